@@ -1,0 +1,278 @@
+"""The definition, executable: forward, JVP and VJP of any kind over any window, on any numbers.
+
+    forward   y    = value(cells)
+    jvp       dy   = sum of w_i * t_i
+    vjp       gx_i += w_i * g
+
+Everything else in ndpool is measured against this file. It finds the cells of a window by itself, from the
+definitions, and shares no geometry with the engine. It is slow and meant to be read.
+
+Arrays of floats are computed in double precision and rounded once to their dtype. Object arrays, and nested lists
+of Fractions, Decimals, mpmath numbers, SymPy expressions or `Dual`s, are computed in their own arithmetic.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .kinds import Max, Min, derivative_dtype
+from .scalars import total
+from .windows import Adaptive, Global, Window
+
+if TYPE_CHECKING:
+    from .pool import Pool
+
+Index: TypeAlias = tuple[int, ...]
+
+__all__ = ["exact", "forward", "fractions", "jvp", "vjp", "windows", "winners"]
+
+
+# --- the three loops ------------------------------------------------------------------------------
+
+
+def forward(pool: Pool, x: ArrayLike) -> NDArray[Any]:
+    """`y = value(cells)` in every window.
+
+    >>> from ndpool import Max, Pool, Window
+    >>> forward(Pool(Max(), Window((2, 2))), [[1, 2], [4, 3]])
+    array([[4]])
+    """
+    x, cells = _read(x)
+    y = np.empty(pool.output_shape(x.shape), dtype=object)
+    for out, seen, pad in _looks(pool, x.shape):
+        y[out] = pool.kind.value([cells[i] for i in seen], pad)
+    return _write(y, pool.kind.result_dtype(x.dtype))
+
+
+def jvp(pool: Pool, x: ArrayLike, t: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
+    """`dy = sum of w_i * t_i` in every window, beside `y`.
+
+    >>> from ndpool import Max, Pool, Window
+    >>> jvp(Pool(Max(), Window((2, 2))), [[1, 2], [4, 3]], [[0.1, 0.2], [0.3, 0.4]])[1]
+    array([[0.3]])
+    """
+    x, cells = _read(x)
+    t, tangents = _read(t, shape=x.shape, name="t")
+    dy = np.empty(pool.output_shape(x.shape), dtype=object)
+    for out, seen, pad in _looks(pool, x.shape):
+        weights = pool.kind.weights([cells[i] for i in seen], pad)
+        dy[out] = total(w * tangents[seen[k]] for k, w in weights)
+    return forward(pool, x), _write(dy, _derivative_dtype(x, t))
+
+
+def vjp(pool: Pool, x: ArrayLike, g: ArrayLike) -> NDArray[Any]:
+    """`gx_i += w_i * g` over every window: the transpose of the map that `jvp` applies.
+
+    >>> from ndpool import Max, Pool, Window
+    >>> vjp(Pool(Max(), Window((2, 2))), [[1, 2], [4, 3]], [[10.0]])
+    array([[ 0.,  0.],
+           [10.,  0.]])
+    """
+    x, cells = _read(x)
+    g, cotangents = _read(g, shape=pool.output_shape(x.shape), name="g")
+    gx = np.full(x.shape, 0, dtype=object)
+    for out, seen, pad in _looks(pool, x.shape):
+        for k, w in pool.kind.weights([cells[i] for i in seen], pad):
+            gx[seen[k]] = gx[seen[k]] + w * cotangents[out]
+    return _write(gx, _derivative_dtype(x, g))
+
+
+def winners(pool: Pool, x: ArrayLike) -> NDArray[np.int64]:
+    """Where each output of Max or Min with ties="first" came from: the flat row-major index in the pooled axes.
+
+    >>> from ndpool import Max, Pool, Window
+    >>> winners(Pool(Max(), Window((2, 2))), [[1, 2], [4, 3]])
+    array([[2]])
+    """
+    if not isinstance(pool.kind, Max | Min) or pool.kind.ties != "first":
+        raise ValueError(f"{pool.kind!r} has no single winner in a window; use Max or Min with ties='first'")
+    x, cells = _read(x)
+    axes, sizes = _pooled(pool, x.shape)
+    index = np.empty(pool.output_shape(x.shape), dtype=np.int64)
+    for out, seen, pad in _looks(pool, x.shape):
+        ((k, _),) = pool.kind.weights([cells[i] for i in seen], pad)
+        index[out] = _flat([seen[k][axis] for axis in axes], sizes)
+    return index
+
+
+# --- the cells of a window ------------------------------------------------------------------------
+
+PAD = -1  # a padded cell's place along an axis
+
+
+def windows(pool: Pool, shape: Sequence[int]) -> dict[Index, list[Index | None]]:
+    """For each output index in the pooled axes, the cells that it sees there; None is a padded cell.
+
+    >>> from ndpool import Max, Pool, Window
+    >>> windows(Pool(Max(), Window((2,), stride=2, padding=1)), (3,))
+    {(0,): [None, (0,)], (1,): [(1,), (2,)]}
+    """
+    pool.output_shape(shape)
+    axes, sizes = _pooled(pool, shape)
+    lines = [_line(pool.window, j, len(axes), size) for j, size in zip(_order(pool, shape), sizes, strict=True)]
+    return {
+        out: [None if PAD in cell else cell for cell in itertools.product(*picks)]
+        for out, picks in zip(
+            itertools.product(*(range(len(line)) for line in lines)), itertools.product(*lines), strict=True
+        )
+    }
+
+
+def _line(window: Any, j: int, rank: int, length: int) -> list[list[int]]:
+    """Along one axis, what each output sees: places in 0..length-1, and PAD for each padded cell."""
+    if isinstance(window, Global):
+        return [list(range(length))]
+    if isinstance(window, Adaptive):
+        n = window.output_size[j] if isinstance(window.output_size, tuple) else window.output_size
+        n = length if n is None else n
+        bins = [(Fraction(i * length, n), Fraction((i + 1) * length, n)) for i in range(n)]
+        return [list(range(math.floor(start), math.ceil(end))) for start, end in bins]
+    kernel, stride, padding, dilation = window.of_axis(j, rank)
+    lo, hi = _ends(padding, length, kernel, stride, dilation)
+    line = []
+    for start in _starts(window, length, lo, hi, kernel, stride, dilation):
+        places = range(start, start + kernel * dilation, dilation)
+        line.append([p if 0 <= p < length else PAD for p in places if p < length + hi])
+    return line
+
+
+def _ends(padding: Any, length: int, kernel: int, stride: int, dilation: int) -> tuple[int, int]:
+    """How many padded cells stand before and after (rule "Padding")."""
+    if padding == "valid":
+        return 0, 0
+    if padding in ("same", "same_lower"):
+        # The windows that start at 0, stride, 2*stride, ... below `length`, centred over it.
+        last = max(range(0, length, stride))
+        missing = max(0, last + dilation * (kernel - 1) - (length - 1))
+        half, odd = divmod(missing, 2)
+        return (half, half + odd) if padding == "same" else (half + odd, half)
+    return padding if isinstance(padding, tuple) else (padding, padding)
+
+
+def _starts(window: Window, length: int, lo: int, hi: int, kernel: int, stride: int, dilation: int) -> list[int]:
+    """Where each window starts: as many as fit, and with ceil_mode one more that may overhang (rule "Output size")."""
+    starts = []
+    for start in itertools.count(-lo, stride):
+        end = start + dilation * (kernel - 1)
+        fits = end < length + hi
+        overhangs = window.ceil_mode and end - stride < length + hi - 1
+        if not fits and not overhangs:
+            break
+        starts.append(start)
+    if window.ceil_mode and starts[-1] >= length:
+        starts.pop()
+    return starts
+
+
+def _looks(pool: Pool, shape: Index) -> Iterator[tuple[Index, list[Index], int]]:
+    """For each output index: the real cells it sees, as indices of the input, and how many padded ones."""
+    axes, _ = _pooled(pool, shape)
+    seen = windows(pool, shape)
+    flat = isinstance(pool.window, Global) and not pool.window.keepdims
+    others = [range(1) if d in axes else range(size) for d, size in enumerate(shape)]
+    for place in itertools.product(*others):
+        for out, cells in seen.items():
+            where = _place(place, axes, out)
+            real = [_place(place, axes, cell) for cell in cells if cell is not None]
+            yield tuple(i for d, i in enumerate(where) if not (flat and d in axes)), real, len(cells) - len(real)
+
+
+def _place(place: Index, axes: Sequence[int], values: Sequence[int]) -> Index:
+    """`place` with `values` put at `axes`."""
+    result = list(place)
+    for axis, value in zip(axes, values, strict=True):
+        result[axis] = value
+    return tuple(result)
+
+
+def _order(pool: Pool, shape: Sequence[int]) -> list[int]:
+    """The places of a window's numbers, in the order in which the array has the axes that they belong to."""
+    axes = pool.axes if pool.axes is not None else range(-(pool.window.rank or 0), 0)
+    return sorted(range(len(axes)), key=lambda j: axes[j] % len(shape))
+
+
+def _pooled(pool: Pool, shape: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The pooled axes in the array's order, and their lengths."""
+    axes = pool.axes if pool.axes is not None else range(-(pool.window.rank or 0), 0)
+    ordered = sorted(axis % len(shape) for axis in axes)
+    return ordered, [shape[axis] for axis in ordered]
+
+
+def _flat(index: Sequence[int], sizes: Sequence[int]) -> int:
+    result = 0
+    for i, size in zip(index, sizes, strict=True):
+        result = result * size + i
+    return result
+
+
+# --- exact arithmetic, and arrays in and out ------------------------------------------------------
+
+
+def fractions(x: ArrayLike) -> NDArray[Any]:
+    """The exact rational numbers that an array of floats or integers denotes.
+
+    >>> fractions([0.5, 0.1])[1]
+    Fraction(3602879701896397, 36028797018963968)
+    """
+    x, cells = _read(x)
+    result = np.empty(x.shape, dtype=object)
+    for index in np.ndindex(x.shape):
+        cell: Any = cells[index]
+        try:
+            result[index] = Fraction(cell)
+        except (ValueError, OverflowError):
+            raise ValueError(f"x{list(index)} = {cell} is not a rational number; give finite numbers") from None
+    return result
+
+
+def exact(
+    pool: Pool, x: ArrayLike, *, t: ArrayLike | None = None, g: ArrayLike | None = None
+) -> NDArray[Any] | tuple[NDArray[Any], NDArray[Any]]:
+    """The result over the Fractions that the inputs denote, without any rounding.
+
+    Gives `y`; with `t`, `(y, dy)`; with `g`, `gx`. For the rational kinds: Max, Min, Avg, Sum and Lp(1).
+
+    >>> from ndpool import Avg, Pool, Window
+    >>> exact(Pool(Avg(), Window((3,))), [1.0, 2.0, 5.0])
+    array([Fraction(8, 3)], dtype=object)
+    """
+    if t is not None and g is not None:
+        raise ValueError("t and g are both given; give t for (y, dy) or g for gx, not both")
+    if t is not None:
+        return jvp(pool, fractions(x), fractions(t))
+    if g is not None:
+        return vjp(pool, fractions(x), fractions(g))
+    return forward(pool, fractions(x))
+
+
+def _read(x: Any, shape: Index | None = None, name: str = "x") -> tuple[NDArray[Any], NDArray[Any]]:
+    """The array, and its numbers as Python objects; bfloat16 and float16 are exact as floats."""
+    x = np.asarray(x)
+    if shape is not None and x.shape != shape:
+        raise ValueError(f"{name} has shape {x.shape} and should have {shape}")
+    return x, (x.astype(np.float64) if _is_narrow(x.dtype) else x).astype(object)
+
+
+def _write(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The numbers as an array of this dtype, rounded once; integers modulo the dtype's range."""
+    if dtype.kind in "biu":
+        bits = [int(v) & (2**64 - 1) for v in values.ravel()]
+        return np.array(bits, dtype=np.uint64).astype(dtype).reshape(values.shape)
+    with np.errstate(over="ignore"):
+        return (values.astype(np.float64) if _is_narrow(dtype) else values).astype(dtype)
+
+
+def _is_narrow(dtype: np.dtype[Any]) -> bool:
+    """Whether the dtype is a float of less than 64 bits: float32, float16 or bfloat16 (of NumPy kind "V")."""
+    return dtype.kind in "fV" and dtype.itemsize < 8
+
+
+def _derivative_dtype(x: NDArray[Any], direction: NDArray[Any]) -> np.dtype[Any]:
+    return np.dtype(object) if direction.dtype.kind == "O" else derivative_dtype(x.dtype)
