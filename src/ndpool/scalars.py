@@ -102,8 +102,11 @@ def one(a: Any) -> Any:
 
 
 def lift(number: float, like: Any) -> Any:
-    """A parameter such as beta in the arithmetic of `like`, exactly: only Decimal does not take floats."""
-    return Decimal(number) if isinstance(primal(like), Decimal) else number
+    """A parameter such as beta in the arithmetic of `like`, exactly: every float is rational."""
+    like = primal(like)
+    if _is_symbolic(like):
+        return sys.modules["sympy"].Rational(Fraction(number))
+    return type(like)(number) if isinstance(like, Decimal | Fraction) else number
 
 
 def total(cells: Iterable[Any]) -> Any:
@@ -225,14 +228,14 @@ def root(a: Any, p: float) -> Any:
 
 def _functions(a: Any, wanted: str) -> Any:
     """Where exp and log of `a` are to be found."""
-    if isinstance(a, numbers.Real) and not isinstance(a, Fraction):
-        return math
-    if isinstance(a, Decimal):
-        return _DECIMAL_FUNCTIONS
-    if _is_symbolic(a):
-        return sys.modules["sympy"]
     if hasattr(a, "context") and hasattr(a.context, "exp"):  # mpmath keeps its functions with its precision
         return a.context
+    if _is_symbolic(a):
+        return sys.modules["sympy"]
+    if isinstance(a, Decimal):
+        return _DECIMAL_FUNCTIONS
+    if isinstance(a, numbers.Real) and not isinstance(a, Fraction):
+        return math
     raise TypeError(
         f"{type(a).__name__} numbers have no {wanted}, which SmoothMax and Lp need; "
         "use floats, Decimal or mpmath.mpf, or a kind that is rational (Max, Min, Avg, Sum)"

@@ -1,0 +1,83 @@
+"""Random pools over random shapes, for hypothesis: everything that the arguments allow and that has a result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window
+from ndpool.kinds import TIES, Kind
+
+RATIONAL_KINDS: list[Kind] = [
+    *(Max(ties) for ties in TIES),
+    *(Min(ties) for ties in TIES),
+    Avg(),
+    Avg(count_include_pad=False),
+    Avg(divisor_override=7),
+    Sum(),
+]
+SMOOTH_KINDS: list[Kind] = [
+    SmoothMax(1.5),
+    SmoothMax(-0.5),
+    SmoothMax(3.0, count_include_pad=False),
+    Lp(1),
+    Lp(2),
+    Lp(2.5),
+]
+ALL_KINDS = RATIONAL_KINDS + SMOOTH_KINDS
+
+
+@dataclass(frozen=True)
+class Case:
+    pool: Pool
+    shape: tuple[int, ...]
+
+
+@st.composite
+def windows_over(draw: st.DrawFn, rank: int) -> Window | Adaptive | Global:
+    family = draw(st.sampled_from(["window", "window", "window", "adaptive", "global"]))
+    if family == "global":
+        return Global(keepdims=draw(st.booleans()))
+    if family == "adaptive":
+        return Adaptive(tuple(draw(st.lists(st.integers(1, 5), min_size=rank, max_size=rank))))
+
+    def each(low: int, high: int) -> st.SearchStrategy[tuple[int, ...]]:
+        return st.tuples(*[st.integers(low, high)] * rank)
+
+    pairs = st.tuples(*[st.tuples(st.integers(0, 3), st.integers(0, 3))] * rank)
+    words = st.sampled_from(["valid", "same", "same_lower"])
+    return Window(
+        draw(each(1, 4)),
+        draw(st.none() | each(1, 3)),
+        draw(st.just(0) | each(0, 2) | pairs | words),
+        draw(st.just(1) | each(1, 2)),
+        draw(st.booleans()),
+    )
+
+
+@st.composite
+def cases(
+    draw: st.DrawFn, kinds: list[Kind], max_rank: int = 4, max_side: int = 5, max_cells: int = 400, empty: bool = True
+) -> Case:
+    """A pool and a shape that it accepts: any kind over any window, any axes, other axes of any length."""
+    kind = draw(st.sampled_from(kinds))
+    ndim = draw(st.integers(1, max_rank))
+    axes = draw(st.permutations(range(ndim)))[: draw(st.integers(1, ndim))]
+    axes = [axis - ndim if draw(st.booleans()) else axis for axis in axes]
+    pool = Pool(kind, draw(windows_over(len(axes))), tuple(axes))
+    pooled = {axis % ndim for axis in axes}
+    shape, cells = [], 1
+    for d in range(ndim):
+        low = 1 if d in pooled or not empty else 0
+        side = draw(st.integers(low, max(low, min(max_side + 3 * (ndim == 1), max_cells // max(cells, 1)))))
+        shape.append(side)
+        cells *= max(side, 1)
+    try:
+        pool.output_shape(shape)
+    except ValueError:
+        # The window does not fit the shape, or sees only padding: an error with tests of its own.
+        from hypothesis import reject
+
+        reject()
+    return Case(pool, tuple(shape))

@@ -1,0 +1,162 @@
+"""Each function is its kind over its window, under every spelling; and Pool as an object."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import numpy as np
+import pytest
+
+import ndpool
+from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window
+
+X = np.random.default_rng(0).integers(-3, 4, (2, 3, 6, 7)).astype(float)
+
+KINDS = {
+    "max": (Max(), ()),
+    "min": (Min(), ()),
+    "avg": (Avg(), ()),
+    "sum": (Sum(), ()),
+    "smooth_max": (SmoothMax(1.5), (1.5,)),
+    "lp": (Lp(3), (3,)),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_over_a_window(name):
+    kind, parameter = KINDS[name]
+    function = getattr(ndpool, f"{name}_pool")
+    expected = Pool(kind, Window((3, 2), 2, 1, (1, 2), True))(X)
+    np.testing.assert_array_equal(function(X, *parameter, (3, 2), 2, 1, dilation=(1, 2), ceil_mode=True), expected)
+    over = Pool(kind, Window((3, 2), (2, 1)), axes=(1, 3))(X)
+    np.testing.assert_array_equal(function(X, *parameter, (3, 2), (2, 1), axes=(1, 3)), over)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_over_adaptive_bins_and_everything(name):
+    kind, parameter = KINDS[name]
+    adaptive, everything = getattr(ndpool, f"adaptive_{name}_pool"), getattr(ndpool, f"global_{name}_pool")
+    np.testing.assert_array_equal(adaptive(X, *parameter, (4, 5)), Pool(kind, Adaptive((4, 5)))(X))
+    np.testing.assert_array_equal(adaptive(X, *parameter, 2, axes=1), Pool(kind, Adaptive(2), axes=1)(X))
+    assert everything(X, *parameter).shape == (2, 3, 1, 1)
+    np.testing.assert_array_equal(everything(X, *parameter), Pool(kind, Global(), axes=(-2, -1))(X))
+    flat = everything(X, *parameter, axes=(1, 2, 3), keepdims=False)
+    np.testing.assert_array_equal(flat, Pool(kind, Global(keepdims=False), axes=(1, 2, 3))(X))
+    assert flat.shape == (2,)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("name", KINDS)
+def test_spellings_with_a_rank(name, rank):
+    _, parameter = KINDS[name]
+    axes = tuple(range(-rank, 0))
+    for function, arguments in [(f"{name}_pool", (3, 2, 1)), (f"adaptive_{name}_pool", (2,))]:
+        plain, spelled = getattr(ndpool, function), getattr(ndpool, f"{function}{rank}d")
+        np.testing.assert_array_equal(spelled(X, *parameter, *arguments), plain(X, *parameter, *arguments, axes=axes))
+        assert spelled.__name__ == f"{function}{rank}d"
+        assert f"over the last {rank} axes" in spelled.__doc__
+        assert inspect.signature(spelled) == inspect.signature(plain)
+
+
+def test_a_spelling_may_name_other_axes():
+    np.testing.assert_array_equal(ndpool.max_pool2d(X, 2, axes=(1, 2)), ndpool.max_pool(X, (2, 2), axes=(1, 2)))
+
+
+def test_options_reach_the_kind():
+    x = np.array([1.0, 5.0, 5.0, 2.0])
+    np.testing.assert_array_equal(ndpool.avg_pool(x, (3,), 2, 1, count_include_pad=False), [3, 4])
+    np.testing.assert_array_equal(ndpool.avg_pool(x, (3,), 2, 1, divisor_override=2), [3, 6])
+    np.testing.assert_allclose(
+        ndpool.smooth_max_pool(x, 2.0, (3,), 2, 1, count_include_pad=False),
+        Pool(SmoothMax(2.0, count_include_pad=False), Window((3,), 2, 1))(x),
+    )
+
+
+@pytest.mark.parametrize("ties", ["first", "split", "all"])
+def test_indices(ties):
+    """int64, flat over the pooled axes, the first winner under every policy."""
+    x = np.array([[4, 4, 1, 2], [4, 0, 9, 9]])
+    y, indices = ndpool.max_pool2d(x, 2, ties=ties, return_indices=True)
+    assert (y.tolist(), indices.tolist(), indices.dtype) == ([[4, 9]], [[0, 6]], np.int64)
+    y, indices = ndpool.min_pool2d(x, (2, 2), 1, ties=ties, return_indices=True)
+    assert (y.tolist(), indices.tolist()) == ([[0, 0, 1]], [[5, 5, 2]])
+    y, indices = ndpool.adaptive_max_pool(x, (3,), axes=1, ties=ties, return_indices=True)
+    assert (y.tolist(), indices.tolist()) == ([[4, 4, 2], [4, 9, 9]], [[0, 1, 3], [0, 2, 2]])
+    assert ndpool.adaptive_min_pool2d(x, 1, ties=ties, return_indices=True)[1].tolist() == [[5]]
+
+
+def test_global_max_defaults_to_all_ties():
+    signature = inspect.signature(ndpool.global_max_pool)
+    assert signature.parameters["ties"].default == "all"
+    assert inspect.signature(ndpool.global_min_pool).parameters["ties"].default == "all"
+
+
+def test_out():
+    out = np.full((2, 3, 3, 3), 7.0)
+    assert ndpool.max_pool2d(X, 2, out=out) is out
+    np.testing.assert_array_equal(out, ndpool.max_pool2d(X, 2))
+    y, _ = ndpool.max_pool2d(X, 2, return_indices=True, out=out)
+    assert y is out
+
+
+SHARED = np.zeros((4, 4))
+ERRORS = [
+    (lambda: ndpool.max_pool2d(X, 2, ties="last"), ValueError, "ties='last' is not a policy"),
+    (lambda: ndpool.max_pool(X, 2), ValueError, "does not say how many axes to pool"),
+    (lambda: ndpool.max_pool2d(X, 2, 2, 0, 1), TypeError, "takes from 2 to 4 positional arguments"),
+    (lambda: ndpool.max_pool2d(X, 2, return_indices=1), TypeError, "return_indices=1 is not a bool"),
+    (lambda: ndpool.avg_pool2d(X, 2, return_indices=True), TypeError, "unexpected keyword argument 'return_indices'"),
+    (lambda: ndpool.max_pool2d(X, 2, out=[1]), TypeError, "out is a list; give a NumPy array"),
+    (
+        lambda: ndpool.max_pool2d(X, 2, out=np.zeros((2, 3))),
+        ValueError,
+        "out has float64(2, 3) and the result is float64(2, 3, 3, 3); make them agree",
+    ),
+    (
+        lambda: ndpool.max_pool2d(X, 2, out=np.zeros((2, 3, 3, 3), np.float32)),
+        ValueError,
+        "out has float32(2, 3, 3, 3) and the result is float64(2, 3, 3, 3)",
+    ),
+    (
+        lambda: ndpool.max_pool2d(X, 2, out=np.broadcast_to(0.0, (2, 3, 3, 3))),
+        ValueError,
+        "out is read-only; give an array that can be written",
+    ),
+    (lambda: ndpool.max_pool2d(SHARED, 2, out=SHARED[:2, :2]), ValueError, "out overlaps x"),
+    (
+        lambda: Pool(Avg(), Window((2,))).with_indices([1, 2]),
+        TypeError,
+        "Avg(count_include_pad=True, divisor_override=None) has no winner in a window; indices exist for Max and Min",
+    ),
+]
+
+
+@pytest.mark.parametrize(("act", "error", "message"), ERRORS, ids=[message for _, _, message in ERRORS])
+def test_error(act, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        act()
+
+
+def test_inputs_are_not_changed():
+    x, t = X.copy(), X.copy() * 2
+    x.flags.writeable = t.flags.writeable = False
+    for kind, _ in KINDS.values():
+        pool = Pool(kind, Window((2, 2), 1))
+        g = np.ones(pool.output_shape(x.shape))
+        g.flags.writeable = False
+        pool(x), pool.jvp(x, t), pool.vjp(x)[1](g)
+    np.testing.assert_array_equal(x, X)
+    np.testing.assert_array_equal(t, 2 * X)
+
+
+def test_pools_are_values():
+    pool = Pool(Max(), Window((2, 2)), axes=[1, 2])
+    assert pool == Pool(Max(), Window([2, 2]), axes=(1, 2))
+    assert hash(pool) == hash(Pool(Max(), Window([2, 2]), axes=(1, 2)))
+    assert eval(repr(pool)) == pool
+
+
+def test_every_public_name_exists():
+    for name in ndpool.__all__:
+        assert getattr(ndpool, name).__doc__, name
