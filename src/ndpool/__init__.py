@@ -14,6 +14,7 @@ A `Pool` has `pool(x)`, `pool.jvp(x, t)` and `pool.vjp(x)`; each kind over each 
 """
 
 from . import spec
+from ._engine import get_num_threads
 from .functional import (
     adaptive_avg_pool,
     adaptive_avg_pool1d,
@@ -71,7 +72,7 @@ from .functional import (
     sum_pool3d,
 )
 from .kinds import Avg, Kind, Lp, Max, Min, SmoothMax, Sum
-from .pool import Pool
+from .pool import Pool, set_num_threads
 from .scalars import Dual
 from .windows import Adaptive, Global, Window
 
@@ -118,6 +119,7 @@ __all__ = [
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
+    "get_num_threads",
     "global_avg_pool",
     "global_lp_pool",
     "global_max_pool",
@@ -136,6 +138,7 @@ __all__ = [
     "min_pool1d",
     "min_pool2d",
     "min_pool3d",
+    "set_num_threads",
     "smooth_max_pool",
     "smooth_max_pool1d",
     "smooth_max_pool2d",
