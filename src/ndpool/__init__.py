@@ -13,7 +13,7 @@ A `Pool` has `pool(x)`, `pool.jvp(x, t)` and `pool.vjp(x)`; each kind over each 
 `ndpool.spec` is the definition, executable on any numbers.
 """
 
-from . import spec
+from . import ops, spec
 from .functional import (
     adaptive_avg_pool,
     adaptive_avg_pool1d,
@@ -136,6 +136,7 @@ __all__ = [
     "min_pool1d",
     "min_pool2d",
     "min_pool3d",
+    "ops",
     "smooth_max_pool",
     "smooth_max_pool1d",
     "smooth_max_pool2d",
