@@ -70,6 +70,7 @@ from .functional import (
     sum_pool2d,
     sum_pool3d,
 )
+from .graph import Graph
 from .kinds import Avg, Kind, Lp, Max, Min, SmoothMax, Sum
 from .pool import Pool
 from .scalars import Dual
@@ -82,6 +83,7 @@ __all__ = [
     "Avg",
     "Dual",
     "Global",
+    "Graph",
     "Kind",
     "Lp",
     "Max",

@@ -220,7 +220,8 @@ class Relu(SelfAdjoint):
     """
 
     def value(self, x: Array) -> Any:
-        return np.maximum(x, x.dtype.type(0) if x.dtype.kind != "O" else 0)
+        # The zero is one of x's own numbers: among Fractions an int 0 would later divide to a float.
+        return np.maximum(x, x * 0 if x.dtype.kind == "O" else x.dtype.type(0))
 
     def lean(self, y: Array, v: Array) -> Any:
         # Copied, not multiplied by 0: what comes from a cell that does not matter may be infinite.
