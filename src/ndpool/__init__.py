@@ -13,7 +13,7 @@ A `Pool` has `pool(x)`, `pool.jvp(x, t)` and `pool.vjp(x)`; each kind over each 
 `ndpool.spec` is the definition, executable on any numbers.
 """
 
-from . import ops, spec
+from . import layers, ops, spec
 from .functional import (
     adaptive_avg_pool,
     adaptive_avg_pool1d,
@@ -126,6 +126,7 @@ __all__ = [
     "global_min_pool",
     "global_smooth_max_pool",
     "global_sum_pool",
+    "layers",
     "lp_pool",
     "lp_pool1d",
     "lp_pool2d",
