@@ -857,14 +857,16 @@ class CrossEntropy:
         return self._value(log_p, weights, n), np.asarray(dy, dtype=log_p.dtype)
 
     def vjp(self, x: ArrayLike, q: ArrayLike) -> tuple[Array, Callable[[ArrayLike], tuple[Array, Array]]]:
-        x, q = np.asarray(x), np.asarray(q)
+        q = np.asarray(q)
         log_p, weights, total, n = self._read(x, q)
         y = self._value(log_p, weights, n)
+        slope = np.exp(log_p) * total - weights
+        slope_q = -log_p if q.shape == log_p.shape else None
 
         def pullback(g: ArrayLike) -> tuple[Array, Array]:
             share = direction("g", g, y.shape, y.dtype) / n
-            gq = -share * log_p if q.shape == x.shape else np.zeros(q.shape, derivative_dtype(q.dtype))
-            return share * (np.exp(log_p) * total - weights), gq
+            gq = np.zeros(q.shape, derivative_dtype(q.dtype)) if slope_q is None else share * slope_q
+            return share * slope, gq
 
         return y, pullback
 
