@@ -489,6 +489,11 @@ def with_bad_op():
     return g.build(g.apply(BadShape(), x))
 
 
+def with_two(op):
+    g, x, y = graph_with((2,), (2,))
+    g.apply(op, x, y)
+
+
 def program():
     g, x, y = graph_with((2,), (2,))
     return g.build(g.mul(x, y), g.add(x, y))
@@ -507,6 +512,13 @@ ERRORS = [
         "max_pool_1 = Pool(Max(), Window(4), axes=(-2, -1)) of x (1, 1, 3, 3): kernel_size=4 with dilation=1",
     ),
     (building("add", (2,), (3,)), ValueError, "add_2 = Add() of x (2,), y (3,): Add takes shapes that broadcast"),
+    (building("flatten", (2,), start=2), ValueError, "flatten_1 = Flatten(start=2) of x (2,): Flatten from start=2"),
+    (
+        lambda: with_two(ops.Flatten()),
+        TypeError,
+        "flatten_2 = Flatten() of x (2,), y (2,): Flatten takes 1 inputs and got 2",
+    ),
+    (lambda: with_two(ops.Relu()), TypeError, "relu_2 = Relu() of x (2,), y (2,): "),
     (building("max_pool2d", (4, 4), kernel_size=0), ValueError, "kernel_size=0 is less than 1"),
     (building("relu", (2,), name="x"), ValueError, "name='x' is taken in this graph; give each node a name of its own"),
     (lambda: Graph().input((2, -1)), ValueError, "shape[1]=-1 is less than 0"),

@@ -8,6 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
+from ml_dtypes import bfloat16, finfo
 from torch.nn import functional
 
 from ndpool import Max, Pool, Window, ops, spec
@@ -106,15 +109,35 @@ def test_adjoint_exactly(op, shapes, theirs):
 
 
 @pytest.mark.parametrize(("op", "shapes", "theirs"), ALL, ids=ALL_IDS)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float16, bfloat16, np.float32, np.float64])
 def test_adjoint_in_floats(op, shapes, theirs, dtype):
     rng = np.random.default_rng(1)
     xs, ts = [[rng.normal(size=shape).astype(dtype) for shape in shapes] for _ in range(2)]
     defect = adjoint_defect(op, xs, ts, lambda shape: rng.normal(size=shape))
-    assert abs(defect) < 200 * np.finfo(dtype).eps
+    assert abs(defect) < 200 * float(finfo(dtype).eps)
     y, pullback = op.vjp(*xs)
     gs = unpacked(pullback(np.ones(y.shape)), len(xs))
     assert {y.dtype, op.jvp(packed(xs), packed(ts))[1].dtype, *(gx.dtype for gx in gs)} == {np.dtype(dtype)}
+
+
+@pytest.mark.parametrize(("op", "shapes", "theirs"), ALL, ids=ALL_IDS)
+@pytest.mark.parametrize("dtype", [np.float16, bfloat16])
+def test_half_precision_is_rounded_once(op, shapes, theirs, dtype):
+    """What comes out is the result in 32 bits, rounded to 16."""
+    rng = np.random.default_rng(6)
+    xs = [rng.normal(size=shape).astype(dtype) for shape in shapes]
+    y, pullback = op.vjp(*xs)
+    wide, wide_pullback = op.vjp(*(x.astype(np.float32) for x in xs))
+    np.testing.assert_array_equal(y, wide.astype(dtype))
+    g = rng.normal(size=y.shape).astype(dtype)
+    for gx, wanted in zip(unpacked(pullback(g), len(xs)), unpacked(wide_pullback(g), len(xs)), strict=True):
+        # The pullback of an op that keeps its output starts from the rounded one.
+        eps = float(finfo(dtype).eps)
+        np.testing.assert_allclose(gx.astype(float), wanted, rtol=2 * eps, atol=8 * eps)
+
+
+def test_a_mean_of_half_precision_does_not_overflow():
+    assert ops.ReduceMean()(np.full(100, 6e4, np.float16)) == np.float16(6e4)
 
 
 @pytest.mark.parametrize(("op", "shapes", "theirs"), ALL, ids=ALL_IDS)
@@ -221,6 +244,11 @@ def test_relu_at_zero_nan_and_infinity():
     np.testing.assert_array_equal(pullback([2.0, 4.0]), [1.0, 2.0])
 
 
+def test_a_numpy_number_does_not_change_the_dtype():
+    x = np.ones(2, np.float32)
+    assert {op(x).dtype for op in (ops.Scale(np.float64(2)), ops.LeakyRelu(np.float64(0.1)))} == {np.dtype(np.float32)}
+
+
 def test_unsigned_integers_do_not_wrap_in_a_mean_square():
     assert ops.MeanSquaredError()(np.array([0], np.uint8), np.array([3], np.uint8)) == 9
 
@@ -230,6 +258,44 @@ def test_derivatives_of_integers_are_float64():
     assert (y.tolist(), y.dtype) == ([[11]], np.int64)
     gx, gw = pullback([[0.5]])
     assert (gx.tolist(), gw.tolist()) == ([[1.5, 2.0]], [[0.5, 1.0]])
+
+
+@st.composite
+def convolutions(draw):
+    """Any geometry over small lengths, of rank 1 to 3, in exact integers."""
+    rank = draw(st.integers(1, 3))
+
+    def each(low, high):
+        return draw(st.tuples(*[st.integers(low, high)] * rank))
+
+    pairs = st.tuples(*[st.tuples(st.integers(0, 2), st.integers(0, 2))] * rank)
+    padding = draw(st.integers(0, 2) | pairs | st.sampled_from(["valid", "same", "same_lower"]))
+    op = ops.Conv(each(1, 3), padding, each(1, 2))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    x = rng.integers(-5, 6, (draw(st.integers(1, 2)), 2, *each(1, 5)))
+    return op, x, rng.integers(-5, 6, (3, 2, *each(1, 3))), rng.integers(-5, 6, 3), rng
+
+
+@given(convolutions())
+@settings(max_examples=100, deadline=None)
+def test_a_convolution_is_its_definition(problem):
+    """`sum over c, k of w[o, c, k] * x[n, c, i*stride - pad_lo + k*dilation]`, cell by cell, and exactly adjoint."""
+    op, x, w, bias, rng = problem
+    try:
+        shape = op.output_shape(x.shape, w.shape, bias.shape)
+    except ValueError:
+        reject()  # the kernel reaches over more than there is: an error with a test of its own
+    expected = np.zeros(shape, int)
+    axes = Window(w.shape[2:], op.stride, op.padding, op.dilation).axes_of(x.shape[2:])
+    for n, o, *i in np.ndindex(*shape):
+        expected[(n, o, *i)] = bias[o]
+        for c, *k in np.ndindex(*w.shape[1:]):
+            place = [a * axis.stride - axis.pad_lo + b * axis.dilation for a, b, axis in zip(i, k, axes, strict=True)]
+            if all(0 <= p < axis.length for p, axis in zip(place, axes, strict=True)):
+                expected[(n, o, *i)] += w[(o, c, *k)] * x[(n, c, *place)]
+    np.testing.assert_array_equal(op(x, w, bias), expected)
+    xs = [spec.fractions(v) for v in (x, w, bias)]
+    assert adjoint_defect(op, xs, [rationals(rng, v.shape) for v in xs], lambda shape: rationals(rng, shape)) == 0
 
 
 def test_convolution_of_rank_four():

@@ -10,10 +10,11 @@ A pool is a *kind* over a *window*:
 Kinds: `Max`, `Min`, `Avg`, `Sum`, `SmoothMax`, `Lp`. Windows: `Window`, `Adaptive`, `Global`.
 A `Pool` has `pool(x)`, `pool.jvp(x, t)` and `pool.vjp(x)`; each kind over each window also has a function, `max_pool`,
 `adaptive_avg_pool`, `global_smooth_max_pool` and so on, with the spellings `max_pool1d`, `max_pool2d`, `max_pool3d`.
-`ndpool.spec` is the definition, executable on any numbers.
+`ndpool.spec` is the definition, executable on any numbers. `Graph` and `ndpool.layers` build networks, from pools and
+the ops of `ndpool.ops`, that are differentiated as a whole.
 """
 
-from . import layers, ops, spec
+from . import graph, layers, ops, spec
 from .functional import (
     adaptive_avg_pool,
     adaptive_avg_pool1d,
@@ -126,6 +127,7 @@ __all__ = [
     "global_min_pool",
     "global_smooth_max_pool",
     "global_sum_pool",
+    "graph",
     "layers",
     "lp_pool",
     "lp_pool1d",

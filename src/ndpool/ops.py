@@ -14,8 +14,9 @@ Three families share their derivatives, so that each rule is written once and JV
     LinearMap     dy is the op applied to t: add, reshape, sum, ...  `value(*xs)` and `transposed(g, *shapes)`
     Product       linear in each factor: mul, matmul, conv, ...      `value(a, b)` and `transposed(g, a, b)`
 
-Arithmetic is NumPy's, in the dtype of the inputs: object arrays of Fractions go through the rational ops exactly.
-Tangents are taken in the dtype of their input and cotangents in that of the output (float64 where that is an integer).
+Arithmetic is NumPy's, in the dtype of the inputs: object arrays of Fractions go through the rational ops exactly, and
+16-bit floats are computed with in 32 bits and rounded once (rule "Accumulation"). Tangents are taken in the dtype of
+their input and cotangents in that of the output (float64 where that is an integer).
 """
 
 from __future__ import annotations
@@ -106,6 +107,27 @@ def _directions(ts: Sequence[ArrayLike], xs: Sequence[Array]) -> list[Array]:
     return [direction(f"ts[{i}]", t, x.shape, x.dtype) for i, (t, x) in enumerate(zip(ts, xs, strict=True))]
 
 
+def _is_half(dtype: np.dtype[Any]) -> bool:
+    """Whether the dtype is a float of 16 bits; bfloat16 is of NumPy's kind "V"."""
+    return dtype.kind in "fV" and dtype.itemsize == 2
+
+
+def _wide(x: Array) -> Array:
+    return x.astype(np.float32) if _is_half(x.dtype) else x
+
+
+def _rounded(y: Any, dtype: np.dtype[Any]) -> Array:
+    """`y` as an array; where it was computed for a 16-bit dtype, in that."""
+    return np.asarray(y).astype(dtype) if _is_half(dtype) else np.asarray(y)
+
+
+def _computed(function: Callable[..., Any], *arrays: Array) -> Any:
+    """What `function` makes of the arrays, an array or a tuple of them; of 16-bit floats in 32 bits, rounded once."""
+    result = function(*map(_wide, arrays))
+    dtype = arrays[0].dtype if len(arrays) == 1 else np.result_type(*(x.dtype for x in arrays))
+    return tuple(_rounded(y, dtype) for y in result) if isinstance(result, tuple) else _rounded(result, dtype)
+
+
 def _broadcast(op: object, *shapes: Shape) -> Shape:
     try:
         return np.broadcast_shapes(*shapes)
@@ -136,6 +158,11 @@ def _axis_of(op: object, axis: int, shape: Shape) -> int:
 def _check_classes(op: object, axis: int, shape: Shape) -> None:
     if shape[_axis_of(op, axis, shape)] == 0:
         raise ValueError(f"{type(op).__name__} over axis={axis} of shape {shape}, which has length 0; it needs a cell")
+
+
+def _plain(number: Any) -> Any:
+    """A NumPy scalar as Python's number, which leaves the dtype of an array that it multiplies as it is."""
+    return number.item() if isinstance(number, np.generic) else number
 
 
 def _lifted(number: Any, x: Array) -> Any:
@@ -175,16 +202,17 @@ class SelfAdjoint(ABC):
     def __call__(self, x: ArrayLike) -> Array:
         x = np.asarray(x)
         self.output_shape(x.shape)
-        return np.asarray(self.value(x))
+        y: Array = _computed(self.value, x)
+        return y
 
     def jvp(self, x: ArrayLike, t: ArrayLike) -> tuple[Array, Array]:
         x = np.asarray(x)
         y = self(x)
-        return y, np.asarray(self.lean(y, direction("t", t, x.shape, x.dtype)))
+        return y, _computed(self.lean, y, direction("t", t, x.shape, x.dtype))
 
     def vjp(self, x: ArrayLike) -> tuple[Array, Callable[[ArrayLike], Array]]:
         y = self(x)
-        return y, lambda g: np.asarray(self.lean(y, direction("g", g, y.shape, y.dtype)))
+        return y, lambda g: _computed(self.lean, y, direction("g", g, y.shape, y.dtype))
 
 
 @dataclass(frozen=True)
@@ -202,6 +230,7 @@ class LeakyRelu(SelfAdjoint):
             raise TypeError(f"slope={self.slope!r} is a {type(self.slope).__name__}; give a number")
         if not 0 < self.slope < math.inf:
             raise ValueError(f"slope={self.slope!r} must be finite and > 0; for a slope of 0 use Relu")
+        object.__setattr__(self, "slope", _plain(self.slope))
 
     def value(self, x: Array) -> Any:
         return np.where(x > 0, x, x * _lifted(self.slope, x))
@@ -295,7 +324,8 @@ class LinearMap(ABC):
     inputs: ClassVar[int] = 1
 
     @abstractmethod
-    def output_shape(self, *shapes: Sequence[int]) -> Shape: ...
+    def value_shape(self, *shapes: Shape) -> Shape:
+        """The shape of `value(*xs)`."""
 
     @abstractmethod
     def value(self, *xs: Array) -> Any: ...
@@ -304,22 +334,30 @@ class LinearMap(ABC):
     def transposed(self, g: Array, *shapes: Shape) -> Any:
         """The cotangent of the input, or a tuple with one for each of several."""
 
+    def output_shape(self, *shapes: Sequence[int]) -> Shape:
+        _check_count(self, shapes, self.inputs)
+        return self.value_shape(*map(tuple, shapes))
+
     def __call__(self, *xs: ArrayLike) -> Array:
         arrays = [np.asarray(x) for x in xs]
-        _check_count(self, arrays, self.inputs)
         self.output_shape(*(x.shape for x in arrays))
-        return np.asarray(self.value(*arrays))
+        y: Array = _computed(self.value, *arrays)
+        return y
 
     def jvp(self, x: Any, t: Any) -> tuple[Array, Array]:
         xs, ts = ((x,), (t,)) if self.inputs == 1 else (x, t)
         arrays = [np.asarray(x) for x in xs]
-        return self(*arrays), np.asarray(self.value(*_directions(ts, arrays)))
+        return self(*arrays), _computed(self.value, *_directions(ts, arrays))
 
     def vjp(self, *xs: ArrayLike) -> tuple[Array, Callable[[ArrayLike], Any]]:
         y = self(*xs)
         shapes = [np.shape(x) for x in xs]
         shape, dtype = y.shape, y.dtype  # not y itself: nothing needs it to stay alive
-        return y, lambda g: self.transposed(direction("g", g, shape, dtype), *shapes)
+
+        def pullback(g: ArrayLike) -> Any:
+            return _computed(lambda wide: self.transposed(wide, *shapes), direction("g", g, shape, dtype))
+
+        return y, pullback
 
 
 @dataclass(frozen=True)
@@ -333,8 +371,8 @@ class Add(LinearMap):
 
     inputs: ClassVar[int] = 2
 
-    def output_shape(self, *shapes: Sequence[int]) -> Shape:
-        return _broadcast(self, *map(tuple, shapes))
+    def value_shape(self, *shapes: Shape) -> Shape:
+        return _broadcast(self, *shapes)
 
     def value(self, *xs: Array) -> Any:
         return np.add(*xs)
@@ -353,8 +391,8 @@ class Sub(LinearMap):
 
     inputs: ClassVar[int] = 2
 
-    def output_shape(self, *shapes: Sequence[int]) -> Shape:
-        return _broadcast(self, *map(tuple, shapes))
+    def value_shape(self, *shapes: Shape) -> Shape:
+        return _broadcast(self, *shapes)
 
     def value(self, *xs: Array) -> Any:
         return np.subtract(*xs)
@@ -376,9 +414,10 @@ class Scale(LinearMap):
     def __post_init__(self) -> None:
         if np.ndim(self.factor) != 0:
             raise TypeError(f"factor={self.factor!r} is not one number; for an array of factors use Mul")
+        object.__setattr__(self, "factor", _plain(self.factor))
 
-    def output_shape(self, *shapes: Sequence[int]) -> Shape:
-        return tuple(shapes[0])
+    def value_shape(self, *shapes: Shape) -> Shape:
+        return shapes[0]
 
     def value(self, *xs: Array) -> Any:
         return xs[0] * _lifted(self.factor, xs[0])
@@ -403,12 +442,12 @@ class Reshape(LinearMap):
         if self.shape.count(-1) > 1:
             raise ValueError(f"shape={self.shape} leaves more than one length open; give at most one -1")
 
-    def output_shape(self, *shapes: Sequence[int]) -> Shape:
+    def value_shape(self, *shapes: Shape) -> Shape:
         cells, known = math.prod(shapes[0]), math.prod(n for n in self.shape if n != -1)
         fits = cells == known if -1 not in self.shape else known > 0 and cells % known == 0
         if not fits:
             raise ValueError(
-                f"Reshape to shape={self.shape} of {tuple(shapes[0])}, which has {cells} cells; "
+                f"Reshape to shape={self.shape} of {shapes[0]}, which has {cells} cells; "
                 "give lengths whose product is that"
             )
         return tuple(cells // known if n == -1 else n for n in self.shape)
@@ -433,14 +472,14 @@ class Flatten(LinearMap):
     def __post_init__(self) -> None:
         whole("start", self.start, 0)
 
-    def output_shape(self, *shapes: Sequence[int]) -> Shape:
-        shape = tuple(shapes[0])
+    def value_shape(self, *shapes: Shape) -> Shape:
+        shape = shapes[0]
         if self.start > len(shape):
             raise ValueError(f"Flatten from start={self.start} of shape {shape}; give at most {len(shape)}")
         return (*shape[: self.start], math.prod(shape[self.start :]))
 
     def value(self, *xs: Array) -> Any:
-        return xs[0].reshape(self.output_shape(xs[0].shape))
+        return xs[0].reshape(self.value_shape(xs[0].shape))
 
     def transposed(self, g: Array, *shapes: Shape) -> Array:
         return g.reshape(shapes[0])
@@ -469,8 +508,8 @@ class Transpose(LinearMap):
             raise ValueError(f"Transpose with axes={self.axes} of shape {shape}; name each axis once")
         return order
 
-    def output_shape(self, *shapes: Sequence[int]) -> Shape:
-        return tuple(shapes[0][d] for d in self._order(tuple(shapes[0])))
+    def value_shape(self, *shapes: Shape) -> Shape:
+        return tuple(shapes[0][d] for d in self._order(shapes[0]))
 
     def value(self, *xs: Array) -> Any:
         return np.transpose(xs[0], self._order(xs[0].shape))
@@ -507,8 +546,8 @@ class ReduceSum(LinearMap):
     def _divisor(self, shape: Shape) -> int:
         return 1
 
-    def output_shape(self, *shapes: Sequence[int]) -> Shape:
-        shape = tuple(shapes[0])
+    def value_shape(self, *shapes: Shape) -> Shape:
+        shape = shapes[0]
         gone = self._reduced(shape)
         self._divisor(shape)
         return tuple(1 if d in gone else n for d, n in enumerate(shape) if self.keepdims or d not in gone)
@@ -557,7 +596,7 @@ class Product(ABC):
     bias_axis: ClassVar[int | None] = None
 
     @abstractmethod
-    def product_shape(self, a: Shape, b: Shape) -> Shape:
+    def value_shape(self, a: Shape, b: Shape) -> Shape:
         """The shape of `value(a, b)`."""
 
     @abstractmethod
@@ -570,7 +609,7 @@ class Product(ABC):
     def output_shape(self, *shapes: Sequence[int]) -> Shape:
         _check_count(self, shapes, *((2,) if self.bias_axis is None else (2, 3)))
         a, b, *bias = map(tuple, shapes)
-        y = self.product_shape(a, b)
+        y = self.value_shape(a, b)
         if self.bias_axis is not None and bias and bias[0] != (y[self.bias_axis],):
             raise ValueError(
                 f"{type(self).__name__} adds a bias of shape {bias[0]} along axis {self.bias_axis} of {y}; "
@@ -586,16 +625,19 @@ class Product(ABC):
     def __call__(self, *xs: ArrayLike) -> Array:
         arrays = [np.asarray(x) for x in xs]
         self.output_shape(*(x.shape for x in arrays))
-        a, b, *bias = arrays
+        y: Array = _computed(self._with_bias, *arrays)
+        return y
+
+    def _with_bias(self, a: Array, b: Array, *bias: Array) -> Any:
         y = np.asarray(self.value(a, b))
         return y + self._along(bias[0], y.ndim) if bias else y
 
+    def _change(self, a: Array, b: Array, da: Array, db: Array, *dbias: Array) -> Any:
+        return self._with_bias(da, b, *dbias) + self.value(a, db)
+
     def jvp(self, xs: Sequence[ArrayLike], ts: Sequence[ArrayLike]) -> tuple[Array, Array]:
         arrays = [np.asarray(x) for x in xs]
-        y = self(*arrays)
-        (a, b, *_), (da, db, *dbias) = arrays, _directions(ts, arrays)
-        dy = np.asarray(self.value(da, b) + self.value(a, db))
-        return y, dy + self._along(dbias[0], dy.ndim) if dbias else dy
+        return self(*arrays), _computed(self._change, *arrays[:2], *_directions(ts, arrays))
 
     def vjp(self, *xs: ArrayLike) -> tuple[Array, Callable[[ArrayLike], tuple[Array, ...]]]:
         arrays = [np.asarray(x) for x in xs]
@@ -604,10 +646,13 @@ class Product(ABC):
         shape, dtype = y.shape, y.dtype  # not y itself: nothing needs it to stay alive
 
         def pullback(g: ArrayLike) -> tuple[Array, ...]:
-            g = direction("g", g, shape, dtype)
-            return *self.transposed(g, a, b), *(_unbroadcast(g, self._along(c, g.ndim).shape).ravel() for c in bias)
+            gs: tuple[Array, ...] = _computed(self._all_transposed, direction("g", g, shape, dtype), a, b, *bias)
+            return gs
 
         return y, pullback
+
+    def _all_transposed(self, g: Array, a: Array, b: Array, *bias: Array) -> tuple[Array, ...]:
+        return *self.transposed(g, a, b), *(_unbroadcast(g, self._along(c, g.ndim).shape).ravel() for c in bias)
 
 
 @dataclass(frozen=True)
@@ -618,7 +663,7 @@ class Mul(Product):
     array([3., 8.])
     """
 
-    def product_shape(self, a: Shape, b: Shape) -> Shape:
+    def value_shape(self, a: Shape, b: Shape) -> Shape:
         return _broadcast(self, a, b)
 
     def value(self, a: Array, b: Array) -> Any:
@@ -636,7 +681,7 @@ class Matmul(Product):
     array([[11.]])
     """
 
-    def product_shape(self, a: Shape, b: Shape) -> Shape:
+    def value_shape(self, a: Shape, b: Shape) -> Shape:
         if len(a) < 2 or len(b) < 2:
             raise ValueError(f"Matmul of shapes {a} and {b}; both need 2 axes or more, reshape a vector to a matrix")
         if a[-1] != b[-2]:
@@ -663,7 +708,7 @@ class Linear(Product):
 
     bias_axis: ClassVar[int | None] = -1
 
-    def product_shape(self, a: Shape, b: Shape) -> Shape:
+    def value_shape(self, a: Shape, b: Shape) -> Shape:
         if len(a) < 1 or len(b) != 2 or a[-1] != b[1]:
             raise ValueError(
                 f"Linear of x {a} and w {b}; w has shape (outputs, inputs), and inputs is the last length of x"
@@ -705,7 +750,7 @@ class Conv(Product):
     def _axes(self, x: Shape, w: Shape) -> tuple[Axis, ...]:
         return Window(w[2:], self.stride, self.padding, self.dilation).axes_of(x[2:])
 
-    def product_shape(self, a: Shape, b: Shape) -> Shape:
+    def value_shape(self, a: Shape, b: Shape) -> Shape:
         if len(a) < 3 or len(a) != len(b) or a[1] != b[1]:
             raise ValueError(
                 f"Conv of x {a} and w {b}; x has shape (batch, channels, *lengths) and w (outputs, channels, *kernel), "
@@ -789,21 +834,23 @@ class LogSoftmax:
     def __call__(self, x: ArrayLike) -> Array:
         x = np.asarray(x)
         self.output_shape(x.shape)
-        return _log_softmax(_floats(self, x), self.axis)
+        y: Array = _computed(lambda wide: _log_softmax(wide, self.axis), _floats(self, x))
+        return y
+
+    def _change(self, y: Array, t: Array) -> Any:
+        return t - np.sum(np.exp(y) * t, axis=self.axis, keepdims=True)
+
+    def _transposed(self, y: Array, g: Array) -> Any:
+        return g - np.exp(y) * np.sum(g, axis=self.axis, keepdims=True)
 
     def jvp(self, x: ArrayLike, t: ArrayLike) -> tuple[Array, Array]:
         x = np.asarray(x)
-        y, t = self(x), direction("t", t, x.shape, x.dtype)
-        return y, t - np.sum(np.exp(y) * t, axis=self.axis, keepdims=True)
+        y = self(x)
+        return y, _computed(self._change, y, direction("t", t, x.shape, x.dtype))
 
     def vjp(self, x: ArrayLike) -> tuple[Array, Callable[[ArrayLike], Array]]:
         y = self(x)
-
-        def pullback(g: ArrayLike) -> Array:
-            g = direction("g", g, y.shape, y.dtype)
-            return np.asarray(g - np.exp(y) * np.sum(g, axis=self.axis, keepdims=True))
-
-        return y, pullback
+        return y, lambda g: _computed(self._transposed, y, direction("g", g, y.shape, y.dtype))
 
 
 @dataclass(frozen=True)
@@ -834,19 +881,19 @@ class CrossEntropy:
         """`log softmax(x)`, the targets as weights, their sum in each row, and the number of rows."""
         x, q = np.asarray(x), np.asarray(q)
         self.output_shape(x.shape, q.shape)
-        log_p = _log_softmax(_floats(self, x), -1)
+        log_p = _log_softmax(_wide(_floats(self, x)), -1)
         if q.shape != x.shape:
             q = _one_hot(q, log_p)
         return log_p, q, np.sum(q, axis=-1, keepdims=True), math.prod(x.shape[:-1])
 
-    def _value(self, log_p: Array, q: Array, n: int) -> Array:
+    def _value(self, log_p: Array, q: Array, n: int) -> Any:
         # Where q is 0 the logarithm may be -inf, and does not matter.
-        terms = np.multiply(q, log_p, where=q != 0, out=np.zeros_like(log_p))
-        return np.asarray(-np.sum(terms) / n, dtype=log_p.dtype)
+        return -np.sum(np.multiply(q, log_p, where=q != 0, out=np.zeros_like(log_p))) / n
 
     def __call__(self, x: ArrayLike, q: ArrayLike) -> Array:
+        x = np.asarray(x)
         log_p, weights, _, n = self._read(x, q)
-        return self._value(log_p, weights, n)
+        return _rounded(self._value(log_p, weights, n), x.dtype)
 
     def jvp(self, xs: Sequence[ArrayLike], ts: Sequence[ArrayLike]) -> tuple[Array, Array]:
         (x, q), (tx, tq) = (np.asarray(v) for v in xs), ts
@@ -854,21 +901,21 @@ class CrossEntropy:
         dy = np.sum((np.exp(log_p) * total - weights) * direction("ts[0]", tx, x.shape, x.dtype)) / n
         if q.shape == x.shape:
             dy = dy - np.sum(log_p * direction("ts[1]", tq, q.shape, q.dtype)) / n
-        return self._value(log_p, weights, n), np.asarray(dy, dtype=log_p.dtype)
+        return _rounded(self._value(log_p, weights, n), x.dtype), _rounded(dy, x.dtype)
 
     def vjp(self, x: ArrayLike, q: ArrayLike) -> tuple[Array, Callable[[ArrayLike], tuple[Array, Array]]]:
-        q = np.asarray(q)
+        x, q = np.asarray(x), np.asarray(q)
         log_p, weights, total, n = self._read(x, q)
-        y = self._value(log_p, weights, n)
         slope = np.exp(log_p) * total - weights
         slope_q = -log_p if q.shape == log_p.shape else None
+        dtype, labels = x.dtype, (q.shape, derivative_dtype(q.dtype))
 
         def pullback(g: ArrayLike) -> tuple[Array, Array]:
-            share = direction("g", g, y.shape, y.dtype) / n
-            gq = np.zeros(q.shape, derivative_dtype(q.dtype)) if slope_q is None else share * slope_q
-            return share * slope, gq
+            share = direction("g", g, (), slope.dtype) / n
+            gq = np.zeros(*labels) if slope_q is None else _rounded(share * slope_q, dtype)
+            return _rounded(share * slope, dtype), gq
 
-        return y, pullback
+        return _rounded(self._value(log_p, weights, n), dtype), pullback
 
 
 def _one_hot(labels: Array, like: Array) -> Array:
@@ -903,26 +950,27 @@ class MeanSquaredError:
             raise ValueError(f"MeanSquaredError of shape {a}, which has no cell; a mean needs one")
         return ()
 
-    def _gap(self, a: ArrayLike, b: ArrayLike) -> Array:
-        a, b = np.asarray(a), np.asarray(b)
+    def _gap(self, a: Array, b: Array) -> Array:
         self.output_shape(a.shape, b.shape)
         # Unsigned integers would wrap around.
-        return np.asarray(a.astype(derivative_dtype(a.dtype), copy=False) - b)
+        return np.asarray(_wide(a).astype(derivative_dtype(_wide(a).dtype), copy=False) - b)
 
     def __call__(self, a: ArrayLike, b: ArrayLike) -> Array:
+        a, b = np.asarray(a), np.asarray(b)
         gap = self._gap(a, b)
-        return np.asarray(np.sum(gap * gap) / gap.size)
+        return _rounded(np.sum(gap * gap) / gap.size, np.result_type(a, b))
 
     def jvp(self, xs: Sequence[ArrayLike], ts: Sequence[ArrayLike]) -> tuple[Array, Array]:
-        arrays = [np.asarray(x) for x in xs]
-        gap, (da, db) = self._gap(*arrays), _directions(ts, arrays)
-        return self(*arrays), np.asarray(2 * np.sum(gap * (da - db)) / gap.size)
+        a, b = arrays = [np.asarray(x) for x in xs]
+        gap, (da, db) = self._gap(a, b), _directions(ts, arrays)
+        return self(a, b), _rounded(2 * np.sum(gap * (da - db)) / gap.size, np.result_type(a, b))
 
     def vjp(self, a: ArrayLike, b: ArrayLike) -> tuple[Array, Callable[[ArrayLike], tuple[Array, Array]]]:
-        gap, y = self._gap(a, b), self(a, b)
+        a, b = np.asarray(a), np.asarray(b)
+        gap, dtype = self._gap(a, b), np.result_type(a, b)
 
         def pullback(g: ArrayLike) -> tuple[Array, Array]:
-            ga = np.asarray(2 * direction("g", g, (), gap.dtype) * gap / gap.size)
+            ga = _rounded(2 * direction("g", g, (), gap.dtype) * gap / gap.size, dtype)
             return ga, np.asarray(-ga)
 
-        return y, pullback
+        return self(a, b), pullback
