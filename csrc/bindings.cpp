@@ -1,18 +1,338 @@
-// What Python sees of the native engine.
+// What Python sees of the engine. Nothing is computed here: sizes are checked, the GIL is released, a level is chosen.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "engine.h"
+#include "threads.h"
 
 namespace nb = nanobind;
+using namespace ndpool;
 
-// The widest instruction set that this processor has and that the engine has code for.
-static const char *instruction_set() {
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
-        return "avx512";
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return "avx2";
+namespace {
+
+// --- levels -------------------------------------------------------------------------------------
+
+using Run = void (*)(const Plan &, const Call &);
+
+std::vector<std::string> levels_here() {
+    std::vector<std::string> levels{"baseline"};
+#if defined(NDPOOL_X86_LEVELS)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) levels.push_back("avx2");
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512dq"))
+        levels.push_back("avx512");
 #endif
-    return "baseline";
+    return levels;
 }
 
-NB_MODULE(_engine, m) { m.def("instruction_set", &instruction_set); }
+Run run_at(const std::string &level) {
+    auto here = levels_here();
+    if (std::find(here.begin(), here.end(), level) == here.end())
+        throw std::invalid_argument("instruction level '" + level + "' is not one of this processor's");
+#if defined(NDPOOL_X86_LEVELS)
+    if (level == "avx512") return avx512::run;
+    if (level == "avx2") return avx2::run;
+#endif
+    return baseline::run;
+}
+
+std::string level = levels_here().back();
+Run run = run_at(level);
+
+void set_level(const std::string &name) {
+    run = run_at(name);
+    level = name;
+}
+
+// --- types --------------------------------------------------------------------------------------
+
+Type type_of(const std::string &name) {
+    static const char *names[] = {"int8",  "uint8",  "int16",   "uint16",   "int32",   "uint32",
+                                  "int64", "uint64", "float16", "bfloat16", "float32", "float64"};
+    for (int i = 0; i < 12; ++i)
+        if (name == names[i]) return static_cast<Type>(i);
+    throw std::invalid_argument("the engine has no type '" + name + "'");
+}
+
+i64 size_of(Type type) {
+    static const i64 sizes[] = {1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8};
+    return sizes[static_cast<int>(type)];
+}
+
+// --- arrays -------------------------------------------------------------------------------------
+
+// The memory of a C-contiguous array with just so many elements of such a size.
+class Memory {
+  public:
+    Memory(nb::handle array, const char *name, i64 elements, i64 size, bool writable) {
+        if (PyObject_GetBuffer(array.ptr(), &view, writable ? PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE : PyBUF_C_CONTIGUOUS) != 0)
+            throw nb::python_error();
+        if (view.itemsize != size || view.len != elements * size) {
+            std::string message = std::string(name) + " has " + std::to_string(view.len) + " bytes in elements of " +
+                                  std::to_string(view.itemsize) + "; expected " + std::to_string(elements) +
+                                  " elements of " + std::to_string(size);
+            PyBuffer_Release(&view);
+            throw std::invalid_argument(message);
+        }
+    }
+    ~Memory() { PyBuffer_Release(&view); }
+    Memory(const Memory &) = delete;
+    Memory &operator=(const Memory &) = delete;
+    void *data() const { return view.buf; }
+
+  private:
+    Py_buffer view;
+};
+
+// --- plans --------------------------------------------------------------------------------------
+
+i64 product(i64 a, i64 b) {
+    i64 result;
+    if (__builtin_mul_overflow(a, b, &result)) throw std::overflow_error("the array has more than 2**63 elements");
+    return result;
+}
+
+Axis axis_of(const std::vector<i64> &numbers) {
+    Axis axis{numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], numbers[7] != 0};
+    bool sound = axis.length >= 1 && axis.output >= 1 && axis.kernel >= 1 && axis.stride >= 1 && axis.dilation >= 1 &&
+                 axis.pad_lo >= 0 && axis.pad_hi >= 0 && (!axis.adaptive || (axis.pad_lo == 0 && axis.pad_hi == 0));
+    if (sound && axis.adaptive) {
+        product(axis.length, axis.output + 1);
+        sound = axis.kernel >= std::min(axis.length, axis.length / axis.output + 2);
+    } else if (sound) {
+        // The last window starts no later than the padded end.
+        sound = product(axis.output - 1, axis.stride) <= axis.length + axis.pad_lo + axis.pad_hi;
+        product(axis.dilation, axis.kernel);
+    }
+    if (!sound) throw std::invalid_argument("the numbers of an axis do not make a window");
+    return axis;
+}
+
+bool same_for_all(const Axis &axis, bool real) {
+    if (axis.adaptive) return false;
+    // Only the windows at the two ends can differ from the kernel.
+    auto count = [&](i64 o) { return real ? axis.taps(o).count : axis.counted(o); };
+    return count(0) == axis.kernel && count(axis.output - 1) == axis.kernel;
+}
+
+bool has_padding(const Axis &axis) {
+    if (axis.adaptive) return false;
+    auto padded = [&](i64 o) { return axis.counted(o) != axis.taps(o).count; };
+    return padded(0) || padded(axis.output - 1) || axis.pad_lo > 0 || axis.pad_hi > 0;
+}
+
+// One number for a dimension that is carried along, the eight of an Axis for one that is pooled.
+Plan make_plan(const std::vector<std::vector<i64>> &dims) {
+    Plan plan{};
+    if (dims.size() > MAX_DIMS) throw std::invalid_argument("too many dimensions");
+    int last = -1;
+    for (int d = 0; d < static_cast<int>(dims.size()); ++d) {
+        if (dims[d].size() == 8) last = d;
+        else if (dims[d].size() != 1 || dims[d][0] < 0) throw std::invalid_argument("a dimension is one number or eight");
+    }
+    if (last < 0) throw std::invalid_argument("no dimension is pooled");
+    plan.outer = plan.inner = plan.in_rows = plan.out_rows = plan.cells = plan.outer_cells = 1;
+    for (std::size_t d = last + 1; d < dims.size(); ++d) plan.inner = product(plan.inner, dims[d][0]);
+    plan.same_count = plan.same_real = plan.disjoint = true;
+    for (int d = 0; d <= last; ++d) {
+        if (dims[d].size() == 1 && plan.axis_count == 0) {
+            plan.outer = product(plan.outer, dims[d][0]);
+            continue;
+        }
+        Dim dim{-1, 0, 0, 0};
+        if (dims[d].size() == 8) {
+            Axis axis = axis_of(dims[d]);
+            plan.same_count &= same_for_all(axis, false);
+            plan.same_real &= same_for_all(axis, true);
+            plan.padded |= has_padding(axis);
+            plan.disjoint &= axis.disjoint();
+            if (d < last) plan.outer_cells = product(plan.outer_cells, axis.kernel);
+            plan.cells = product(plan.cells, axis.kernel);
+            dim = {plan.axis_count, axis.length, axis.output, 0};
+            plan.axes[plan.axis_count++] = axis;
+        } else {
+            dim.in_count = dim.out_count = dims[d][0];
+        }
+        if (d == last) break;
+        plan.in_rows = product(plan.in_rows, dim.in_count);
+        plan.out_rows = product(plan.out_rows, dim.out_count);
+        plan.dims[plan.dim_count++] = dim;
+    }
+    plan.in_row = product(plan.last().length, plan.inner);
+    plan.out_row = product(plan.last().output, plan.inner);
+    plan.in_slab = product(plan.in_rows, plan.in_row);
+    plan.out_slab = product(plan.out_rows, plan.out_row);
+    i64 stride = plan.in_row;
+    for (int d = plan.dim_count - 1; d >= 0; --d) {
+        plan.dims[d].in_stride = stride;
+        stride *= plan.dims[d].in_count;
+    }
+    product(product(plan.outer, plan.in_slab), 16);
+    product(product(plan.outer, plan.out_slab), 16);
+    return plan;
+}
+
+// A kind over a window over a shape, for one dtype.
+class EnginePlan {
+  public:
+    EnginePlan(const std::vector<std::vector<i64>> &dims, const std::string &kind, const std::string &type,
+               const std::string &derivative, double parameter, const std::string &option)
+        : plan(make_plan(dims)) {
+        call.type = type_of(type);
+        call.derivative = type_of(derivative);
+        if (call.derivative < Type::F16) throw std::invalid_argument("derivatives are floats");
+        result = call.type;
+        if (kind == "max" || kind == "min") {
+            family = Family::EXTREME;
+            call.minimum = kind == "min";
+            call.split = option == "split";
+            first = option == "first";
+        } else if (kind == "sum" || kind == "avg") {
+            family = Family::SUM;
+            call.count = kind == "sum"        ? Count::NONE
+                         : option == "real"    ? Count::REAL
+                         : option == "counted" ? Count::COUNTED
+                                               : Count::FIXED;
+            call.divisor = parameter;
+            if (call.type < Type::F16) result = kind == "avg" ? Type::F64 : Type::I64;
+        } else if (kind == "smooth_max" || kind == "lp") {
+            family = Family::SMOOTH;
+            call.lp = kind == "lp";
+            call.parameter = parameter;
+            call.count_pad = option == "counted";
+            result = call.derivative;
+        } else {
+            throw std::invalid_argument("the engine has no kind '" + kind + "'");
+        }
+        call.winner_bytes = plan.cells <= 256 ? 1 : plan.cells <= 65536 ? 2 : 4;
+        inputs = plan.outer * plan.in_slab;
+        outputs = plan.outer * plan.out_slab;
+    }
+
+    int winner_bytes() const { return call.winner_bytes; }
+
+    void forward(nb::handle x, nb::handle y, int forced) const {
+        Memory from(x, "x", inputs, size_of(call.type), false), to(y, "y", outputs, size_of(result), true);
+        Call c = call;
+        c.op = family == Family::EXTREME ? Op::VALUE : family == Family::SUM ? Op::SUM : Op::SMOOTH;
+        c.x = from.data(), c.y = to.data(), c.forced = forced;
+        execute(c);
+    }
+
+    void forward_with_winners(nb::handle x, nb::handle y, nb::handle winners) const {
+        check_winners();
+        Memory from(x, "x", inputs, size_of(call.type), false), to(y, "y", outputs, size_of(result), true),
+            places(winners, "winners", outputs, call.winner_bytes, true);
+        Call c = call;
+        c.op = Op::WINNERS, c.x = from.data(), c.y = to.data(), c.winners = places.data();
+        execute(c);
+    }
+
+    void indices(nb::handle winners, nb::handle out) const {
+        check_winners();
+        Memory places(winners, "winners", outputs, call.winner_bytes, false), to(out, "indices", outputs, 8, true);
+        Call c = call;
+        c.op = Op::EXPAND, c.winners_in = places.data(), c.indices = static_cast<i64 *>(to.data());
+        execute(c);
+    }
+
+    void jvp(nb::handle x, nb::handle t, nb::handle y, nb::handle dy) const {
+        i64 size = size_of(call.derivative);
+        Memory from(x, "x", inputs, size_of(call.type), false), tangent(t, "t", inputs, size, false),
+            to(y, "y", outputs, size_of(result), true), change(dy, "dy", outputs, size, true);
+        Call c = call;
+        c.x = from.data(), c.t = tangent.data(), c.y = to.data(), c.dy = change.data();
+        if (family == Family::SMOOTH) {
+            c.op = Op::SMOOTH;
+            execute(c);
+        } else if (family == Family::EXTREME && first) {
+            check_winners();
+            c.op = Op::WINNERS;
+            execute(c);
+        } else if (family == Family::EXTREME) {
+            c.t = nullptr, c.op = Op::VALUE;
+            execute(c);
+            c.t = tangent.data(), c.y_in = to.data(), c.op = Op::TIES_JVP;
+            execute(c);
+        } else {
+            c.op = Op::SUM;
+            execute(c);
+            c.x = tangent.data(), c.y = change.data(), c.type = call.derivative;
+            execute(c);
+        }
+    }
+
+    // What of x, y and the winners is needed depends on the kind; the rest is None.
+    void vjp(nb::handle x, nb::handle y, nb::handle winners, nb::handle g, nb::handle gx) const {
+        i64 size = size_of(call.derivative);
+        Memory cotangent(g, "g", outputs, size, false), to(gx, "gx", inputs, size, true);
+        Call c = call;
+        c.g = cotangent.data(), c.gx = to.data();
+        if (family == Family::SUM) {
+            c.op = Op::SUM_VJP;
+            return execute(c);
+        }
+        if (family == Family::EXTREME && first) {
+            check_winners();
+            Memory places(winners, "winners", outputs, call.winner_bytes, false);
+            c.op = Op::SCATTER, c.winners_in = places.data();
+            return execute(c);
+        }
+        Memory from(x, "x", inputs, size_of(call.type), false);
+        c.x = from.data();
+        if (family == Family::SMOOTH) {
+            c.op = Op::SMOOTH_VJP;
+            return execute(c);
+        }
+        Memory value(y, "y", outputs, size_of(result), false);
+        c.op = Op::TIES_VJP, c.y_in = value.data();
+        execute(c);
+    }
+
+  private:
+    enum class Family { EXTREME, SUM, SMOOTH };
+    Plan plan;
+    Call call;
+    Type result;
+    Family family;
+    bool first = false;
+    i64 inputs, outputs;
+
+    void check_winners() const {
+        if (family != Family::EXTREME) throw std::invalid_argument("only Max and Min have winners");
+        if (plan.cells > (i64(1) << 32)) throw std::invalid_argument("a window of more than 2**32 cells has no winners");
+    }
+    void execute(const Call &c) const {
+        if (inputs == 0 || outputs == 0) return;
+        Run chosen = run;
+        nb::gil_scoped_release release;
+        chosen(plan, c);
+    }
+};
+
+}  // namespace
+
+NB_MODULE(_engine, m) {
+    m.def("levels", &levels_here, "The instruction levels of this processor, the best one last.");
+    m.def("level", [] { return level; }, "The instruction level in use.");
+    m.def("set_level", &set_level, nb::arg("name"), "Use another instruction level.");
+    m.def("get_num_threads", &get_num_threads, "How many threads a call may use.");
+    m.def("set_num_threads", &set_num_threads, nb::arg("n"), "Let a call use n threads.");
+    nb::class_<EnginePlan>(m, "Plan", "A kind over a window over a shape, for one dtype.")
+        .def(nb::init<const std::vector<std::vector<i64>> &, const std::string &, const std::string &, const std::string &,
+                      double, const std::string &>(),
+             nb::arg("dims"), nb::arg("kind"), nb::arg("dtype"), nb::arg("derivative"), nb::arg("parameter"), nb::arg("option"))
+        .def_prop_ro("winner_bytes", &EnginePlan::winner_bytes)
+        .def("forward", &EnginePlan::forward, nb::arg("x"), nb::arg("y"), nb::arg("forced") = -1)
+        .def("forward_with_winners", &EnginePlan::forward_with_winners, nb::arg("x"), nb::arg("y"), nb::arg("winners"))
+        .def("indices", &EnginePlan::indices, nb::arg("winners"), nb::arg("indices"))
+        .def("jvp", &EnginePlan::jvp, nb::arg("x"), nb::arg("t"), nb::arg("y"), nb::arg("dy"))
+        .def("vjp", &EnginePlan::vjp, nb::arg("x").none(), nb::arg("y").none(), nb::arg("winners").none(), nb::arg("g"),
+             nb::arg("gx"));
+}

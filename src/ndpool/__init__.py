@@ -15,6 +15,7 @@ the ops of `ndpool.ops`, that are differentiated as a whole.
 """
 
 from . import graph, layers, ops, spec
+from ._engine import get_num_threads
 from .functional import (
     adaptive_avg_pool,
     adaptive_avg_pool1d,
@@ -73,7 +74,7 @@ from .functional import (
 )
 from .graph import Graph
 from .kinds import Avg, Kind, Lp, Max, Min, SmoothMax, Sum
-from .pool import Pool
+from .pool import Pool, set_num_threads
 from .scalars import Dual
 from .windows import Adaptive, Global, Window
 
@@ -121,6 +122,7 @@ __all__ = [
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
+    "get_num_threads",
     "global_avg_pool",
     "global_lp_pool",
     "global_max_pool",
@@ -142,6 +144,7 @@ __all__ = [
     "min_pool2d",
     "min_pool3d",
     "ops",
+    "set_num_threads",
     "smooth_max_pool",
     "smooth_max_pool1d",
     "smooth_max_pool2d",

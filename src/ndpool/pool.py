@@ -1,4 +1,8 @@
-"""A pool is a kind over a window: forward, JVP and VJP of one operation, ready to be applied."""
+"""A pool is a kind over a window: forward, JVP and VJP of one operation, ready to be applied.
+
+The work is done by the native engine, from a plan that is made once for each shape and dtype. Kinds and numbers
+that the engine does not know (a kind of your own, Fractions, complex numbers) run on the specification.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,88 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import spec
-from .kinds import Kind, Max, Min
-from .windows import Adaptive, AnyWindow, Global, Ints, Layout, Window, checked_axes, layout, whole
+from . import _engine, spec
+from .kinds import Avg, Kind, Lp, Max, Min, SmoothMax, Sum, derivative_dtype
+from .windows import Adaptive, AnyWindow, Axis, Global, Ints, Layout, Window, checked_axes, layout, whole
 
 Array: TypeAlias = NDArray[Any]
 Pullback: TypeAlias = Callable[[ArrayLike], Array]
+
+#: What the engine calls each kind, with its number and its option.
+_NATIVE_KINDS: dict[type[Kind], Callable[[Any], tuple[str, float, str]]] = {
+    Max: lambda kind: ("max", 0.0, kind.ties),
+    Min: lambda kind: ("min", 0.0, kind.ties),
+    Sum: lambda kind: ("sum", 1.0, ""),
+    Avg: lambda kind: ("avg", float(kind.divisor_override or 0), _count_rule(kind)),
+    SmoothMax: lambda kind: ("smooth_max", kind.beta, "counted" if kind.count_include_pad else "real"),
+    Lp: lambda kind: ("lp", float(kind.p), ""),
+}
+
+
+def _count_rule(kind: Avg) -> str:
+    if kind.divisor_override is not None:
+        return "fixed"
+    return "counted" if kind.count_include_pad else "real"
+
+
+#: dtypes that the engine computes with; bool is uint8 there.
+_NATIVE_TYPES = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+_NATIVE_TYPES |= {"float16", "bfloat16", "float32", "float64", "bool"}
+
+#: Plans that one pool keeps; the oldest goes first.
+_PLANS_KEPT = 64
+
+
+class _Plan:
+    """A pool over one shape, dtype and order of axes in memory: what the engine needs, and what it gives."""
+
+    __slots__ = ("axes", "derivative", "kept_shape", "native", "order", "result", "shape")
+
+    def __init__(self, pool: Pool, shape: tuple[int, ...], dtype: np.dtype[Any], order: tuple[int, ...] | None) -> None:
+        found = pool._layout(shape)
+        self.axes = found.axes
+        self.shape = found.output_shape
+        self.order = order
+        self.result = pool.kind.result_dtype(dtype)
+        self.derivative = derivative_dtype(dtype)
+        pooled = dict(zip(found.axes, found.geometry, strict=True))
+        numbers = [_numbers(pooled[d]) if d in pooled else [shape[d]] for d in order or range(len(shape))]
+        self.kept_shape = tuple(pooled[d].output if d in pooled else shape[d] for d in order or range(len(shape)))
+        name, parameter, option = _NATIVE_KINDS[type(pool.kind)](pool.kind)
+        type_name = "uint8" if dtype.kind == "b" else dtype.name
+        self.native = _engine.Plan(numbers, name, type_name, self.derivative.name, parameter, option)
+
+    def empty(self, dtype: np.dtype[Any]) -> Array:
+        """Room for an output, with its axes in the order in which the engine writes them."""
+        return np.empty(self.shape if self.order is None else self.kept_shape, dtype)
+
+    def outside(self, y: Array) -> Array:
+        """An output with its axes in the caller's order."""
+        if self.order is None:
+            return y
+        y = y.transpose(np.argsort(self.order))
+        return y if y.shape == self.shape else y.reshape(self.shape)
+
+    def inside(self, a: Array, dtype: np.dtype[Any], output: bool) -> Array:
+        """An array of the caller's as the engine wants it, copied only if it must be."""
+        if self.order is not None:
+            if output and a.ndim != len(self.order):
+                a = np.expand_dims(a, self.axes)
+            a = a.transpose(self.order)
+        return np.ascontiguousarray(a, dtype=dtype)
+
+
+def _numbers(axis: Axis) -> list[int]:
+    return [
+        axis.length,
+        axis.output,
+        axis.kernel,
+        axis.stride,
+        axis.dilation,
+        axis.pad_lo,
+        axis.pad_hi,
+        int(axis.adaptive),
+    ]
 
 
 @dataclass(frozen=True)
@@ -22,7 +102,9 @@ class Pool:
     """`kind` in every place of `window`, over `axes` of an array of any rank.
 
     `axes` names the pooled axes, the j-th of which has the window's j-th numbers; by default the last ones.
-    The other axes, in any place and number, are carried along.
+    The other axes, in any place and number, are carried along. Arrays in any memory order are taken; one that is
+    contiguous in another order of axes (Fortran, channels last under channels-first axes) is not copied, and the
+    result has the same order.
 
     >>> pool = Pool(Max(), Window((2, 2)))
     >>> x = np.array([[1.0, 2.0], [4.0, 3.0]])
@@ -49,6 +131,10 @@ class Pool:
         object.__setattr__(self, "kind", kind)
         object.__setattr__(self, "window", window)
         object.__setattr__(self, "axes", checked_axes(axes, window))
+        object.__setattr__(self, "_plans", {})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Pool, (self.kind, self.window, self.axes)
 
     def _layout(self, shape: tuple[int, ...]) -> Layout:
         cell_for = type(self.kind).__name__ if self.kind.needs_cell else None
@@ -62,14 +148,24 @@ class Pool:
         """
         return self._layout(tuple(whole("shape", n, 0) for n in shape)).output_shape
 
+    # --- forward ---
+
     def __call__(self, x: ArrayLike, out: Array | None = None) -> Array:
         """The pooled array, written into `out` where that is given."""
-        y = spec.forward(self, x)
+        x = np.asarray(x)
+        plan = self._plan(x)
+        if plan is None:
+            y = spec.forward(self, x)
+            return y if out is None else _copy_into(out, y, x)
         if out is None:
-            return y
-        check_out(out, y, x)
-        np.copyto(out, y)
-        return out
+            y = plan.empty(plan.result)
+            plan.native.forward(plan.inside(x, x.dtype, output=False), y)
+            return plan.outside(y)
+        _check_out(out, plan.shape, plan.result, x)
+        if plan.order is None and out.flags.c_contiguous:
+            plan.native.forward(plan.inside(x, x.dtype, output=False), out)
+            return out
+        return _copy_into(out, self(x), x)
 
     def with_indices(self, x: ArrayLike, out: Array | None = None) -> tuple[Array, NDArray[np.int64]]:
         """The output, and where each came from: the flat row-major index over the pooled axes.
@@ -81,24 +177,129 @@ class Pool:
         """
         if not isinstance(self.kind, Max | Min):
             raise TypeError(f"{self.kind!r} has no winner in a window; indices exist for Max and Min")
-        return self(x, out), spec.winners(Pool(type(self.kind)(), self.window, self.axes), x)
+        x = np.asarray(x)
+        plan = self._plan(x)
+        if plan is None:
+            first = Pool(type(self.kind)(), self.window, self.axes)
+            y, indices = spec.forward(first, x), spec.winners(first, x)
+        else:
+            y, winners = self._with_winners(plan, x)
+            indices = plan.empty(np.dtype(np.int64))
+            plan.native.indices(winners, indices)
+            y, indices = plan.outside(y), plan.outside(indices)
+        return (y if out is None else _copy_into(out, y, x)), indices
+
+    def _with_winners(self, plan: _Plan, x: Array) -> tuple[Array, Array]:
+        """The output, and the winners as places in their windows, one byte each for ordinary windows."""
+        y, winners = plan.empty(plan.result), plan.empty(np.dtype(f"u{plan.native.winner_bytes}"))
+        plan.native.forward_with_winners(plan.inside(x, x.dtype, output=False), y, winners)
+        return y, winners
+
+    # --- derivatives ---
 
     def jvp(self, x: ArrayLike, t: ArrayLike) -> tuple[Array, Array]:
         """The output and its change along the input tangent `t`: `dy = sum of w_i * t_i`."""
-        return spec.jvp(self, x, t)
+        x, t = np.asarray(x), np.asarray(t)
+        _check_shape("t", t, x.shape)
+        plan = self._plan(x) if _is_real(t) else None
+        if plan is None:
+            return spec.jvp(self, x, t)
+        y, dy = plan.empty(plan.result), plan.empty(plan.derivative)
+        plan.native.jvp(plan.inside(x, x.dtype, False), plan.inside(t, plan.derivative, False), y, dy)
+        return plan.outside(y), plan.outside(dy)
 
     def vjp(self, x: ArrayLike) -> tuple[Array, Pullback]:
-        """The output, and the function that takes an output cotangent back: `gx_i += w_i * g`."""
-        return spec.forward(self, x), lambda g: spec.vjp(self, x, g)
+        """The output, and the function that takes an output cotangent back: `gx_i += w_i * g`.
+
+        Max and Min with ties="first" keep their winners, Sum and Avg nothing. The other policies, SmoothMax and Lp keep
+        `x`, which must not be written to before the pullback has run.
+        """
+        x = np.asarray(x)
+        plan = self._plan(x)
+        if plan is None:
+            return spec.forward(self, x), lambda g: spec.vjp(self, x, g)
+        kept_x = kept_y = winners = None
+        if isinstance(self.kind, Max | Min) and self.kind.ties == "first":
+            y, winners = self._with_winners(plan, x)
+        else:
+            inside = plan.inside(x, x.dtype, output=False)
+            y = plan.empty(plan.result)
+            plan.native.forward(inside, y)
+            if not isinstance(self.kind, Sum | Avg):
+                kept_x = inside
+            if isinstance(self.kind, Max | Min):
+                kept_y = y
+        shape = x.shape
+
+        def pullback(g: ArrayLike) -> Array:
+            g = np.asarray(g)
+            _check_shape("g", g, plan.shape)
+            if not _is_real(g):
+                return spec.vjp(self, x, g)
+            gx = np.empty(shape if plan.order is None else [shape[d] for d in plan.order], plan.derivative)
+            plan.native.vjp(kept_x, kept_y, winners, plan.inside(g, plan.derivative, output=True), gx)
+            return gx if plan.order is None else gx.transpose(np.argsort(plan.order))
+
+        return plan.outside(y), pullback
+
+    # --- plans ---
+
+    def _plan(self, x: Array) -> _Plan | None:
+        """The plan for such an array, or None where the specification has to do it."""
+        order = None if x.flags.c_contiguous else self._memory_order(x)
+        key = (x.shape, x.dtype, order)
+        plans: dict[Any, _Plan | None] = self._plans  # type: ignore[attr-defined]
+        try:
+            return plans[key]
+        except KeyError:
+            pass
+        plan = None
+        if type(self.kind) in _NATIVE_KINDS and x.dtype.name in _NATIVE_TYPES:
+            plan = _Plan(self, x.shape, x.dtype.newbyteorder("="), order)
+        if len(plans) >= _PLANS_KEPT:
+            plans.pop(next(iter(plans)), None)
+        plans[key] = plan
+        return plan
+
+    def _memory_order(self, x: Array) -> tuple[int, ...] | None:
+        """The order of axes in which a strided array is contiguous, if it is and if the pooled axes keep theirs."""
+        order = tuple(sorted(range(x.ndim), key=lambda d: (-x.strides[d], d)))
+        if not x.transpose(order).flags.c_contiguous:
+            return None
+        places = [order.index(d) for d in self._layout(x.shape).axes]
+        return order if places == sorted(places) else None
 
 
-def check_out(out: Any, y: Array, x: ArrayLike) -> None:
-    """`out` must be an array that can take `y` as it is, and must not lie over the input."""
+def set_num_threads(n: int) -> None:
+    """Let every call use `n` threads; results are the same, to the bit, for any number.
+
+    The default is the environment variable NDPOOL_NUM_THREADS, or else all processors.
+    """
+    _engine.set_num_threads(whole("n", n, 1))
+
+
+def _is_real(a: Array) -> bool:
+    return a.dtype.name in _NATIVE_TYPES
+
+
+def _check_shape(name: str, a: Array, shape: tuple[int, ...]) -> None:
+    if a.shape != shape:
+        raise ValueError(f"{name} has shape {a.shape} and should have {shape}")
+
+
+def _check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], x: Array) -> None:
+    """`out` must be an array that can take the result as it is, and must not lie over the input."""
     if not isinstance(out, np.ndarray):
         raise TypeError(f"out is a {type(out).__name__}; give a NumPy array")
-    if out.shape != y.shape or out.dtype != y.dtype:
-        raise ValueError(f"out has {out.dtype}{out.shape} and the result is {y.dtype}{y.shape}; make them agree")
+    if out.shape != shape or out.dtype != dtype:
+        raise ValueError(f"out has {out.dtype}{out.shape} and the result is {dtype}{shape}; make them agree")
     if not out.flags.writeable:
         raise ValueError("out is read-only; give an array that can be written")
-    if np.may_share_memory(out, np.asarray(x)):
+    if np.may_share_memory(out, x):
         raise ValueError("out overlaps x, and an input is never changed; give memory of its own")
+
+
+def _copy_into(out: Array, y: Array, x: Array) -> Array:
+    _check_out(out, y.shape, y.dtype, x)
+    np.copyto(out, y)
+    return out

@@ -1,0 +1,1 @@
+"""Benchmarks: ndpool against the memory's limit and its peers. Run with ``python -m benchmarks``."""

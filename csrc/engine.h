@@ -1,0 +1,52 @@
+// What the engine can do, once for each instruction level.
+#pragma once
+#include "geometry.h"
+
+namespace ndpool {
+
+enum class Type { I8, U8, I16, U16, I32, U32, I64, U64, F16, BF16, F32, F64 };
+
+#define NDPOOL_FLOATS(X) X(F16, Half) X(BF16, BFloat) X(F32, float) X(F64, double)
+#define NDPOOL_INTEGERS(X)                                                                               \
+    X(I8, std::int8_t)                                                                                   \
+    X(U8, std::uint8_t)                                                                                  \
+    X(I16, std::int16_t) X(U16, std::uint16_t) X(I32, std::int32_t) X(U32, std::uint32_t) X(I64, std::int64_t) X(U64, std::uint64_t)
+#define NDPOOL_NUMBERS(X) NDPOOL_INTEGERS(X) NDPOOL_FLOATS(X)
+
+enum class Op { VALUE, WINNERS, SCATTER, EXPAND, TIES_JVP, TIES_VJP, SUM, SUM_VJP, SMOOTH, SMOOTH_VJP };
+
+// What a window's sum is divided by: nothing, a number, its cells with those of the padding, its real cells.
+enum class Count { NONE, FIXED, COUNTED, REAL };
+
+// One operation on arrays whose sizes have been checked.
+struct Call {
+    Op op;
+    Type type;            // of x and, for Max and Min, y
+    Type derivative;      // of t, dy, g, gx
+    bool minimum = false; // Min in place of Max
+    bool split = false;   // ties share
+    Count count = Count::NONE;
+    double divisor = 1;
+    bool lp = false;
+    double parameter = 0;  // beta or p
+    bool count_pad = false;
+    int winner_bytes = 0;
+    int forced = -1;  // for tests: 0 forbids and 1 demands the method for wide windows
+    const void *x = nullptr, *y_in = nullptr, *t = nullptr, *g = nullptr, *winners_in = nullptr;
+    void *y = nullptr, *dy = nullptr, *gx = nullptr, *winners = nullptr;
+    i64 *indices = nullptr;
+};
+
+namespace baseline {
+void run(const Plan &plan, const Call &call);
+}
+#if defined(NDPOOL_X86_LEVELS)
+namespace avx2 {
+void run(const Plan &plan, const Call &call);
+}
+namespace avx512 {
+void run(const Plan &plan, const Call &call);
+}
+#endif
+
+}  // namespace ndpool

@@ -1,0 +1,303 @@
+// Max and Min: the values, their winners, and the derivative as a walk over the winners.
+#pragma once
+#include "rows.h"
+
+namespace ndpool {
+namespace NDPOOL_LEVEL {
+
+// Runs out(to) with room for N elements, of which `count` are wanted at `p`.
+template <int N, class T, class F>
+inline void put_some(T *p, int count, const F &out) {
+    if (count == N) {
+        out(p);
+    } else {
+        T some[N];
+        out(some);
+        for (int i = 0; i < count; ++i) p[i] = some[i];
+    }
+}
+
+template <class K>
+struct ValueSink {
+    using T = typename K::In;
+    K key;
+    T *y;
+    T *row;
+
+    void move_to(const Plan &plan, i64 index, const OutputRow &) { row = y + index * plan.out_row; }
+    void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
+    bool needs_counts() const { return false; }
+    void advance(i64 elements) { y += elements; }
+    template <int N>
+    void put(i64 at, const typename Extreme<K>::template State<N> &s, int count) {
+        put_some<N>(row + at, count, [&](T *p) { key.template out<N>(p, s.v); });
+    }
+};
+
+// Where a winner is, from its place in the window: the distance from the window's start, in elements.
+class Places {
+  public:
+    Places(const Plan &plan) : plan(plan) {
+        if (plan.cells > TABLE) return;
+        for (i64 place = 0; place < plan.cells; ++place) table[place] = decode(place);
+    }
+    i64 distance(i64 place) const {
+        if (place >= plan.cells) return 0;  // no winner of this plan's
+        return plan.cells <= TABLE ? table[place] : decode(place);
+    }
+
+  private:
+    static constexpr i64 TABLE = 1024;
+    const Plan &plan;
+    i64 table[TABLE];
+
+    i64 decode(i64 place) const {
+        const Axis &last = plan.last();
+        i64 distance = place % last.kernel * last.dilation * plan.inner;
+        place /= last.kernel;
+        for (int d = plan.dim_count - 1; d >= 0; --d) {
+            if (plan.dims[d].axis < 0) continue;
+            const Axis &axis = plan.axes[plan.dims[d].axis];
+            distance += place % axis.kernel * axis.dilation * plan.dims[d].in_stride;
+            place /= axis.kernel;
+        }
+        return distance;
+    }
+};
+
+// The values and the winners' places; with a tangent, what it is at the winners.
+template <class K>
+struct WinnerSink {
+    using T = typename K::In;
+    K key;
+    T *y;
+    void *winners;  // or null, if only the tangent is wanted
+    int bytes;      // of a winner
+    const void *t;
+    void *dy;
+    int t_bytes;  // of an element of the tangent
+    const Places *places;
+    T *row;
+    void *winner_row;
+    i64 index;
+
+    void move_to(const Plan &plan, i64 at, const OutputRow &) {
+        index = at;
+        row = y + at * plan.out_row;
+        winner_row = winners ? static_cast<char *>(winners) + at * plan.out_row * bytes : scratch(PLANE, plan.out_row * bytes);
+    }
+    template <int N>
+    void put(i64 at, const typename ArgExtreme<K>::template State<N> &s, int count) {
+        put_some<N>(row + at, count, [&](T *p) { key.template out<N>(p, s.v); });
+        if (bytes == 1)
+            put_places<std::uint8_t, N>(at, s, count);
+        else if (bytes == 2)
+            put_places<std::uint16_t, N>(at, s, count);
+        else
+            put_places<std::uint32_t, N>(at, s, count);
+    }
+    void finish(const Plan &plan, i64 slab, const OutputRow &rows, i64 begin, i64 end) {
+        if (!t) return;
+        if (bytes == 1)
+            gather_as<std::uint8_t>(plan, slab, rows, begin, end);
+        else if (bytes == 2)
+            gather_as<std::uint16_t>(plan, slab, rows, begin, end);
+        else
+            gather_as<std::uint32_t>(plan, slab, rows, begin, end);
+    }
+
+  private:
+    template <class W, int N>
+    void put_places(i64 at, const typename ArgExtreme<K>::template State<N> &s, int count) {
+        put_some<N>(static_cast<W *>(winner_row) + at, count, [&](W *p) { store<N>(p, convert<W, N>(s.place)); });
+    }
+    template <class W>
+    void gather_as(const Plan &plan, i64 slab, const OutputRow &rows, i64 begin, i64 end) {
+        if (t_bytes == 2)
+            gather<W, std::uint16_t>(plan, slab, rows, begin, end);
+        else if (t_bytes == 4)
+            gather<W, std::uint32_t>(plan, slab, rows, begin, end);
+        else
+            gather<W, std::uint64_t>(plan, slab, rows, begin, end);
+    }
+    template <class W, class G>
+    void gather(const Plan &plan, i64 slab, const OutputRow &rows, i64 begin, i64 end) {
+        const G *from = static_cast<const G *>(t) + slab * plan.in_slab;
+        G *to = static_cast<G *>(dy) + index * plan.out_row;
+        const W *winner = static_cast<const W *>(winner_row);
+        for (i64 o = begin; o < end; ++o) {
+            i64 start = rows.start + plan.last().start(o) * plan.inner;
+            for (i64 e = 0; e < plan.inner; ++e)
+                to[o * plan.inner + e] = from[start + places->distance(winner[o * plan.inner + e]) + e];
+        }
+    }
+};
+
+// --- the derivative -----------------------------------------------------------------------------
+
+// Calls piece(slab, begin, end) for parts of every slab along its first pooled axis, on several threads. A part is
+// some whole cells of the input; whoever fills it adds what all windows over it bring, in the order of the outputs. The
+// parts follow from the shape alone, so the result does not depend on the number of threads.
+template <class Piece>
+void over_input_parts(const Plan &plan, const Piece &piece) {
+    const Axis &axis = plan.axes[0];
+    i64 cuts = plan.in_slab >> 16;
+    // A part that is narrow beside the window would look at every output many times.
+    i64 reach = axis.adaptive ? axis.kernel : axis.dilation * axis.kernel;
+    if (cuts > axis.length / (4 * reach)) cuts = axis.length / (4 * reach);
+    if (cuts < 1 || (axis.adaptive && plan.dim_count == 0)) cuts = 1;
+    parallel(plan.outer * cuts, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
+        for (i64 unit = begin; unit < end; ++unit) {
+            i64 cut = unit % cuts;
+            piece(unit / cuts, axis.length * cut / cuts, axis.length * (cut + 1) / cuts);
+        }
+    });
+}
+
+// Where a part of the outputs lies: rows of the slab and outputs of a row, both from begin to end.
+struct OutputPart {
+    i64 row_begin, row_end, begin, end;
+};
+inline OutputPart outputs_over(const Plan &plan, i64 in_begin, i64 in_end) {
+    i64 lo, hi;
+    plan.axes[0].outputs_over(in_begin, in_end, &lo, &hi);
+    if (plan.dim_count == 0) return {0, 1, lo, hi};
+    i64 rows = plan.out_rows / plan.axes[0].output;
+    return {lo * rows, hi * rows, 0, plan.last().output};
+}
+// Elements of the slab for one cell of its first pooled axis.
+inline i64 first_stride(const Plan &plan) { return plan.in_slab / plan.axes[0].length; }
+
+// gx = 0, then gx[winner] += g. Sums of narrow floats are kept in A and rounded once.
+template <class W, class G, class A>
+void scatter(const Plan &plan, const W *winners, const G *g, G *gx) {
+    const Places places(plan);
+    over_input_parts(plan, [&](i64 slab, i64 in_begin, i64 in_end) {
+        i64 low = in_begin * first_stride(plan), high = in_end * first_stride(plan);
+        G *to = gx + slab * plan.in_slab + low;
+        A *sum;
+        if constexpr (std::is_same_v<G, A>)
+            sum = to;
+        else
+            sum = static_cast<A *>(scratch(PLANE, sizeof(A) * (high - low)));
+        std::memset(sum, 0, sizeof(A) * (high - low));
+        OutputRow rows(plan);
+        OutputPart part = outputs_over(plan, in_begin, in_end);
+        for (i64 row = part.row_begin; row < part.row_end; ++row) {
+            rows.move_to(row);
+            i64 at = (slab * plan.out_rows + row) * plan.out_row;
+            for (i64 o = part.begin; o < part.end; ++o) {
+                i64 start = rows.start + plan.last().start(o) * plan.inner - low;
+                for (i64 e = 0; e < plan.inner; ++e) {
+                    i64 from = at + o * plan.inner + e;
+                    i64 cell = start + places.distance(winners[from]) + e;
+                    if (cell >= 0 && cell < high - low) sum[cell] += load_as<A, 1>(g + from)[0];
+                }
+            }
+        }
+        if constexpr (!std::is_same_v<G, A>)
+            for (i64 i = 0; i < high - low; ++i) store_as<1>(to + i, vec<A, 1>{sum[i]});
+    });
+}
+
+// The flat index over the pooled axes of every winner.
+template <class W>
+void expand(const Plan &plan, const W *winners, i64 *indices) {
+    parallel(plan.outer * plan.out_rows, worth_threads(plan.outer * plan.out_slab), [&](i64 begin, i64 end) {
+        for (i64 row = begin; row < end; ++row) {
+            i64 base[MAX_DIMS], rest = row % plan.out_rows;
+            for (int d = plan.dim_count - 1; d >= 0; --d) {
+                i64 o = rest % plan.dims[d].out_count;
+                rest /= plan.dims[d].out_count;
+                base[d] = plan.dims[d].axis < 0 ? 0 : plan.axes[plan.dims[d].axis].start(o);
+            }
+            for (i64 i = 0; i < plan.out_row; ++i) {
+                const Axis &last = plan.last();
+                i64 place = static_cast<i64>(winners[row * plan.out_row + i]);
+                i64 index = last.start(i / plan.inner) + place % last.kernel * last.dilation, scale = last.length;
+                place /= last.kernel;
+                for (int d = plan.dim_count - 1; d >= 0; --d) {
+                    if (plan.dims[d].axis < 0) continue;
+                    const Axis &axis = plan.axes[plan.dims[d].axis];
+                    index += scale * (base[d] + place % axis.kernel * axis.dilation);
+                    place /= axis.kernel;
+                    scale *= axis.length;
+                }
+                indices[row * plan.out_row + i] = index;
+            }
+        }
+    });
+}
+
+// --- ties "split" and "all": every cell that equals the output -----------------------------------
+
+// Calls seen(cell, weight) for each cell of output o (and element e) that ties for it; cell is an element of the slab.
+template <class K, class F>
+inline void over_ties(const Plan &plan, const K &key, const typename K::In *x, const typename K::In *y,
+                      const OutputRow &rows, i64 o, i64 e, bool split, const F &seen) {
+    Axis::Taps taps = plan.last().taps(o);
+    auto best = key.template in<1>(y);
+    i64 step = plan.last().dilation * plan.inner, first = taps.first * plan.inner + e;
+    auto ties = [&](i64 cell) { return K::template equal<1>(key.template in<1>(x + cell), best)[0] != 0; };
+    i64 tied = 1;
+    if (split) {
+        tied = 0;
+        for (i64 r = 0; r < rows.count; ++r)
+            for (i64 k = 0; k < taps.count; ++k) tied += ties(rows.offset[r] + first + k * step);
+    }
+    for (i64 r = 0; r < rows.count; ++r)
+        for (i64 k = 0; k < taps.count; ++k) {
+            i64 cell = rows.offset[r] + first + k * step;
+            if (ties(cell)) seen(cell, tied);
+        }
+}
+
+template <class K, class G>
+void ties_jvp(const Plan &plan, const K &key, const typename K::In *x, const typename K::In *y, const G *t, G *dy,
+              bool split) {
+    parallel(plan.outer * plan.out_rows, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
+        OutputRow rows(plan);
+        for (i64 row = begin; row < end; ++row) {
+            i64 slab = row / plan.out_rows * plan.in_slab;
+            rows.move_to(row % plan.out_rows);
+            for (i64 i = 0; i < plan.out_row; ++i) {
+                i64 at = row * plan.out_row + i;
+                double sum = 0;
+                i64 among = 1;
+                over_ties(plan, key, x + slab, y + at, rows, i / plan.inner, i % plan.inner, split, [&](i64 cell, i64 m) {
+                    sum += load_as<double, 1>(t + slab + cell)[0];
+                    among = m;
+                });
+                store_as<1>(dy + at, vec<double, 1>{sum / static_cast<double>(among)});
+            }
+        }
+    });
+}
+
+template <class K, class G>
+void ties_vjp(const Plan &plan, const K &key, const typename K::In *x, const typename K::In *y, const G *g, G *gx,
+              bool split) {
+    over_input_parts(plan, [&](i64 slab, i64 in_begin, i64 in_end) {
+        i64 low = in_begin * first_stride(plan), high = in_end * first_stride(plan);
+        auto *sum = static_cast<double *>(scratch(PLANE, sizeof(double) * (high - low)));
+        std::memset(sum, 0, sizeof(double) * (high - low));
+        OutputRow rows(plan);
+        OutputPart part = outputs_over(plan, in_begin, in_end);
+        for (i64 row = part.row_begin; row < part.row_end; ++row) {
+            rows.move_to(row);
+            for (i64 i = part.begin * plan.inner; i < part.end * plan.inner; ++i) {
+                i64 at = (slab * plan.out_rows + row) * plan.out_row + i;
+                double share = load_as<double, 1>(g + at)[0];
+                over_ties(plan, key, x + slab * plan.in_slab, y + at, rows, i / plan.inner, i % plan.inner, split,
+                          [&](i64 cell, i64 m) {
+                              if (cell >= low && cell < high) sum[cell - low] += share / static_cast<double>(m);
+                          });
+            }
+        }
+        G *to = gx + slab * plan.in_slab + low;
+        for (i64 i = 0; i < high - low; ++i) store_as<1>(to + i, vec<double, 1>{sum[i]});
+    });
+}
+
+}  // namespace NDPOOL_LEVEL
+}  // namespace ndpool

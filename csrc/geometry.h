@@ -1,0 +1,92 @@
+// Windows as numbers: which input cells each output sees, along one axis and over all of them.
+#pragma once
+#include <cstdint>
+
+namespace ndpool {
+
+using i64 = std::int64_t;
+
+// One pooled axis; see `Axis` in windows.py, whose fields these are.
+struct Axis {
+    i64 length, output, kernel, stride, dilation, pad_lo, pad_hi;
+    bool adaptive;
+
+    // The first cell of output o's window, real or padded.
+    i64 start(i64 o) const { return adaptive ? (o * length) / output : o * stride - pad_lo; }
+
+    // The real cells of output o's window are `first + i*dilation`, 0 <= i < count; `skipped` padded ones stand before.
+    struct Taps {
+        i64 first, count, skipped;
+    };
+    Taps taps(i64 o) const {
+        i64 begin = start(o);
+        if (adaptive) return {begin, ((o + 1) * length + output - 1) / output - begin, 0};
+        i64 skipped = begin < 0 ? (-begin + dilation - 1) / dilation : 0;
+        i64 first = begin + skipped * dilation;
+        i64 fit = first < length ? (length - 1 - first) / dilation + 1 : 0;
+        i64 left = kernel > skipped ? kernel - skipped : 0;
+        return {first, fit < left ? fit : left, skipped};
+    }
+
+    // How many cells of output o's window count, real and padded: not those that only ceil_mode reaches.
+    i64 counted(i64 o) const {
+        if (adaptive) return taps(o).count;
+        i64 room = (length + pad_hi - start(o) + dilation - 1) / dilation;
+        return room < kernel ? room : kernel;
+    }
+
+    // The outputs whose windows reach over cells begin..end-1 are within lo..hi-1.
+    void outputs_over(i64 begin, i64 end, i64 *lo, i64 *hi) const {
+        if (adaptive) {
+            // Bin o covers cell c exactly when floor(o*L/n) <= c < ceil((o+1)*L/n).
+            *lo = (begin * output) / length;
+            *hi = (end * output + length - 1) / length;
+        } else {
+            i64 reach = dilation * (kernel - 1);
+            i64 first = begin + pad_lo - reach;
+            *lo = first > 0 ? (first + stride - 1) / stride : 0;
+            *hi = end - 1 + pad_lo < 0 ? 0 : (end - 1 + pad_lo) / stride + 1;
+        }
+        if (*hi > output) *hi = output;
+        if (*lo > *hi) *lo = *hi;
+    }
+
+    // Whether no cell is in two windows.
+    bool disjoint() const { return !adaptive && stride >= dilation * (kernel - 1) + 1; }
+};
+
+constexpr int MAX_DIMS = 64;
+
+// A dimension between the leading ones and the last pooled axis: pooled itself, or carried along.
+struct Dim {
+    int axis;  // into Plan::axes, or -1
+    i64 in_count, out_count;
+    i64 in_stride;  // in elements
+};
+
+// A window over a contiguous array: (outer, dims..., last pooled axis, inner).
+//
+// The last pooled axis with `inner` is a row. All arrays are C-contiguous, so the output's rows, in the order of
+// (outer, dims...), lie one after the other.
+struct Plan {
+    i64 outer;
+    int dim_count;
+    Dim dims[MAX_DIMS];
+    int axis_count;
+    Axis axes[MAX_DIMS];
+    i64 inner;
+    // Derived.
+    i64 in_slab, out_slab;    // elements for each outer index
+    i64 in_rows, out_rows;    // rows for each outer index
+    i64 in_row, out_row;      // elements of a row
+    i64 cells;                // in the largest window
+    i64 outer_cells;          // the same without the last axis
+    bool padded;              // whether some window sees a padded cell that counts
+    bool same_count;          // whether all windows count the same number of cells, `cells`
+    bool same_real;           // whether all windows have the same number of real cells, `cells`
+    bool disjoint;            // whether no cell is in two windows
+
+    const Axis &last() const { return axes[axis_count - 1]; }
+};
+
+}  // namespace ndpool

@@ -1,0 +1,164 @@
+// The engine at one instruction level: compiled once for each, with NDPOOL_LEVEL naming it.
+#include "engine.h"
+#include "smooth.h"
+#include "wide.h"
+
+namespace ndpool {
+namespace NDPOOL_LEVEL {
+namespace {
+
+// --- Max and Min --------------------------------------------------------------------------------
+
+// Calls f(key) with the order of the cells; `wide_places` asks for lanes in which any place in the window fits.
+template <class F>
+void with_key(const Call &call, bool wide_places, const F &f) {
+    bool least = call.minimum;
+    switch (call.type) {
+        case Type::I8:
+        case Type::U8: {
+            auto flip = static_cast<std::int8_t>(call.type == Type::I8 ? (least ? -1 : 0) : (least ? 0x7f : -0x80));
+            return wide_places ? f(IntegerKey<std::int8_t, std::int32_t>{flip}) : f(IntegerKey<std::int8_t>{flip});
+        }
+        case Type::I16:
+        case Type::U16: {
+            auto flip = static_cast<std::int16_t>(call.type == Type::I16 ? (least ? -1 : 0) : (least ? 0x7fff : -0x8000));
+            return wide_places ? f(IntegerKey<std::int16_t, std::int32_t>{flip}) : f(IntegerKey<std::int16_t>{flip});
+        }
+        case Type::I32: return f(IntegerKey<std::int32_t>{least ? -1 : 0});
+        case Type::U32: return f(IntegerKey<std::int32_t>{least ? 0x7fffffff : -0x7fffffff - 1});
+        case Type::I64: return f(IntegerKey<std::int64_t>{least ? -1 : 0});
+        case Type::U64: return f(IntegerKey<std::int64_t>{least ? INT64_MAX : INT64_MIN});
+        case Type::F32: return f(FloatKey<float>{least ? INT32_MIN : 0});
+        case Type::F64: return f(FloatKey<double>{least ? INT64_MIN : 0});
+        case Type::F16:
+        case Type::BF16: {
+            bool half = call.type == Type::F16;
+            auto flip = static_cast<std::int16_t>(least ? -1 : 0);
+            auto infinity = static_cast<std::int16_t>(half ? 0x7c00 : 0x7f80), nan = static_cast<std::int16_t>(half ? 0x7e00 : 0x7fc0);
+            return wide_places ? f(HalfKey<std::int32_t>{flip, infinity, nan}) : f(HalfKey<>{flip, infinity, nan});
+        }
+    }
+}
+
+template <class F>
+void with_float(Type type, const F &f) {
+    switch (type) {
+        case Type::F16: return f(Half());
+        case Type::BF16: return f(BFloat());
+        case Type::F32: return f(float());
+        case Type::F64: return f(double());
+        default: return;
+    }
+}
+
+template <class F>
+void with_winners(const Call &call, const F &f) {
+    if (call.winner_bytes == 1) return f(static_cast<const std::uint8_t *>(call.winners_in));
+    if (call.winner_bytes == 2) return f(static_cast<const std::uint16_t *>(call.winners_in));
+    return f(static_cast<const std::uint32_t *>(call.winners_in));
+}
+
+void extreme_value(const Plan &plan, const Call &call) {
+    with_key(call, false, [&](auto key) {
+        using K = decltype(key);
+        using T = typename K::In;
+        ValueSink<K> sink{key, static_cast<T *>(call.y), nullptr};
+        pool_wide_or_all(plan, Extreme<K>{key}, static_cast<const T *>(call.x), sink, call.forced);
+    });
+}
+
+void extreme_winners(const Plan &plan, const Call &call) {
+    const Places places(plan);
+    bool wide_places = plan.cells > ((call.type == Type::I8 || call.type == Type::U8) ? 256 : 65536);
+    with_key(call, wide_places, [&](auto key) {
+        using K = decltype(key);
+        using T = typename K::In;
+        int t_bytes = call.derivative == Type::F64 ? 8 : call.derivative == Type::F32 ? 4 : 2;
+        WinnerSink<K> sink{key,     static_cast<T *>(call.y), call.winners, call.winner_bytes, call.t, call.dy,
+                           t_bytes, &places,                  nullptr,      nullptr,           0};
+        pool_all(plan, ArgExtreme<K>{key}, static_cast<const T *>(call.x), sink, call.forced);
+    });
+}
+
+void scatter_winners(const Plan &plan, const Call &call) {
+    with_winners(call, [&](auto *winners) {
+        with_float(call.derivative, [&](auto zero) {
+            using G = decltype(zero);
+            using A = std::conditional_t<std::is_same_v<G, Half> || std::is_same_v<G, BFloat>, float, G>;
+            using W = std::remove_const_t<std::remove_pointer_t<decltype(winners)>>;
+            scatter<W, G, A>(plan, winners, static_cast<const G *>(call.g), static_cast<G *>(call.gx));
+        });
+    });
+}
+
+void ties(const Plan &plan, const Call &call) {
+    with_key(call, false, [&](auto key) {
+        using T = typename decltype(key)::In;
+        auto *x = static_cast<const T *>(call.x), *y = static_cast<const T *>(call.y_in);
+        with_float(call.derivative, [&](auto zero) {
+            using G = decltype(zero);
+            if (call.op == Op::TIES_JVP)
+                ties_jvp(plan, key, x, y, static_cast<const G *>(call.t), static_cast<G *>(call.dy), call.split);
+            else
+                ties_vjp(plan, key, x, y, static_cast<const G *>(call.g), static_cast<G *>(call.gx), call.split);
+        });
+    });
+}
+
+// --- sums ---------------------------------------------------------------------------------------
+
+template <class P, class R>
+void sum_as(const Plan &plan, const Call &call) {
+    SumSink<P, R> sink{static_cast<R *>(call.y), Divisor::of(plan, call.count, call.divisor), nullptr, nullptr};
+    pool_wide_or_all(plan, P{}, static_cast<const typename P::In *>(call.x), sink, call.forced);
+}
+
+// Integers are summed modulo 2^64; their mean is a double.
+template <class T>
+void sum_integers(const Plan &plan, const Call &call) {
+    if (call.count == Count::NONE)
+        sum_as<PlainSum<T, std::int64_t>, std::int64_t>(plan, call);
+    else if constexpr (sizeof(T) == 8)
+        sum_as<ExactSum<T>, double>(plan, call);
+    else
+        sum_as<PlainSum<T, std::int64_t>, double>(plan, call);
+}
+
+void sum(const Plan &plan, const Call &call) {
+    switch (call.type) {
+#define NDPOOL_SUM(NAME, T) \
+    case Type::NAME: return sum_integers<T>(plan, call);
+        NDPOOL_INTEGERS(NDPOOL_SUM)
+#undef NDPOOL_SUM
+        case Type::F16: return sum_as<PlainSum<Half, double>, Half>(plan, call);
+        case Type::BF16: return sum_as<PlainSum<BFloat, double>, BFloat>(plan, call);
+        case Type::F32: return sum_as<PlainSum<float, double>, float>(plan, call);
+        case Type::F64: return sum_as<ExactSum<double>, double>(plan, call);
+    }
+}
+
+}  // namespace
+
+void run(const Plan &plan, const Call &call) {
+    Smooth smooth{call.lp, call.parameter, call.count_pad};
+    switch (call.op) {
+        case Op::VALUE: return extreme_value(plan, call);
+        case Op::WINNERS: return extreme_winners(plan, call);
+        case Op::SCATTER: return scatter_winners(plan, call);
+        case Op::EXPAND: return with_winners(call, [&](auto *winners) { expand(plan, winners, call.indices); });
+        case Op::TIES_JVP:
+        case Op::TIES_VJP: return ties(plan, call);
+        case Op::SUM: return sum(plan, call);
+        case Op::SUM_VJP:
+            return with_float(call.derivative, [&](auto zero) {
+                using G = decltype(zero);
+                sum_vjp(plan, Divisor::of(plan, call.count, call.divisor), static_cast<const G *>(call.g), static_cast<G *>(call.gx));
+            });
+        case Op::SMOOTH:
+            return smooth_forward(plan, smooth, call.type, call.derivative, call.x, call.y, call.t, call.dy);
+        case Op::SMOOTH_VJP: return smooth_vjp(plan, smooth, call.type, call.derivative, call.x, call.g, call.gx);
+    }
+}
+
+}  // namespace NDPOOL_LEVEL
+}  // namespace ndpool

@@ -1,0 +1,336 @@
+// What the passes carry from cell to cell, for each kind: a State of N lanes, and how two of them merge.
+//
+// A kind has
+//   In, Lane              the type of a cell, and of what is carried
+//   PLANES                how many arrays of lanes a State takes when it rests in memory
+//   lift(cells, tag)      a State from N cells; the tag is their place in the window
+//   merge(a, b)           both together; b's cells come later in row-major order than all of a's
+//   merge_any(a, b)       the same in any order
+//   retag(a, radix, tag)  the places in a window that has one axis more; retag_each adds 0, 1, 2, ... along the lanes
+//   put, get              a State to and from memory
+//   empty()               the State of no cell, where there is one
+#pragma once
+#include <type_traits>
+
+#include "geometry.h"
+#include "lanes.h"
+
+namespace ndpool {
+namespace NDPOOL_LEVEL {
+
+// --- keys: cells in an order in which the largest wins ------------------------------------------
+
+// Integers; `flip` reverses the order (Min), or moves unsigned numbers into the order of signed ones, or both.
+template <class T, class K = T>
+struct IntegerKey {
+    using In = T;
+    using Key = K;
+    T flip;
+    template <int N>
+    vec<K, N> in(const T *p) const {
+        return convert<K, N>(load<N>(p) ^ flip);
+    }
+    template <int N>
+    void out(T *p, vec<K, N> key) const {
+        store<N>(p, convert<T, N>(key) ^ flip);
+    }
+    template <int N>
+    static auto better(vec<K, N> a, vec<K, N> b) {
+        return a > b;
+    }
+    template <int N>
+    static auto equal(vec<K, N> a, vec<K, N> b) {
+        return a == b;
+    }
+    static K lowest() { return static_cast<K>(-(i64(1) << (sizeof(T) * 8 - 2)) * 2); }
+};
+
+// Floats; `flip` is the sign bit for Min. NaN beats every number (rule "NaN").
+template <class T>
+struct FloatKey {
+    using In = T;
+    using Key = T;
+    using Bits = typename IntOf<sizeof(T)>::s;
+    Bits flip;
+    template <int N>
+    vec<T, N> in(const T *p) const {
+        return bits<vec<T, N>>(bits<vec<Bits, N>>(load<N>(p)) ^ flip);
+    }
+    template <int N>
+    void out(T *p, vec<T, N> key) const {
+        store<N>(p, bits<vec<T, N>>(bits<vec<Bits, N>>(key) ^ flip));
+    }
+    template <int N>
+    static auto better(vec<T, N> a, vec<T, N> b) {
+        return (a > b) | ((a != a) & (b == b));
+    }
+    template <int N>
+    static auto equal(vec<T, N> a, vec<T, N> b) {
+        return (a == b) | ((a != a) & (b != b));
+    }
+    static T lowest() { return static_cast<T>(-__builtin_inff()); }
+};
+
+// 16-bit floats as integers in the same order: both zeros are 0, and NaN is the largest.
+template <class K = std::int16_t>
+struct HalfKey {
+    using In = std::int16_t;
+    using Key = K;
+    std::int16_t flip, infinity, nan;
+    template <int N>
+    vec<K, N> in(const In *p) const {
+        using V = vec<std::int16_t, N>;
+        V b = load<N>(p);
+        V magnitude = b & std::int16_t(0x7fff);
+        V key = b ^ ((b >> 15) & std::int16_t(0x7fff));
+        key &= ~(key == std::int16_t(-1));
+        key ^= flip;
+        V is_nan = magnitude > infinity;
+        return convert<K, N>((is_nan & std::int16_t(0x7fff)) | (~is_nan & key));
+    }
+    template <int N>
+    void out(In *p, vec<K, N> wide) const {
+        using V = vec<std::int16_t, N>;
+        V key = convert<std::int16_t, N>(wide);
+        V is_nan = key == std::int16_t(0x7fff);
+        key ^= flip;
+        V b = key ^ ((key >> 15) & std::int16_t(0x7fff));
+        store<N>(p, (is_nan & nan) | (~is_nan & b));
+    }
+    template <int N>
+    static auto better(vec<K, N> a, vec<K, N> b) {
+        return a > b;
+    }
+    template <int N>
+    static auto equal(vec<K, N> a, vec<K, N> b) {
+        return a == b;
+    }
+    static K lowest() { return -32768; }
+};
+
+// --- Max and Min: the value alone ---------------------------------------------------------------
+
+template <class K>
+struct Extreme {
+    using In = typename K::In;
+    using Lane = typename K::Key;
+    static constexpr int PLANES = 1;
+    static constexpr bool TAGGED = false;
+    static constexpr bool IDEMPOTENT = true;
+    K key;
+
+    template <int N>
+    struct State {
+        vec<Lane, N> v;
+    };
+    template <int N>
+    State<N> lift(const In *p, i64) const {
+        return {key.template in<N>(p)};
+    }
+    template <int N>
+    static void merge(State<N> &a, const State<N> &b) {
+        a.v = K::template better<N>(b.v, a.v) ? b.v : a.v;
+    }
+    template <int N>
+    static void merge_any(State<N> &a, const State<N> &b) {
+        merge<N>(a, b);
+    }
+    template <int N>
+    static State<N> retag(State<N> a, i64, i64) {
+        return a;
+    }
+    template <int N>
+    static State<N> retag_each(State<N> a, i64, i64) {
+        return a;
+    }
+    template <int N>
+    static State<N> get(const Lane *p, i64) {
+        return {load<N>(p)};
+    }
+    template <int N>
+    static void put(Lane *p, i64, const State<N> &a) {
+        store<N>(p, a.v);
+    }
+    template <int N>
+    static State<N> empty() {
+        return {splat<Lane, N>(K::lowest())};
+    }
+};
+
+// --- Max and Min: the value and its place in the window ------------------------------------------
+
+template <class K>
+struct ArgExtreme {
+    using In = typename K::In;
+    using Lane = typename K::Key;
+    using Place = typename IntOf<sizeof(Lane)>::u;
+    static constexpr int PLANES = 2;
+    static constexpr bool TAGGED = true;
+    static constexpr bool IDEMPOTENT = false;
+    K key;
+
+    template <int N>
+    struct State {
+        vec<Lane, N> v;
+        vec<Place, N> place;
+    };
+    template <int N>
+    State<N> lift(const In *p, i64 tag) const {
+        return {key.template in<N>(p), splat<Place, N>(static_cast<Place>(tag))};
+    }
+    template <int N>
+    static void merge(State<N> &a, const State<N> &b) {
+        auto wins = K::template better<N>(b.v, a.v);
+        a.v = wins ? b.v : a.v;
+        a.place = wins ? b.place : a.place;
+    }
+    template <int N>
+    static void merge_any(State<N> &a, const State<N> &b) {
+        auto wins = K::template better<N>(b.v, a.v) | (K::template equal<N>(b.v, a.v) & (b.place < a.place));
+        a.v = wins ? b.v : a.v;
+        a.place = wins ? b.place : a.place;
+    }
+    template <int N>
+    static State<N> retag(State<N> a, i64 radix, i64 tag) {
+        return {a.v, a.place * static_cast<Place>(radix) + static_cast<Place>(tag)};
+    }
+    template <int N>
+    static State<N> retag_each(State<N> a, i64 radix, i64 tag) {
+        State<N> b = retag<N>(a, radix, tag);
+        for (int i = 0; i < N; ++i) b.place[i] += static_cast<Place>(i);
+        return b;
+    }
+    template <int N>
+    static State<N> get(const Lane *p, i64 plane) {
+        return {load<N>(p), bits<vec<Place, N>>(load<N>(p + plane))};
+    }
+    template <int N>
+    static void put(Lane *p, i64 plane, const State<N> &a) {
+        store<N>(p, a.v);
+        store<N>(p + plane, bits<vec<Lane, N>>(a.place));
+    }
+    template <int N>
+    static State<N> empty() {
+        return {splat<Lane, N>(K::lowest()), splat<Place, N>(0)};
+    }
+};
+
+// --- sums ---------------------------------------------------------------------------------------
+
+// In a type wide enough that rounding does not show: 64-bit integers, double for narrower floats.
+template <class T, class A>
+struct PlainSum {
+    using In = T;
+    using Lane = A;
+    static constexpr int PLANES = 1;
+    static constexpr bool TAGGED = false;
+    static constexpr bool IDEMPOTENT = false;
+
+    template <int N>
+    struct State {
+        vec<A, N> v;
+    };
+    template <int N>
+    State<N> lift(const T *p, i64) const {
+        return {load_as<A, N>(p)};
+    }
+    template <int N>
+    static void merge(State<N> &a, const State<N> &b) {
+        a.v += b.v;
+    }
+    template <int N>
+    static void merge_any(State<N> &a, const State<N> &b) {
+        a.v += b.v;
+    }
+    template <int N>
+    static State<N> retag(State<N> a, i64, i64) {
+        return a;
+    }
+    template <int N>
+    static State<N> retag_each(State<N> a, i64, i64) {
+        return a;
+    }
+    template <int N>
+    static State<N> get(const A *p, i64) {
+        return {load<N>(p)};
+    }
+    template <int N>
+    static void put(A *p, i64, const State<N> &a) {
+        store<N>(p, a.v);
+    }
+    template <int N>
+    static State<N> empty() {
+        return {splat<A, N>(0)};
+    }
+    template <int N>
+    static vec<A, N> total(const State<N> &a) {
+        return a.v;
+    }
+};
+
+// Doubles with the rounding errors of all additions kept beside them; 64-bit integers enter exactly.
+template <class T>
+struct ExactSum {
+    using In = T;
+    using Lane = double;
+    static constexpr int PLANES = 2;
+    static constexpr bool TAGGED = false;
+    static constexpr bool IDEMPOTENT = false;
+
+    template <int N>
+    struct State {
+        vec<double, N> high, low;
+    };
+    template <int N>
+    State<N> lift(const T *p, i64) const {
+        vec<T, N> x = load<N>(p);
+        if constexpr (std::is_same_v<T, double>) return {x, splat<double, N>(0)};
+        if constexpr (!std::is_same_v<T, double>) {
+            // The upper half alone is exact as a double, and so is the lower one.
+            vec<T, N> lower = x & T(0xffffffff);
+            return {convert<double, N>(x - lower), convert<double, N>(lower)};
+        }
+    }
+    template <int N>
+    static void merge(State<N> &a, const State<N> &b) {
+        vec<double, N> s = a.high + b.high;
+        vec<double, N> part = s - a.high;
+        vec<double, N> error = (a.high - (s - part)) + (b.high - part);
+        a.low = a.low + (error + b.low);
+        a.high = s;
+    }
+    template <int N>
+    static void merge_any(State<N> &a, const State<N> &b) {
+        merge<N>(a, b);
+    }
+    template <int N>
+    static State<N> retag(State<N> a, i64, i64) {
+        return a;
+    }
+    template <int N>
+    static State<N> retag_each(State<N> a, i64, i64) {
+        return a;
+    }
+    template <int N>
+    static State<N> get(const double *p, i64 plane) {
+        return {load<N>(p), load<N>(p + plane)};
+    }
+    template <int N>
+    static void put(double *p, i64 plane, const State<N> &a) {
+        store<N>(p, a.high);
+        store<N>(p + plane, a.low);
+    }
+    template <int N>
+    static State<N> empty() {
+        return {splat<double, N>(0), splat<double, N>(0)};
+    }
+    template <int N>
+    static vec<double, N> total(const State<N> &a) {
+        // Beside an infinity the error is not a number, and the infinity is the sum.
+        auto finite = (a.low - a.low) == 0;
+        return finite ? a.high + a.low : a.high;
+    }
+};
+
+}  // namespace NDPOOL_LEVEL
+}  // namespace ndpool

@@ -1,0 +1,177 @@
+// Short vectors of the compiler's own, and the 16-bit floats that C++ lacks.
+//
+// This file and those that include it are compiled once for each instruction level, in a namespace of its own.
+// They call nothing that the linker could merge across levels: no inline functions of the standard library.
+#pragma once
+#include <cstdint>
+#include <cstring>
+
+#if defined(__AVX512F__)
+#define NDPOOL_VECTOR_BYTES 64
+#elif defined(__AVX2__)
+#define NDPOOL_VECTOR_BYTES 32
+#else
+#define NDPOOL_VECTOR_BYTES 16
+#endif
+
+namespace ndpool {
+namespace NDPOOL_LEVEL {
+
+template <class T, int N>
+struct VecOf {
+    typedef T type __attribute__((vector_size(sizeof(T) * N)));
+};
+template <class T, int N>
+using vec = typename VecOf<T, N>::type;
+
+// How many T one register holds.
+template <class T>
+constexpr int LANES = NDPOOL_VECTOR_BYTES / sizeof(T);
+
+template <int Size>
+struct IntOf;
+template <>
+struct IntOf<1> {
+    using s = std::int8_t;
+    using u = std::uint8_t;
+};
+template <>
+struct IntOf<2> {
+    using s = std::int16_t;
+    using u = std::uint16_t;
+};
+template <>
+struct IntOf<4> {
+    using s = std::int32_t;
+    using u = std::uint32_t;
+};
+template <>
+struct IntOf<8> {
+    using s = std::int64_t;
+    using u = std::uint64_t;
+};
+
+template <int N, class T>
+inline vec<T, N> load(const T *p) {
+    vec<T, N> v;
+    std::memcpy(&v, p, sizeof v);
+    return v;
+}
+template <int N, class T>
+inline void store(T *p, vec<T, N> v) {
+    std::memcpy(p, &v, sizeof v);
+}
+template <class To, class From>
+inline To bits(From v) {
+    static_assert(sizeof(To) == sizeof(From), "same size");
+    To r;
+    std::memcpy(&r, &v, sizeof r);
+    return r;
+}
+template <class To, int N, class V>
+inline vec<To, N> convert(V v) {
+    return __builtin_convertvector(v, vec<To, N>);
+}
+template <class T, int N>
+inline vec<T, N> splat(T x) {
+    vec<T, N> v{};
+    return v + x;
+}
+
+// --- 16-bit floats as bits ---------------------------------------------------------------------
+
+struct Half {  // IEEE binary16
+    std::uint16_t bits;
+};
+struct BFloat {  // the upper half of a float
+    std::uint16_t bits;
+};
+
+template <int N>
+inline vec<float, N> widen(const Half *p) {
+    using U = vec<std::uint32_t, N>;
+    U h = convert<std::uint32_t, N>(load<N>(&p->bits));
+    U shifted = (h & 0x7fffu) << 13;
+    // Rebias the exponent by a product, which is exact and treats subnormals rightly.
+    vec<float, N> scaled = bits<vec<float, N>>(shifted) * 0x1p112f;
+    U special = (h & 0x7c00u) == 0x7c00u;
+    U magnitude = bits<U>(scaled) | (special & 0x7f800000u);
+    return bits<vec<float, N>>(magnitude | ((h & 0x8000u) << 16));
+}
+template <int N>
+inline vec<float, N> widen(const BFloat *p) {
+    return bits<vec<float, N>>(convert<std::uint32_t, N>(load<N>(&p->bits)) << 16);
+}
+
+// Rounded to nearest, ties to even.
+template <int N>
+inline void narrow(vec<float, N> v, BFloat *p) {
+    using U = vec<std::uint32_t, N>;
+    U b = bits<U>(v);
+    U rounded = (b + 0x7fffu + ((b >> 16) & 1u)) >> 16;
+    U nan = (b >> 16) | 0x40u;
+    U is_nan = (b & 0x7fffffffu) > 0x7f800000u;
+    store<N>(&p->bits, convert<std::uint16_t, N>((is_nan & nan) | (~is_nan & rounded)));
+}
+template <int N>
+inline void narrow(vec<float, N> v, Half *p) {
+    using U = vec<std::uint32_t, N>;
+    U b = bits<U>(v);
+    U sign = (b >> 16) & 0x8000u;
+    U magnitude = b & 0x7fffffffu;
+    // Normal: drop 13 bits, rounding to even; the exponent is rebiased by a subtraction.
+    U normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+    // Subnormal: adding 0.5 lines the last place of a binary16 subnormal up with that of the float, and rounds.
+    U tiny = bits<U>(bits<vec<float, N>>(magnitude) + 0.5f) - 0x3f000000u;
+    U is_tiny = magnitude < 0x38800000u;
+    U overflow = magnitude >= 0x47800000u;
+    U is_nan = magnitude > 0x7f800000u;
+    U r = (is_tiny & tiny) | (~is_tiny & normal);
+    r = (overflow & 0x7c00u) | (~overflow & r);
+    r = (is_nan & 0x7e00u) | (~is_nan & r);
+    store<N>(&p->bits, convert<std::uint16_t, N>(r | sign));
+}
+
+// --- any number in, any number out -------------------------------------------------------------
+
+template <class A, int N, class T>
+inline vec<A, N> load_as(const T *p) {
+    return convert<A, N>(load<N>(p));
+}
+template <class A, int N>
+inline vec<A, N> load_as(const Half *p) {
+    return convert<A, N>(widen<N>(p));
+}
+template <class A, int N>
+inline vec<A, N> load_as(const BFloat *p) {
+    return convert<A, N>(widen<N>(p));
+}
+template <int N, class T, class V>
+inline void store_as(T *p, V v) {
+    store<N>(p, convert<T, N>(v));
+}
+template <int N, class V>
+inline void store_as(Half *p, V v) {
+    narrow<N>(convert<float, N>(v), p);
+}
+template <int N, class V>
+inline void store_as(BFloat *p, V v) {
+    narrow<N>(convert<float, N>(v), p);
+}
+
+// Calls f(position, count) for blocks of N that cover 0..length-1; the last one overlaps its neighbour where the
+// length allows it, and is short (count < N) where the whole is.
+template <int N, class F>
+inline void blocks(i64 length, const F &f) {
+    i64 i = 0;
+    for (; i + N <= length; i += N) f(i, N);
+    if (i < length) {
+        if (length >= N)
+            f(length - N, N);
+        else
+            f(i, static_cast<int>(length - i));
+    }
+}
+
+}  // namespace NDPOOL_LEVEL
+}  // namespace ndpool

@@ -1,0 +1,482 @@
+// Pooling, an output row at a time.
+//
+// First all input rows that the row sees are merged, cell by cell, into one row of States (`merge_rows`): contiguous
+// memory, whole registers. Then that row, which is in the nearest cache, is pooled along itself (`pool_row`): a strided
+// window becomes contiguous when the row is split into its phases, cells 0, s, 2s, ... and 1, s+1, 2s+1, ... So
+// the input is read once and the output written once. Where many elements belong to one place (channels last), both
+// steps are one: `pool_places`.
+#pragma once
+#include "kinds.h"
+#include "threads.h"
+
+namespace ndpool {
+namespace NDPOOL_LEVEL {
+
+// --- which input rows an output row sees ---------------------------------------------------------
+
+class OutputRow {
+  public:
+    i64 count = 0;         // of input rows
+    i64 *offset = nullptr; // of each, in elements from the slab's start
+    i64 *tag = nullptr;    // its place in the window without the last axis
+    i64 start = 0;         // where the window starts in the slab, padding included: may be negative
+    i64 counted = 1;       // cells that count, and real ones, in the window without the last axis
+    i64 real = 1;
+
+    explicit OutputRow(const Plan &plan) : plan(plan) {
+        offset = static_cast<i64 *>(scratch(ROWS, 2 * sizeof(i64) * plan.outer_cells));
+        tag = offset + plan.outer_cells;
+    }
+
+    void move_to(i64 row) {
+        i64 index[MAX_DIMS];
+        for (int d = plan.dim_count - 1; d >= 0; --d) {
+            index[d] = row % plan.dims[d].out_count;
+            row /= plan.dims[d].out_count;
+        }
+        count = 1;
+        offset[0] = tag[0] = start = 0;
+        counted = real = 1;
+        for (int d = 0; d < plan.dim_count; ++d) {
+            const Dim &dim = plan.dims[d];
+            if (dim.axis < 0) {
+                start += index[d] * dim.in_stride;
+                for (i64 i = 0; i < count; ++i) offset[i] += index[d] * dim.in_stride;
+            } else {
+                extend(plan.axes[dim.axis], index[d], dim.in_stride);
+            }
+        }
+    }
+
+  private:
+    const Plan &plan;
+
+    // Every row so far, times the cells that this axis adds; from the back, so that it can be done in place.
+    void extend(const Axis &axis, i64 o, i64 stride) {
+        Axis::Taps taps = axis.taps(o);
+        for (i64 i = count - 1; i >= 0; --i) {
+            i64 base = offset[i], prefix = tag[i] * axis.kernel + taps.skipped;
+            for (i64 k = taps.count - 1; k >= 0; --k) {
+                offset[i * taps.count + k] = base + (taps.first + k * axis.dilation) * stride;
+                tag[i * taps.count + k] = prefix + k;
+            }
+        }
+        count *= taps.count;
+        start += axis.start(o) * stride;
+        counted *= axis.counted(o);
+        real *= taps.count;
+    }
+};
+
+// --- the two steps ------------------------------------------------------------------------------
+
+// The States of cells i..i+N-1 of all rows, merged; U registers' worth at a time.
+template <int U, class P, int N = LANES<typename P::Lane>>
+inline void merge_cells(const P &p, const typename P::In *x, const OutputRow &rows, i64 i,
+                        typename P::template State<N> (&state)[U]) {
+    for (int u = 0; u < U; ++u) state[u] = p.template lift<N>(x + rows.offset[0] + i + u * N, rows.tag[0]);
+    for (i64 r = 1; r < rows.count; ++r) {
+        const typename P::In *row = x + rows.offset[r] + i;
+        for (int u = 0; u < U; ++u) P::template merge<N>(state[u], p.template lift<N>(row + u * N, rows.tag[r]));
+    }
+}
+
+// Fewer than N elements, brought where N can be read.
+template <int N, class P>
+inline typename P::template State<N> lift_some(const P &p, const typename P::In *x, i64 tag, int count) {
+    typename P::In some[N];
+    for (int i = 0; i < N; ++i) some[i] = i < count ? x[i] : x[0];
+    return p.template lift<N>(some, tag);
+}
+
+// Merges `length` elements of all rows, from element `begin` of each, into States at `to`.
+template <class P>
+void merge_rows(const P &p, const typename P::In *x, const OutputRow &rows, i64 begin, i64 length,
+                typename P::Lane *to, i64 plane) {
+    constexpr int N = LANES<typename P::Lane>;
+    using State = typename P::template State<N>;
+    if (rows.count == 0 || length < N) {
+        if (length <= 0) return;
+        State state = P::template empty<N>();
+        for (i64 done = 0; done < length; done += N) {
+            int count = length - done < N ? static_cast<int>(length - done) : N;
+            for (i64 r = 0; r < rows.count; ++r) {
+                State next = lift_some<N>(p, x + rows.offset[r] + begin + done, rows.tag[r], count);
+                if (r == 0)
+                    state = next;
+                else
+                    P::template merge<N>(state, next);
+            }
+            typename P::Lane some[P::PLANES * N];
+            P::template put<N>(some, N, state);
+            for (int q = 0; q < P::PLANES; ++q)
+                std::memcpy(to + q * plane + done, some + q * N, sizeof(typename P::Lane) * count);
+        }
+        return;
+    }
+    constexpr int U = 4;
+    i64 i = 0;
+    for (; i + U * N <= length; i += U * N) {
+        State state[U];
+        merge_cells<U>(p, x, rows, begin + i, state);
+        for (int u = 0; u < U; ++u) P::template put<N>(to + i + u * N, plane, state[u]);
+    }
+    auto one = [&](i64 at) {
+        State state[1];
+        merge_cells<1>(p, x, rows, begin + at, state);
+        P::template put<N>(to + at, plane, state[0]);
+    };
+    for (; i + N <= length; i += N) one(i);
+    if (i < length) one(length - N);
+}
+
+// Phase f of a row of cells of `inner` lanes: cells f, f+s, f+2s, ...
+template <class L>
+void split_phases(const L *from, L *to, i64 cells, i64 inner, i64 s, i64 phase_length) {
+    if (inner == 1 && s == 2) {
+        L *even = to, *odd = to + phase_length;
+        for (i64 j = 0; j < cells / 2; ++j) {
+            even[j] = from[2 * j];
+            odd[j] = from[2 * j + 1];
+        }
+        if (cells % 2) even[cells / 2] = from[cells - 1];
+        return;
+    }
+    if (inner == 1 && s == 3) {
+        L *a = to, *b = to + phase_length, *c = to + 2 * phase_length;
+        for (i64 j = 0; j < cells / 3; ++j) {
+            a[j] = from[3 * j];
+            b[j] = from[3 * j + 1];
+            c[j] = from[3 * j + 2];
+        }
+        for (i64 i = cells / 3 * 3; i < cells; ++i) to[i % 3 * phase_length + i / 3] = from[i];
+        return;
+    }
+    for (i64 f = 0; f < s; ++f) {
+        L *phase = to + f * phase_length;
+        for (i64 i = f; i < cells; i += s, phase += inner)
+            for (i64 e = 0; e < inner; ++e) phase[e] = from[i * inner + e];
+    }
+}
+
+// Every cell becomes the window of `kernel` cells that starts there, in the time of log(kernel) merges: windows of 1, 2, 4,
+// ... cells are each two of the half, and any kernel is two overlapping ones (Max) or a few side by side (sums).
+// Nothing is ever subtracted. Leaves the result in `total`; `row` is used up.
+template <class P>
+void widen_windows(typename P::Lane *row, typename P::Lane *total, i64 plane, i64 cells, i64 inner, i64 kernel,
+                   i64 dilation) {
+    constexpr int N = LANES<typename P::Lane>;
+    using State = typename P::template State<N>;
+    auto merge_at = [&](typename P::Lane *to, const typename P::Lane *a, const typename P::Lane *b, i64 length) {
+        for (i64 i = 0; i < length; i += N) {
+            State s = P::template get<N>(a + i, plane);
+            P::template merge_any<N>(s, P::template get<N>(b + i, plane));
+            P::template put<N>(to + i, plane, s);
+        }
+    };
+    bool started = false;
+    i64 covered = 0;  // cells that `total` has
+    i64 width = 1;
+    for (;; width *= 2) {
+        bool last = width * 2 > kernel;
+        bool take = P::IDEMPOTENT ? last : (kernel & width) != 0;
+        if (take) {
+            i64 valid = (cells - (covered + width - 1) * dilation) * inner;
+            if (P::IDEMPOTENT)
+                merge_at(total, row, row + (kernel - width) * dilation * inner, (cells - (kernel - 1) * dilation) * inner);
+            else if (started)
+                merge_at(total, total, row + covered * dilation * inner, valid);
+            else
+                for (int q = 0; q < P::PLANES; ++q)
+                    std::memcpy(total + q * plane, row + q * plane, sizeof(*row) * valid);
+            started = true;
+            covered += width;
+        }
+        if (last) return;
+        merge_at(row, row, row + width * dilation * inner, (cells - (2 * width - 1) * dilation) * inner);
+    }
+}
+
+// Which way a row is pooled along itself.
+enum class Along { PHASES, WIDEN, SEGMENTS };
+
+template <class P>
+Along way_along(const Axis &axis, int forced) {
+    if (axis.adaptive || axis.stride >= 8) return Along::SEGMENTS;
+    if (P::TAGGED || axis.kernel < 3) return Along::PHASES;
+    bool wide = axis.kernel >= 6 && axis.kernel >= 4 * axis.stride;
+    return (forced < 0 ? wide : forced == 1) ? Along::WIDEN : Along::PHASES;
+}
+
+// Pools the outputs begin..end-1 of a row.
+template <class P, class Sink>
+class RowPooler {
+    using In = typename P::In;
+    using Lane = typename P::Lane;
+    static constexpr int N = LANES<Lane>;
+    template <int M>
+    using State = typename P::template State<M>;
+
+  public:
+    RowPooler(const Plan &plan, const P &p, int forced)
+        : plan(plan), axis(plan.last()), p(p), inner(plan.inner), way(way_along<P>(axis, forced)) {}
+
+    void pool(const In *x, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
+        if (inner >= N)
+            pool_places(x, rows, sink, begin, end);
+        else if (way == Along::SEGMENTS)
+            pool_segments(x, rows, sink, begin, end);
+        else
+            pool_row(x, rows, sink, begin, end);
+    }
+
+  private:
+    const Plan &plan;
+    const Axis &axis;
+    const P &p;
+    i64 inner;
+    Along way;
+
+    Lane *row_memory(Slot slot, i64 lanes, i64 *plane) {
+        *plane = lanes + 2 * N;
+        return static_cast<Lane *>(scratch(slot, sizeof(Lane) * P::PLANES * *plane));
+    }
+
+    // Cells of a row that has the window of output `begin` at 0.
+    void pool_row(const In *x, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
+        i64 s = axis.stride, d = axis.dilation, k = axis.kernel;
+        i64 origin = begin * s - axis.pad_lo;
+        i64 cells = (end - 1 - begin) * s + (k - 1) * d + 1;
+        i64 from = origin < 0 ? -origin : 0;  // the first real cell, and the first beyond
+        i64 to = axis.length - origin < cells ? axis.length - origin : cells;
+        if (to < from) to = from;
+        i64 plane;
+        Lane *row = row_memory(ROW, cells * inner, &plane);
+        merge_rows(p, x, rows, (origin + from) * inner, (to - from) * inner, row + from * inner, plane);
+        fill_empty(row, plane, 0, from * inner);
+        fill_empty(row, plane, to * inner, cells * inner + N);
+
+        // A padded cell may tie with a real one and must not win, so with tags the windows at the edges go one by one.
+        i64 inner_begin = begin, inner_end = end;
+        if (P::TAGGED) {
+            while (inner_begin < end && (inner_begin - begin) * s < from) pool_edge(row, plane, rows, sink, begin, inner_begin++);
+            while (inner_end > inner_begin && (inner_end - 1 - begin) * s + (k - 1) * d >= to)
+                pool_edge(row, plane, rows, sink, begin, --inner_end);
+            if (inner_begin == inner_end) return;
+        }
+        i64 outputs = inner_end - inner_begin;
+        const Lane *cell = row;
+        if (way == Along::WIDEN) {
+            i64 same;
+            Lane *total = row_memory(BLOCK, cells * inner, &same);
+            widen_windows<P>(row, total, plane, cells, inner, k, d);
+            cell = total;
+            cells -= (k - 1) * d;
+            k = 1;
+        }
+        i64 phase_length = (cells + s - 1) / s * inner, phase_plane = plane;
+        if (s > 1) {
+            phase_length += N;
+            Lane *phases = row_memory(PHASES, s * phase_length, &phase_plane);
+            for (int q = 0; q < P::PLANES; ++q)
+                split_phases(cell + q * plane, phases + q * phase_plane, cells, inner, s, phase_length);
+            cell = phases;
+        }
+        auto **tap = static_cast<const Lane **>(scratch(FRONT, sizeof(Lane *) * k));
+        for (i64 c = 0; c < k; ++c)
+            tap[c] = cell + c * d % s * phase_length + (c * d / s + inner_begin - begin) * inner;
+        if (rows.count <= 1)
+            merge_taps<true>(tap, k, phase_plane, sink, inner_begin * inner, outputs * inner);
+        else
+            merge_taps<false>(tap, k, phase_plane, sink, inner_begin * inner, outputs * inner);
+    }
+
+    template <bool ORDERED>
+    void merge_taps(const Lane *const *tap, i64 k, i64 plane, Sink &sink, i64 to, i64 length) {
+        blocks<N>(length, [&](i64 i, int count) {
+            State<N> state = P::template retag<N>(P::template get<N>(tap[0] + i, plane), axis.kernel, 0);
+            for (i64 c = 1; c < k; ++c) {
+                State<N> next = P::template retag<N>(P::template get<N>(tap[c] + i, plane), axis.kernel, c);
+                if (ORDERED)
+                    P::template merge<N>(state, next);
+                else
+                    P::template merge_any<N>(state, next);
+            }
+            sink.template put<N>(to + i, state, count);
+        });
+    }
+
+    void fill_empty(Lane *row, i64 plane, i64 begin, i64 end) {
+        for (i64 i = begin; i < end; ++i) P::template put<1>(row + i, plane, P::template empty<1>());
+    }
+
+    void pool_edge(const Lane *row, i64 plane, const OutputRow &, Sink &sink, i64 begin, i64 o) {
+        Axis::Taps taps = axis.taps(o);
+        i64 first = taps.first - (begin * axis.stride - axis.pad_lo);
+        for (i64 e = 0; e < inner; ++e) {
+            State<1> state{};
+            for (i64 k = 0; k < taps.count; ++k) {
+                const Lane *cell = row + (first + k * axis.dilation) * inner + e;
+                State<1> next = P::template retag<1>(P::template get<1>(cell, plane), axis.kernel, taps.skipped + k);
+                if (k == 0)
+                    state = next;
+                else
+                    P::template merge_any<1>(state, next);
+            }
+            sink.template put<1>(o * inner + e, state, 1);
+        }
+    }
+
+    // Windows that hardly overlap, each pooled by itself.
+    void pool_segments(const In *x, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
+        Axis::Taps first = axis.taps(begin), last = axis.taps(end - 1);
+        if (rows.count == 1) {
+            auto cells = [&](auto size, i64 at) {
+                constexpr int M = decltype(size)::value;
+                return p.template lift<M>(x + rows.offset[0] + at, rows.tag[0]);
+            };
+            for (i64 o = begin; o < end; ++o) pool_segment(cells, sink, o);
+            return;
+        }
+        i64 origin = first.first, plane;
+        i64 length = last.first + (last.count - 1) * axis.dilation + 1 - origin;
+        if (length < 0) length = 0;
+        Lane *row = row_memory(ROW, length * inner, &plane);
+        merge_rows(p, x, rows, origin * inner, length * inner, row, plane);
+        auto cells = [&](auto size, i64 at) {
+            constexpr int M = decltype(size)::value;
+            return P::template get<M>(row + (at - origin * inner), plane);
+        };
+        for (i64 o = begin; o < end; ++o) pool_segment(cells, sink, o);
+    }
+
+    template <int M>
+    using Size = std::integral_constant<int, M>;
+
+    template <class Cells>
+    void pool_segment(const Cells &cells, Sink &sink, i64 o) {
+        Axis::Taps taps = axis.taps(o);
+        i64 step = axis.dilation * inner;
+        for (i64 e = 0; e < inner; ++e) {
+            i64 at = taps.first * inner + e, k = 0;
+            State<1> state = P::template empty<1>();
+            bool any = false;
+            if (step == 1 && taps.count >= N) {
+                state = fold(sum_of_blocks(cells, at, taps, &k));
+                any = true;
+            }
+            for (; k < taps.count; ++k) {
+                State<1> next = P::template retag<1>(cells(Size<1>(), at + k * step), axis.kernel, taps.skipped + k);
+                if (any)
+                    P::template merge_any<1>(state, next);
+                else
+                    state = next;
+                any = true;
+            }
+            sink.template put<1>(o * inner + e, state, 1);
+        }
+    }
+
+    // Whole registers of a segment, merged lane by lane; several at a time, so that none waits for the other.
+    template <class Cells>
+    State<N> sum_of_blocks(const Cells &cells, i64 at, const Axis::Taps &taps, i64 *done) {
+        constexpr int U = 4;
+        auto block = [&](i64 k) {
+            return P::template retag_each<N>(cells(Size<N>(), at + k), axis.kernel, taps.skipped + k);
+        };
+        State<N> state[U] = {};
+        int used = 0;
+        i64 k = 0;
+        for (; used < U && k + N <= taps.count; ++used, k += N) state[used] = block(k);
+        for (; k + U * N <= taps.count; k += U * N)
+            for (int u = 0; u < U; ++u) P::template merge_any<N>(state[u], block(k + u * N));
+        for (; k + N <= taps.count; k += N) P::template merge_any<N>(state[0], block(k));
+        for (int u = 1; u < used; ++u) P::template merge_any<N>(state[0], state[u]);
+        *done = k;
+        return state[0];
+    }
+
+    State<1> fold(const State<N> &state) {
+        Lane lanes[P::PLANES * N];
+        P::template put<N>(lanes, N, state);
+        State<1> result = P::template get<1>(lanes, N);
+        for (int i = 1; i < N; ++i) P::template merge_any<1>(result, P::template get<1>(lanes + i, N));
+        return result;
+    }
+
+    // Channels last: all cells of a window at once, in row-major order, along the elements of a place.
+    void pool_places(const In *x, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
+        constexpr int U = 4;
+        for (i64 o = begin; o < end; ++o) {
+            Axis::Taps taps = axis.taps(o);
+            i64 i = 0;
+            for (; i + U * N <= inner; i += U * N) pool_place<U>(x, rows, taps, sink, o, i);
+            for (; i + N <= inner; i += N) pool_place<1>(x, rows, taps, sink, o, i);
+            if (i < inner) pool_place<1>(x, rows, taps, sink, o, inner - N);
+        }
+    }
+
+    template <int U>
+    void pool_place(const In *x, const OutputRow &rows, const Axis::Taps &taps, Sink &sink, i64 o, i64 i) {
+        State<N> state[U];
+        for (int u = 0; u < U; ++u) state[u] = P::template empty<N>();
+        bool any = false;
+        i64 step = axis.dilation * inner;
+        for (i64 r = 0; r < rows.count; ++r) {
+            const In *cell = x + rows.offset[r] + taps.first * inner + i;
+            i64 tag = rows.tag[r] * axis.kernel + taps.skipped;
+            for (i64 k = 0; k < taps.count; ++k, cell += step) {
+                for (int u = 0; u < U; ++u) {
+                    State<N> next = p.template lift<N>(cell + u * N, tag + k);
+                    if (any)
+                        P::template merge<N>(state[u], next);
+                    else
+                        state[u] = next;
+                }
+                any = true;
+            }
+        }
+        for (int u = 0; u < U; ++u)
+            sink.template put<N>(o * inner + i + u * N, state[u], N);
+    }
+};
+
+// --- all rows -----------------------------------------------------------------------------------
+
+// Rows longer than the nearest cache go in parts of this many outputs.
+inline i64 part_of_row(const Plan &plan) {
+    const Axis &axis = plan.last();
+    i64 stride = axis.adaptive ? (axis.length + axis.output - 1) / axis.output : axis.stride;
+    i64 part = 4096 / (stride * plan.inner) + 1;
+    i64 reach = axis.adaptive ? 1 : 4 * axis.dilation * axis.kernel / axis.stride;
+    if (part < reach) part = reach;
+    return part < axis.output ? part : axis.output;
+}
+
+// Below this many elements, waking a thread costs more than it saves.
+inline bool worth_threads(i64 elements) { return elements >= (1 << 15); }
+
+template <class P, class Sink>
+void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink &proto, int forced) {
+    i64 part = part_of_row(plan), outputs = plan.last().output;
+    i64 parts = (outputs + part - 1) / part;
+    parallel(plan.outer * plan.out_rows * parts, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
+        OutputRow rows(plan);
+        RowPooler<P, Sink> pooler(plan, p, forced);
+        Sink sink = proto;
+        i64 current = -1;
+        for (i64 unit = begin; unit < end; ++unit) {
+            i64 row = unit / parts, first = unit % parts * part;
+            i64 slab = row / plan.out_rows;
+            if (row != current) rows.move_to(row - slab * plan.out_rows);
+            current = row;
+            sink.move_to(plan, row, rows);
+            i64 stop = first + part < outputs ? first + part : outputs;
+            pooler.pool(x + slab * plan.in_slab, rows, sink, first, stop);
+            sink.finish(plan, slab, rows, first, stop);
+        }
+    });
+}
+
+}  // namespace NDPOOL_LEVEL
+}  // namespace ndpool

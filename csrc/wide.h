@@ -1,0 +1,144 @@
+// Wide windows that overlap: the first pooled axis by block prefixes and suffixes, then the others as ever.
+//
+// Cut the axis into blocks as long as the kernel (van Herk; Gil and Werman). A window is the end of one block and the
+// beginning of the next: its value is a suffix of the one merged with a prefix of the other. That is three merges an
+// output, whatever the kernel's side. Nothing is ever subtracted.
+#pragma once
+#include "sums.h"
+
+namespace ndpool {
+namespace NDPOOL_LEVEL {
+
+// Cells that have been lifted already.
+template <class P>
+struct Lifted : P {
+    using In = typename P::Lane;
+    template <int N>
+    typename P::template State<N> lift(const In *p, i64) const {
+        return P::template get<N>(p, 0);
+    }
+};
+
+// The first pooled axis of one slab, columns begin..end-1: `in` is (length, rest), `out` (output, rest).
+template <class P>
+void slide(const P &p, const Axis &axis, const typename P::In *in, typename P::Lane *out, i64 rest, i64 begin, i64 end) {
+    using Lane = typename P::Lane;
+    constexpr int N = LANES<Lane>;
+    using State = typename P::template State<N>;
+    i64 k = axis.kernel, width = end - begin;
+    auto *suffix = static_cast<Lane *>(scratch(BLOCK, sizeof(Lane) * (k + 1) * (width + N)));
+    Lane *prefix = suffix + k * (width + N);
+    auto cells = [&](i64 place, i64 i, int count) -> State {
+        i64 cell = place - axis.pad_lo;
+        if (cell < 0 || cell >= axis.length) return P::template empty<N>();
+        const typename P::In *from = in + cell * rest + begin + i;
+        return count == N ? p.template lift<N>(from, 0) : lift_some<N>(p, from, 0, count);
+    };
+    // Not `blocks`: the prefix grows in place, and no element may be merged twice.
+    auto steps = [&](auto &&f) {
+        for (i64 i = 0; i < width; i += N) f(i, width - i < N ? static_cast<int>(width - i) : N);
+    };
+    for (i64 block = 0; block * k <= (axis.output - 1) * axis.stride; ++block) {
+        for (i64 q = k - 1; q >= 0; --q)
+            steps([&](i64 i, int count) {
+                State s = cells(block * k + q, i, count);
+                if (q < k - 1) P::template merge_any<N>(s, P::template get<N>(suffix + (q + 1) * (width + N) + i, 0));
+                P::template put<N>(suffix + q * (width + N) + i, 0, s);
+            });
+        i64 filled = 0;  // cells of the next block that the prefix has
+        i64 first = (block * k + axis.stride - 1) / axis.stride;
+        for (i64 o = first; o < axis.output && o * axis.stride < (block + 1) * k; ++o) {
+            i64 q = o * axis.stride - block * k;
+            for (; filled < q; ++filled)
+                steps([&](i64 i, int count) {
+                    State s = cells((block + 1) * k + filled, i, count);
+                    if (filled) P::template merge_any<N>(s, P::template get<N>(prefix + i, 0));
+                    P::template put<N>(prefix + i, 0, s);
+                });
+            Lane *to = out + o * rest + begin;
+            steps([&](i64 i, int count) {
+                State s = P::template get<N>(suffix + q * (width + N) + i, 0);
+                if (q) P::template merge_any<N>(s, P::template get<N>(prefix + i, 0));
+                put_some<N>(to + i, count, [&](Lane *l) { P::template put<N>(l, 0, s); });
+            });
+        }
+    }
+}
+
+// The plan that is left when the first pooled axis is done.
+inline Plan without_first_axis(const Plan &plan) {
+    Plan rest = plan;
+    const Axis &axis = plan.axes[0];
+    rest.outer = plan.outer * axis.output;
+    rest.dim_count = plan.dim_count - 1;
+    // Free dimensions that now lead are outer ones.
+    int skip = 1;
+    while (skip < plan.dim_count && plan.dims[skip].axis < 0) {
+        rest.outer *= plan.dims[skip].in_count;
+        ++skip;
+    }
+    rest.dim_count = plan.dim_count - skip;
+    for (int d = 0; d < rest.dim_count; ++d) {
+        rest.dims[d] = plan.dims[d + skip];
+        if (rest.dims[d].axis >= 0) --rest.dims[d].axis;
+    }
+    rest.axis_count = plan.axis_count - 1;
+    for (int a = 0; a < rest.axis_count; ++a) rest.axes[a] = plan.axes[a + 1];
+    rest.in_rows = rest.out_rows = 1;
+    for (int d = 0; d < rest.dim_count; ++d) {
+        rest.in_rows *= rest.dims[d].in_count;
+        rest.out_rows *= rest.dims[d].out_count;
+    }
+    rest.in_slab = rest.in_rows * rest.in_row;
+    rest.out_slab = rest.out_rows * rest.out_row;
+    rest.cells = plan.cells / axis.kernel;
+    rest.outer_cells = plan.outer_cells / axis.kernel;
+    return rest;
+}
+
+inline bool is_wide(const Axis &axis) {
+    return !axis.adaptive && axis.dilation == 1 && axis.kernel >= 6 && axis.kernel >= 4 * axis.stride;
+}
+
+// Pools by the way that suits the window.
+template <class P, class Sink>
+void pool_wide_or_all(const Plan &plan, const P &p, const typename P::In *x, const Sink &sink, int forced) {
+    using Lane = typename P::Lane;
+    const Axis &axis = plan.axes[0];
+    bool can = plan.dim_count > 0 && P::PLANES == 1 && !axis.adaptive && axis.dilation == 1 && !sink.needs_counts();
+    if (!can || !(forced < 0 ? is_wide(axis) : forced == 1)) return pool_all(plan, p, x, sink, forced);
+    i64 rest = plan.in_slab / axis.length;
+    Plan left = without_first_axis(plan);
+    // As many slabs at a time as the second-level cache can hold of what is in between.
+    i64 group = (i64(1) << 17) / (axis.output * rest) + 1;
+    if (group > plan.outer) group = plan.outer;
+    i64 columns = (i64(1) << 13) / axis.kernel / 64 * 64 + 64;
+    if (columns > rest) columns = rest;
+    i64 cuts = (rest + columns - 1) / columns;
+    i64 groups = (plan.outer + group - 1) / group;
+    auto pool_group = [&](i64 first, i64 count, Lane *between) {
+        parallel(count * cuts, worth_threads(count * plan.in_slab), [&](i64 begin, i64 end) {
+            for (i64 unit = begin; unit < end; ++unit) {
+                i64 slab = unit / cuts, column = unit % cuts * columns;
+                slide(p, axis, x + (first + slab) * plan.in_slab, between + slab * axis.output * rest, rest, column,
+                      column + columns < rest ? column + columns : rest);
+            }
+        });
+        Plan part = left;
+        part.outer = left.outer / plan.outer * count;
+        Lifted<P> lifted{p};
+        Sink to = sink;
+        to.advance(first * plan.out_slab);
+        pool_all(part, lifted, static_cast<const Lane *>(between), to, forced);
+    };
+    parallel(groups, groups > 1 && worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
+        for (i64 unit = begin; unit < end; ++unit) {
+            i64 first = unit * group, count = first + group < plan.outer ? group : plan.outer - first;
+            auto *between = static_cast<Lane *>(scratch(BETWEEN, sizeof(Lane) * (count * axis.output * rest + 64)));
+            pool_group(first, count, between);
+        }
+    });
+}
+
+}  // namespace NDPOOL_LEVEL
+}  // namespace ndpool
