@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import re
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -87,6 +89,7 @@ def test_the_mask_of_a_picture_is_row_and_column_side_by_side():
 )
 def test_masks_are_pools_indices(layer, shape):
     """Read off the pullback, for overlapping, padded, dilated, partial and adaptive windows, with many ties."""
+    layer = copy.copy(layer)
     x = np.random.default_rng(0).integers(-2, 3, shape).astype(float)
     pool = layer.op(shape)
     y, indices = pool.with_indices(x)
@@ -112,6 +115,7 @@ POOLS = [
 
 @pytest.mark.parametrize(("layer", "kind", "window", "shape"), POOLS, ids=[repr(p[0]) for p in POOLS])
 def test_layer_graph_and_pool_agree_to_the_bit(layer, kind, window, shape):
+    layer = copy.copy(layer)
     rng = np.random.default_rng(1)
     x = rng.normal(size=shape).astype(np.float32)
     pool = Pool(kind, window)
@@ -124,7 +128,6 @@ def test_layer_graph_and_pool_agree_to_the_bit(layer, kind, window, shape):
         np.testing.assert_array_equal(ours, y)
         np.testing.assert_array_equal(pulled, pullback(g))
     np.testing.assert_array_equal(layer.eval()(x), y)
-    layer.train()
 
 
 @pytest.mark.parametrize(
@@ -140,6 +143,7 @@ def test_layer_graph_and_pool_agree_to_the_bit(layer, kind, window, shape):
     ids=repr,
 )
 def test_pools_against_torch(layer, theirs, shape):
+    layer = copy.copy(layer)
     rng = np.random.default_rng(2)
     x = rng.normal(size=shape)
     leaf = torch.tensor(x, requires_grad=True)
@@ -339,11 +343,11 @@ def test_a_sequential_takes_its_layers_along():
     ids=repr,
 )
 def test_memory(layer, dtype, expected):
+    layer = copy.copy(layer)
     memory = layer.memory((1, 1, 16, 16), dtype)
     assert memory == expected
     assert memory.total == sum(expected)
     assert layer.eval().memory([1, 1, 16, 16], dtype) == (expected[0], 0, 0)
-    layer.train()
 
 
 def test_memory_is_what_the_arrays_take():
@@ -353,6 +357,33 @@ def test_memory_is_what_the_arrays_take():
         y = layer.forward(x)
         memory = layer.memory(x.shape, dtype)
         assert (y.nbytes, layer.backward(y).nbytes) == (memory.output, memory.scratch)
+
+
+def bytes_held_after_forward(layer, shape):
+    """What stays allocated when forward is done and its input and output are gone."""
+    layer.forward(np.ones(shape, np.float32))  # what is made once: the engine's plan
+    tracemalloc.start()
+    layer.forward(np.ones(shape, np.float32))
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    return held
+
+
+KEEPS_X = pytest.mark.xfail(strict=False, reason="the pullback of Pool holds on to x, which it does not need")
+
+
+@pytest.mark.parametrize(
+    "layer", [pytest.param(MaxPool2D(2, 2), marks=KEEPS_X), pytest.param(AvgPool2D(2, 2), marks=KEEPS_X)], ids=repr
+)
+def test_training_keeps_the_winners_and_nothing_else(layer):
+    layer, shape = copy.copy(layer), (1, 8, 256, 256)
+    held = bytes_held_after_forward(layer, shape)
+    assert abs(held - layer.memory(shape).mask) < 10_000
+
+
+@pytest.mark.parametrize("layer", [MaxPool2D(2, 2), AvgPool2D(2, 2), SmoothMaxPoolND(1.0, (2, 2)), ReLU()], ids=repr)
+def test_eval_keeps_nothing(layer):
+    assert bytes_held_after_forward(copy.copy(layer).eval(), (1, 8, 256, 256)) < 10_000
 
 
 # --- remainders -----------------------------------------------------------------------------------
@@ -401,6 +432,7 @@ def test_remainder_policies():
 )
 def test_how_many_cells_are_dropped(layer, length, dropped):
     """Dropped are those that a partial window more would see: with "ceil" there is none."""
+    layer = copy.copy(layer)
     x = np.zeros((1, 1, length))
     if dropped:
         with pytest.warns(RemainderWarning, match=f"drops the last {dropped} of {length} cells"):
@@ -415,7 +447,7 @@ def test_how_many_cells_are_dropped(layer, length, dropped):
 def backward_with(g):
     layer = MaxPool1D(2)
     layer.forward(row(1, 2, 3, 4))
-    return lambda: layer.backward(g)
+    layer.backward(g)
 
 
 P = Parameter("p", np.zeros(2))
@@ -450,7 +482,7 @@ ERRORS = [
     (lambda: AdaptiveMaxPool((2, 2)).forward(np.zeros((1, 1, 4))), ValueError, "AdaptiveMaxPool((2, 2)) takes x with"),
     (lambda: AdaptiveAvgPool(0), ValueError, "output_size=0 is less than 1"),
     (
-        backward_with(row(1, 2, 3)),
+        lambda: backward_with(row(1, 2, 3)),
         ValueError,
         "MaxPool1D(kernel (2,), stride (2,)).backward got g of shape (1, 1, 3), and the last forward gave (1, 1, 2)",
     ),

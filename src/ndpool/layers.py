@@ -237,6 +237,7 @@ class _PoolLayer(OpLayer):
 
     kind: Kind
     rank: int | None = None
+    _pool: Pool | None = None
 
     @abstractmethod
     def window(self, shape: Shape) -> AnyWindow:
@@ -250,7 +251,11 @@ class _PoolLayer(OpLayer):
                 f"{self!r} takes x with batch, channels and {lengths}, and got shape {shape}; reshape it, "
                 "with lengths of 1 for a batch or channels that are missing"
             )
-        return Pool(self.kind, self.window(shape), axes=tuple(range(2, len(shape))))
+        window, axes = self.window(shape), tuple(range(2, len(shape)))
+        # One pool for all calls: it holds the engine's plans for the shapes that it has seen.
+        if self._pool is None or self._pool.axes != axes:
+            self._pool = Pool(self.kind, window, axes)
+        return self._pool
 
     def memory(self, shape: Sequence[int], dtype: DTypeLike = np.float32) -> Memory:
         """The bytes for an input of this shape and dtype, in the mode that the layer is in.

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .kinds import Avg, Max, Min, Sum
+from .ops import Flatten, Reshape, Transpose
 from .pool import Pool
 from .windows import layout
 
 if TYPE_CHECKING:
     from .program import Node, Program
 
+VIEWS = (Flatten, Reshape, Transpose)
 WRITTEN = (".dot", ".gv")
 RENDERED = (".png", ".svg")
 
@@ -68,7 +70,14 @@ def kept(program: Program, i: int) -> tuple[set[int], int]:
             return set(), winner_bytes(node.op, program.nodes[node.inputs[0]].shape)
         keeps = "nothing" if isinstance(node.op.kind, Sum | Avg) else "inputs"
     values = {"nothing": (), "inputs": node.inputs, "output": (i,)}[keeps]
-    return set(values), 0
+    return {_memory_of(program, j) for j in values}, 0
+
+
+def _memory_of(program: Program, i: int) -> int:
+    """The node whose memory the value of node i lies in: a reshaped array is a view of what it was made from."""
+    while isinstance(program.nodes[i].op, VIEWS):
+        (i,) = program.nodes[i].inputs
+    return i
 
 
 # --- the table ------------------------------------------------------------------------------------
