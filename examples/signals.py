@@ -79,11 +79,11 @@ def draw(model: Sequential, losses: list[float], rng: np.random.Generator, path:
         channel = int(features[i].sum(-1).argmax())
         feature, kept = features[i, channel], winners[i, channel]
         # A place of the convolution sees five of the signal; it stands at the middle one.
-        axis.plot(x[i, 0] + 4, color="black", lw=1, label="signal")
-        axis.plot(np.arange(60) + 2, feature, color="tab:blue", lw=1, label=f"feature {channel}")
-        axis.plot(kept + 2, feature[kept], ".", color="red", label="kept by the pooling")
+        axis.plot(x[i, 0] + feature.max() + 2, color="black", lw=1, label="signal")
+        axis.plot(np.arange(60) + 2, feature, color="tab:blue", lw=1, label="its strongest feature")
+        axis.plot(kept + 2, feature[kept], ".", color="red", label="what the pooling kept")
         axis.set(title=CLASSES[i], yticks=[])
-        axis.legend(loc="center right", fontsize="small")
+    figure.legend(*axes[1].get_legend_handles_labels(), loc="outside lower right", ncols=3)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
     plt.close(figure)
