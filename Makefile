@@ -27,6 +27,9 @@ format: .venv/.lint
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+bench: .venv/.bench
+	$(BIN)/python -m benchmarks
+
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
@@ -47,6 +50,10 @@ clean:
 
 .venv/.test: .venv/.installed constraints.txt
 	$(INSTALL) '.[test]'
+	touch $@
+
+.venv/.bench: .venv/.installed constraints.txt
+	$(INSTALL) '.[bench]'
 	touch $@
 
 .venv/.lint: .venv/.tools pyproject.toml

@@ -3,7 +3,11 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cxxabi.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -182,6 +186,19 @@ Plan make_plan(const std::vector<std::vector<i64>> &dims) {
     return plan;
 }
 
+// Runs f without the GIL. Where the interpreter has ended meanwhile, taking the GIL back ends this thread by unwinding its
+// stack, which must not pass through destructors that forbid it: the thread waits for the process to end instead.
+template <class F>
+void without_gil(const F &f) {
+    PyThreadState *state = PyEval_SaveThread();
+    f();
+    try {
+        PyEval_RestoreThread(state);
+    } catch (abi::__forced_unwind &) {
+        for (;;) pause();
+    }
+}
+
 // A kind over a window over a shape, for one dtype.
 class EnginePlan {
   public:
@@ -200,8 +217,7 @@ class EnginePlan {
             one_of({"first", "split", "all"});
             family = Family::EXTREME;
             call.minimum = kind == "min";
-            call.split = option == "split";
-            first = option == "first";
+            call.ties = option == "first" ? Ties::FIRST : option == "split" ? Ties::SPLIT : Ties::ALL;
         } else if (kind == "sum" || kind == "avg") {
             one_of({kind == "sum" ? "" : "counted", kind == "sum" ? "" : "real", kind == "sum" ? "" : "fixed"});
             if (option == "fixed" && !(parameter >= 1)) throw std::invalid_argument("the divisor must be at least 1");
@@ -215,6 +231,7 @@ class EnginePlan {
         } else if (kind == "smooth_max" || kind == "lp") {
             family = Family::SMOOTH;
             call.lp = kind == "lp";
+            if (call.type < Type::F16) throw std::invalid_argument("'" + kind + "' is computed in floats; convert integers to float64");
             if (call.lp ? !(parameter >= 1) : parameter == 0 || !(parameter - parameter == 0))
                 throw std::invalid_argument(call.lp ? "p must be at least 1" : "beta must be finite and not 0");
             call.parameter = parameter;
@@ -243,7 +260,10 @@ class EnginePlan {
         Memory from(x, "x", inputs, size_of(call.type), false), to(y, "y", outputs, size_of(result), true),
             places(winners, "winners", outputs, call.winner_bytes, true);
         Call c = call;
-        c.op = Op::WINNERS, c.x = from.data(), c.y = to.data(), c.winners = places.data();
+        c.op = places_fit() ? Op::WINNERS : Op::VALUE, c.x = from.data(), c.y = to.data(), c.winners = places.data();
+        execute(c);
+        if (places_fit()) return;
+        c.op = Op::FIND_WINNERS, c.y_in = to.data();
         execute(c);
     }
 
@@ -264,8 +284,7 @@ class EnginePlan {
         if (family == Family::SMOOTH) {
             c.op = Op::SMOOTH;
             execute(c);
-        } else if (family == Family::EXTREME && first) {
-            check_winners();
+        } else if (family == Family::EXTREME && call.ties == Ties::FIRST && places_fit()) {
             c.op = Op::WINNERS;
             execute(c);
         } else if (family == Family::EXTREME) {
@@ -291,7 +310,7 @@ class EnginePlan {
             c.op = Op::SUM_VJP;
             return execute(c);
         }
-        if (family == Family::EXTREME && first) {
+        if (family == Family::EXTREME && call.ties == Ties::FIRST) {
             check_winners();
             Memory places(winners, "winners", outputs, call.winner_bytes, false);
             c.op = Op::SCATTER, c.winners_in = places.data();
@@ -314,8 +333,10 @@ class EnginePlan {
     Call call;
     Type result;
     Family family;
-    bool first = false;
     i64 inputs, outputs;
+
+    // Whether a lane as wide as a cell can hold any place in the window.
+    bool places_fit() const { return size_of(call.type) >= 4 || plan.cells <= i64(1) << (8 * size_of(call.type)); }
 
     void check_winners() const {
         if (family != Family::EXTREME) throw std::invalid_argument("only Max and Min have winners");
@@ -323,15 +344,23 @@ class EnginePlan {
     }
     void execute(const Call &c) const {
         if (inputs == 0 || outputs == 0) return;
+        std::exception_ptr error;
         Run chosen = run;
-        nb::gil_scoped_release release;
-        chosen(plan, c);
+        without_gil([&] {
+            try {
+                chosen(plan, c);
+            } catch (...) {
+                error = std::current_exception();
+            }
+        });
+        if (error) std::rethrow_exception(error);
     }
 };
 
 }  // namespace
 
 NB_MODULE(_engine, m) {
+    nb::set_leak_warnings(false);  // pools that live to the end of the program are no leak
     m.def("levels", &levels_here, "The instruction levels of this processor, the best one last.");
     m.def("level", [] { return level; }, "The instruction level in use.");
     m.def("set_level", &set_level, nb::arg("name"), "Use another instruction level.");

@@ -242,54 +242,69 @@ void expand(const Plan &plan, const W *winners, i64 *indices) {
     });
 }
 
-// --- ties "split" and "all": every cell that equals the output -----------------------------------
+// --- by looking: every cell that equals the output ------------------------------------------------
 
-// Calls seen(cell, weight) for each cell of output o (and element e) that ties for it; cell is an element of the slab.
+// Calls seen(cell, place, among) for the cells that lean on output o (and element e), of which there are `among`; cell is
+// an element of the slab, place that in the window.
 template <class K, class F>
 inline void over_ties(const Plan &plan, const K &key, const typename K::In *x, const typename K::In *y,
-                      const OutputRow &rows, i64 o, i64 e, bool split, const F &seen) {
-    Axis::Taps taps = plan.last().taps(o);
+                      const OutputRow &rows, i64 o, i64 e, Ties policy, const F &seen) {
+    const Axis &last = plan.last();
+    Axis::Taps taps = last.taps(o);
     auto best = key.template in<1>(y);
-    i64 step = plan.last().dilation * plan.inner, first = taps.first * plan.inner + e;
+    i64 step = last.dilation * plan.inner, first = taps.first * plan.inner + e;
     auto ties = [&](i64 cell) { return K::template equal<1>(key.template in<1>(x + cell), best)[0] != 0; };
-    i64 tied = 1;
-    if (split) {
-        tied = 0;
+    i64 among = 1;
+    if (policy == Ties::SPLIT) {
+        among = 0;
         for (i64 r = 0; r < rows.count; ++r)
-            for (i64 k = 0; k < taps.count; ++k) tied += ties(rows.offset[r] + first + k * step);
+            for (i64 k = 0; k < taps.count; ++k) among += ties(rows.offset[r] + first + k * step);
     }
     for (i64 r = 0; r < rows.count; ++r)
         for (i64 k = 0; k < taps.count; ++k) {
             i64 cell = rows.offset[r] + first + k * step;
-            if (ties(cell)) seen(cell, tied);
+            if (!ties(cell)) continue;
+            seen(cell, rows.tag[r] * last.kernel + taps.skipped + k, among);
+            if (policy == Ties::FIRST) return;
         }
 }
 
-template <class K, class G>
-void ties_jvp(const Plan &plan, const K &key, const typename K::In *x, const typename K::In *y, const G *t, G *dy,
-              bool split) {
+// Calls f(rows, slab, at, o, e) for every output `at`, on several threads.
+template <class F>
+void over_outputs(const Plan &plan, const F &f) {
     parallel(plan.outer * plan.out_rows, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
         OutputRow rows(plan);
         for (i64 row = begin; row < end; ++row) {
-            i64 slab = row / plan.out_rows * plan.in_slab;
             rows.move_to(row % plan.out_rows);
-            for (i64 i = 0; i < plan.out_row; ++i) {
-                i64 at = row * plan.out_row + i;
-                double sum = 0;
-                i64 among = 1;
-                over_ties(plan, key, x + slab, y + at, rows, i / plan.inner, i % plan.inner, split, [&](i64 cell, i64 m) {
-                    sum += load_as<double, 1>(t + slab + cell)[0];
-                    among = m;
-                });
-                store_as<1>(dy + at, vec<double, 1>{sum / static_cast<double>(among)});
-            }
+            for (i64 i = 0; i < plan.out_row; ++i)
+                f(rows, row / plan.out_rows * plan.in_slab, row * plan.out_row + i, i / plan.inner, i % plan.inner);
         }
     });
 }
 
+// The winners of windows with more places than a lane of the merging way can hold.
+template <class K, class W>
+void find_winners(const Plan &plan, const K &key, const typename K::In *x, const typename K::In *y, W *winners) {
+    over_outputs(plan, [&](const OutputRow &rows, i64 slab, i64 at, i64 o, i64 e) {
+        over_ties(plan, key, x + slab, y + at, rows, o, e, Ties::FIRST,
+                  [&](i64, i64 place, i64) { winners[at] = static_cast<W>(place); });
+    });
+}
+
 template <class K, class G>
-void ties_vjp(const Plan &plan, const K &key, const typename K::In *x, const typename K::In *y, const G *g, G *gx,
-              bool split) {
+void ties_jvp(const Plan &plan, const K &key, const typename K::In *x, const typename K::In *y, const G *t, G *dy, Ties policy) {
+    over_outputs(plan, [&](const OutputRow &rows, i64 slab, i64 at, i64 o, i64 e) {
+        double sum = 0, share = 1;
+        over_ties(plan, key, x + slab, y + at, rows, o, e, policy, [&](i64 cell, i64, i64 among) {
+            sum += load_as<double, 1>(t + slab + cell)[0];
+            share = static_cast<double>(among);
+        });
+        store_as<1>(dy + at, vec<double, 1>{sum / share});
+    });
+}
+
+template <class K, class G>
+void ties_vjp(const Plan &plan, const K &key, const typename K::In *x, const typename K::In *y, const G *g, G *gx, Ties policy) {
     over_input_parts(plan, [&](i64 slab, i64 in_begin, i64 in_end) {
         i64 low = in_begin * first_stride(plan), high = in_end * first_stride(plan);
         auto *sum = static_cast<double *>(scratch(PLANE, sizeof(double) * (high - low)));
@@ -301,9 +316,9 @@ void ties_vjp(const Plan &plan, const K &key, const typename K::In *x, const typ
             for (i64 i = part.begin * plan.inner; i < part.end * plan.inner; ++i) {
                 i64 at = (slab * plan.out_rows + row) * plan.out_row + i;
                 double share = load_as<double, 1>(g + at)[0];
-                over_ties(plan, key, x + slab * plan.in_slab, y + at, rows, i / plan.inner, i % plan.inner, split,
-                          [&](i64 cell, i64 m) {
-                              if (cell >= low && cell < high) sum[cell - low] += share / static_cast<double>(m);
+                over_ties(plan, key, x + slab * plan.in_slab, y + at, rows, i / plan.inner, i % plan.inner, policy,
+                          [&](i64 cell, i64, i64 among) {
+                              if (cell >= low && cell < high) sum[cell - low] += share / static_cast<double>(among);
                           });
             }
         }

@@ -22,18 +22,18 @@ namespace NDPOOL_LEVEL {
 // --- keys: cells in an order in which the largest wins ------------------------------------------
 
 // Integers; `flip` reverses the order (Min), or moves unsigned numbers into the order of signed ones, or both.
-template <class T, class K = T>
+template <class K>
 struct IntegerKey {
-    using In = T;
+    using In = K;
     using Key = K;
-    T flip;
+    K flip;
     template <int N>
-    vec<K, N> in(const T *p) const {
-        return convert<K, N>(load<N>(p) ^ flip);
+    vec<K, N> in(const K *p) const {
+        return load<N>(p) ^ flip;
     }
     template <int N>
-    void out(T *p, vec<K, N> key) const {
-        store<N>(p, convert<T, N>(key) ^ flip);
+    void out(K *p, vec<K, N> key) const {
+        store<N>(p, key ^ flip);
     }
     template <int N>
     static auto better(vec<K, N> a, vec<K, N> b) {
@@ -47,7 +47,7 @@ struct IntegerKey {
     static auto equal(vec<K, N> a, vec<K, N> b) {
         return a == b;
     }
-    static K lowest() { return static_cast<K>(-(i64(1) << (sizeof(T) * 8 - 2)) * 2); }
+    static K lowest() { return static_cast<K>(-(i64(1) << (sizeof(K) * 8 - 2)) * 2); }
 };
 
 // Floats, or with LEAST their negatives, for Min. NaN beats every number (rule "NaN").
@@ -79,44 +79,42 @@ struct FloatKey {
 };
 
 // 16-bit floats as integers in the same order: both zeros are 0, and NaN is the largest.
-template <class K = std::int16_t>
 struct HalfKey {
     using In = std::int16_t;
-    using Key = K;
+    using Key = std::int16_t;
     std::int16_t flip, infinity, nan;
     template <int N>
-    vec<K, N> in(const In *p) const {
-        using V = vec<std::int16_t, N>;
+    vec<Key, N> in(const In *p) const {
+        using V = vec<Key, N>;
         V b = load<N>(p);
         V magnitude = b & std::int16_t(0x7fff);
         V key = b ^ ((b >> 15) & std::int16_t(0x7fff));
         key &= ~(key == std::int16_t(-1));
         key ^= flip;
         V is_nan = magnitude > infinity;
-        return convert<K, N>((is_nan & std::int16_t(0x7fff)) | (~is_nan & key));
+        return (is_nan & std::int16_t(0x7fff)) | (~is_nan & key);
     }
     template <int N>
-    void out(In *p, vec<K, N> wide) const {
-        using V = vec<std::int16_t, N>;
-        V key = convert<std::int16_t, N>(wide);
+    void out(In *p, vec<Key, N> key) const {
+        using V = vec<Key, N>;
         V is_nan = key == std::int16_t(0x7fff);
         key ^= flip;
         V b = key ^ ((key >> 15) & std::int16_t(0x7fff));
         store<N>(p, (is_nan & nan) | (~is_nan & b));
     }
     template <int N>
-    static auto better(vec<K, N> a, vec<K, N> b) {
+    static auto better(vec<Key, N> a, vec<Key, N> b) {
         return a > b;
     }
     template <int N>
-    static vec<K, N> best(vec<K, N> a, vec<K, N> b) {
+    static vec<Key, N> best(vec<Key, N> a, vec<Key, N> b) {
         return a > b ? a : b;
     }
     template <int N>
-    static auto equal(vec<K, N> a, vec<K, N> b) {
+    static auto equal(vec<Key, N> a, vec<Key, N> b) {
         return a == b;
     }
-    static K lowest() { return -32768; }
+    static Key lowest() { return -32768; }
 };
 
 // --- Max and Min: the value alone ---------------------------------------------------------------

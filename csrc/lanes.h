@@ -19,6 +19,9 @@
 #define NDPOOL_VECTOR_BYTES 16
 #endif
 
+// Before a loop over the few registers that are worked on at a time.
+#define NDPOOL_UNROLL _Pragma("GCC unroll 4")
+
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 

@@ -76,9 +76,11 @@ class OutputRow {
 template <int U, class P, int N = LANES<typename P::Lane>>
 inline void merge_cells(const P &p, const typename P::In *x, const OutputRow &rows, i64 i,
                         typename P::template State<N> (&state)[U]) {
+    NDPOOL_UNROLL
     for (int u = 0; u < U; ++u) state[u] = p.template lift<N>(x + rows.offset[0] + i + u * N, rows.tag[0]);
     for (i64 r = 1; r < rows.count; ++r) {
         const typename P::In *row = x + rows.offset[r] + i;
+        NDPOOL_UNROLL
         for (int u = 0; u < U; ++u) p.template merge<N>(state[u], p.template lift<N>(row + u * N, rows.tag[r]));
     }
 }
@@ -121,6 +123,7 @@ void merge_rows(const P &p, const typename P::In *x, const OutputRow &rows, i64 
     for (; i + U * N <= length; i += U * N) {
         State state[U];
         merge_cells<U>(p, x, rows, begin + i, state);
+        NDPOOL_UNROLL
         for (int u = 0; u < U; ++u) P::template put<N>(to + i + u * N, plane, state[u]);
     }
     auto one = [&](i64 at) {
@@ -459,8 +462,10 @@ class RowPooler {
         int used = 0;
         i64 k = 0;
         for (; used < U && k + N <= taps.count; ++used, k += N) state[used] = block(k);
-        for (; k + U * N <= taps.count; k += U * N)
+        for (; k + U * N <= taps.count; k += U * N) {
+            NDPOOL_UNROLL
             for (int u = 0; u < U; ++u) p.template merge_any<N>(state[u], block(k + u * N));
+        }
         for (; k + N <= taps.count; k += N) p.template merge_any<N>(state[0], block(k));
         for (int u = 1; u < used; ++u) p.template merge_any<N>(state[0], state[u]);
         *done = k;
@@ -490,25 +495,24 @@ class RowPooler {
     template <int U>
     void pool_place(const In *x, const OutputRow &rows, const Axis::Taps &taps, Sink &sink, i64 o, i64 i) {
         State<N> state[U];
-        for (int u = 0; u < U; ++u) state[u] = P::template empty<N>();
-        bool any = false;
         i64 step = axis.dilation * inner;
+        bool none = rows.count == 0 || taps.count == 0;
+        const In *cell = x + (none ? 0 : rows.offset[0]) + taps.first * inner + i;
+        NDPOOL_UNROLL
+        for (int u = 0; u < U; ++u)
+            state[u] = none ? P::template empty<N>()
+                            : p.template lift<N>(cell + u * N, rows.tag[0] * axis.kernel + taps.skipped);
         for (i64 r = 0; r < rows.count; ++r) {
-            const In *cell = x + rows.offset[r] + taps.first * inner + i;
+            cell = x + rows.offset[r] + taps.first * inner + i;
             i64 tag = rows.tag[r] * axis.kernel + taps.skipped;
-            for (i64 k = 0; k < taps.count; ++k, cell += step) {
-                for (int u = 0; u < U; ++u) {
-                    State<N> next = p.template lift<N>(cell + u * N, tag + k);
-                    if (any)
-                        p.template merge<N>(state[u], next);
-                    else
-                        state[u] = next;
-                }
-                any = true;
+            for (i64 k = r == 0 ? 1 : 0; k < taps.count; ++k) {
+                NDPOOL_UNROLL
+                for (int u = 0; u < U; ++u)
+                    p.template merge<N>(state[u], p.template lift<N>(cell + k * step + u * N, tag + k));
             }
         }
-        for (int u = 0; u < U; ++u)
-            sink.template put<N>(o * inner + i + u * N, state[u], N);
+        NDPOOL_UNROLL
+        for (int u = 0; u < U; ++u) sink.template put<N>(o * inner + i + u * N, state[u], N);
     }
 };
 

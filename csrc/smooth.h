@@ -119,9 +119,8 @@ inline vec<double, N> sqrt_lanes(vec<double, N> x) {
 
 // The largest cell (the smallest for beta < 0) and the sum of exp(-|beta| gap) over the cells' distances from it. It costs
 // an exp a merge, and every window has a scale of its own.
-template <class T>
 struct LogSum {
-    using In = T;
+    using In = double;
     using Lane = double;
     static constexpr int PLANES = 2;
     static constexpr bool TAGGED = false;
@@ -133,8 +132,8 @@ struct LogSum {
         vec<double, N> most, sum;
     };
     template <int N>
-    State<N> lift(const T *p, i64) const {
-        vec<double, N> x = load_as<double, N>(p);
+    State<N> lift(const double *p, i64) const {
+        vec<double, N> x = load<N>(p);
         return {beta > 0 ? x : -x, splat<double, N>(1.0)};
     }
     template <int N>
@@ -186,9 +185,8 @@ struct LogSum {
 };
 
 // Writes LogSums as numbers; a padded cell that counts is the number 0.
-template <class T>
 struct LogSumSink {
-    LogSum<T> kind;
+    LogSum kind;
     double *y;
     bool count_pad;
     double *row;
@@ -205,10 +203,10 @@ struct LogSumSink {
     }
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
     template <int N>
-    void put(i64 at, typename LogSum<T>::template State<N> s, int count) {
+    void put(i64 at, LogSum::State<N> s, int count) {
         if (count_pad) {
             vec<double, N> none{}, padded = load<N>(zeros + at);
-            typename LogSum<T>::template State<N> with = s;
+            LogSum::State<N> with = s;
             kind.template merge<N>(with, {none, padded});
             s.most = padded > 0 ? with.most : s.most;
             s.sum = padded > 0 ? with.sum : s.sum;
@@ -217,10 +215,9 @@ struct LogSumSink {
     }
 };
 
-template <class T>
-void log_sum_all(const Plan &plan, double beta, bool count_pad, const T *x, double *y) {
-    LogSum<T> kind{beta};
-    pool_all(plan, kind, x, LogSumSink<T>{kind, y, count_pad && plan.padded, nullptr, nullptr}, -1);
+inline void log_sum_all(const Plan &plan, double beta, bool count_pad, const double *x, double *y) {
+    LogSum kind{beta};
+    pool_all(plan, kind, x, LogSumSink{kind, y, count_pad && plan.padded, nullptr, nullptr}, -1);
 }
 
 // --- one window by itself -----------------------------------------------------------------------
@@ -229,10 +226,10 @@ inline double read(Type type, const void *x, i64 i) {
     switch (type) {
 #define NDPOOL_READ(NAME, T) \
     case Type::NAME: return load_as<double, 1>(static_cast<const T *>(x) + i)[0];
-        NDPOOL_NUMBERS(NDPOOL_READ)
+        NDPOOL_FLOATS(NDPOOL_READ)
 #undef NDPOOL_READ
+        default: return 0;
     }
-    return 0;
 }
 
 // The smooth kinds, and their windows when each is computed by itself.
@@ -378,7 +375,9 @@ struct Smooth {
     template <class E, int N>
     auto good(vec<double, N> sum) const {
         constexpr bool narrow = std::is_same_v<E, float>;
-        return (sum >= (narrow ? 1e-25 : 1e-250)) & (sum <= (narrow ? 1e30 : 1e300));
+        // The logarithm in Lp's powers loses digits as it grows.
+        double least = narrow ? 1e-25 : lp ? 1e-30 : 1e-250;
+        return (sum >= least) & (sum <= (narrow ? 1e30 : 1e300));
     }
     // Whether a value is, when it was found as a distance from the scale: not if it is tiny beside that.
     template <int N>
@@ -453,8 +452,9 @@ struct TermPart {
         for (; i < length; ++i) to[i] = load_as<To, 1>(p + i)[0];                                   \
         break;                                                                                      \
     }
-            NDPOOL_NUMBERS(NDPOOL_LOAD)
+            NDPOOL_FLOATS(NDPOOL_LOAD)
 #undef NDPOOL_LOAD
+            default: break;
         }
     }
 
@@ -599,15 +599,7 @@ inline void smooth_forward(const Plan &plan, const Smooth &kind, Type type, Type
     constexpr int N = LANES<double>;
     bool value_done = result == Type::F64 && !kind.lp;
     if (value_done) {
-        auto *to = static_cast<double *>(y);
-        switch (type) {
-#define NDPOOL_LOG_SUM(NAME, T) \
-    case Type::NAME: log_sum_all(plan, kind.parameter, kind.count_pad, static_cast<const T *>(x), to); break;
-            NDPOOL_INTEGERS(NDPOOL_LOG_SUM)
-            NDPOOL_LOG_SUM(F64, double)
-#undef NDPOOL_LOG_SUM
-            default: break;
-        }
+        log_sum_all(plan, kind.parameter, kind.count_pad, static_cast<const double *>(x), static_cast<double *>(y));
         if (!t) return;
     }
     over_output_parts(plan, [&](i64 slab, const OutputPart &part, i64 lo, i64 hi) {

@@ -51,18 +51,22 @@ struct SumSink {
     void put(i64 at, const typename P::template State<N> &s, int count) {
         put_some<N>(row + at, count, [&](R *p) {
             vec<A, N> total = P::template total<N>(s);
-            if constexpr (std::is_same_v<R, A> && !std::is_same_v<R, double>) {
-                store<N>(p, total);
-            } else {
-                vec<double, N> sum = convert<double, N>(total);
-                if (divisor.varies())
-                    sum /= load<N>(each + at);
-                else if (sizeof(R) < sizeof(double))
-                    sum *= 1.0 / divisor.fixed;
-                else if (divisor.by != Count::NONE)
-                    sum /= divisor.fixed;
-                store_as<N>(p, sum);
+            if (std::is_same_v<R, std::int64_t> && divisor.by == Count::NONE) {
+                store_as<N>(p, total);
+                return;
             }
+            vec<double, N> sum = convert<double, N>(total);
+            if (divisor.varies())
+                sum /= load<N>(each + at);
+            else if (sizeof(R) < sizeof(double))
+                sum *= 1.0 / divisor.fixed;
+            else if (divisor.by != Count::NONE)
+                sum /= divisor.fixed;
+            // The mean of integers is a double, in the same eight bytes.
+            if constexpr (std::is_same_v<R, std::int64_t>)
+                store<N>(p, bits<vec<std::int64_t, N>>(sum));
+            else
+                store_as<N>(p, sum);
         });
     }
 };

@@ -369,12 +369,7 @@ def bytes_held_after_forward(layer, shape):
     return held
 
 
-KEEPS_X = pytest.mark.xfail(strict=False, reason="the pullback of Pool holds on to x, which it does not need")
-
-
-@pytest.mark.parametrize(
-    "layer", [pytest.param(MaxPool2D(2, 2), marks=KEEPS_X), pytest.param(AvgPool2D(2, 2), marks=KEEPS_X)], ids=repr
-)
+@pytest.mark.parametrize("layer", [MaxPool2D(2, 2), AvgPool2D(2, 2)], ids=repr)
 def test_training_keeps_the_winners_and_nothing_else(layer):
     layer, shape = copy.copy(layer), (1, 8, 256, 256)
     held = bytes_held_after_forward(layer, shape)

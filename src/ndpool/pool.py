@@ -41,7 +41,7 @@ def _count_rule(kind: Avg) -> str:
 _NATIVE_TYPES = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 _NATIVE_TYPES |= {"float16", "bfloat16", "float32", "float64", "bool"}
 
-#: Plans that one pool keeps; the oldest goes first.
+#: Plans that one pool keeps, before it starts anew.
 _PLANS_KEPT = 64
 
 
@@ -55,14 +55,15 @@ class _Plan:
         self.axes = found.axes
         self.shape = found.output_shape
         self.order = order
-        self.dtype = dtype
+        # The smooth kinds compute integers in float64, which is what they give for them.
+        self.dtype = np.dtype(np.float64) if isinstance(pool.kind, SmoothMax | Lp) and dtype.kind in "biu" else dtype
         self.result = pool.kind.result_dtype(dtype)
         self.derivative = derivative_dtype(dtype)
         pooled = dict(zip(found.axes, found.geometry, strict=True))
         numbers = [_numbers(pooled[d]) if d in pooled else [shape[d]] for d in order or range(len(shape))]
         self.kept_shape = tuple(pooled[d].output if d in pooled else shape[d] for d in order or range(len(shape)))
         name, parameter, option = _NATIVE_KINDS[type(pool.kind)](pool.kind)
-        type_name = "uint8" if dtype.kind == "b" else dtype.name
+        type_name = "uint8" if self.dtype.kind == "b" else self.dtype.name
         self.native = _engine.Plan(numbers, name, type_name, self.derivative.name, parameter, option)
 
     def empty(self, dtype: np.dtype[Any]) -> Array:
@@ -143,6 +144,7 @@ class Pool:
         object.__setattr__(self, "window", window)
         object.__setattr__(self, "axes", checked_axes(axes, window))
         object.__setattr__(self, "_plans", {})
+        object.__setattr__(self, "_ready", {})  # those of them that take an array as it is, for the shortest way
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Pool, (self.kind, self.window, self.axes)
@@ -164,6 +166,10 @@ class Pool:
     def __call__(self, x: ArrayLike, out: Array | None = None) -> Array:
         """The pooled array, written into `out` where that is given."""
         x = np.asarray(x)
+        if out is None and (plan := self._ready.get((x.shape, x.dtype))) is not None and x.flags.c_contiguous:  # type: ignore[attr-defined]
+            y = np.empty(plan.shape, plan.result)
+            plan.native.forward(x, y)
+            return y
         plan = self._plan(x)
         if plan is None:
             y = spec.forward(self, x)
@@ -257,9 +263,13 @@ class Pool:
         plan = None
         if type(self.kind) in _NATIVE_KINDS and x.dtype.name in _NATIVE_TYPES:
             plan = _Plan(self, x.shape, x.dtype.newbyteorder("="), order)
+        ready: dict[Any, _Plan] = self._ready  # type: ignore[attr-defined]
         if len(plans) >= _PLANS_KEPT:
-            plans.pop(next(iter(plans)), None)
+            plans.clear()
+            ready.clear()
         plans[key] = plan
+        if plan is not None and order is None and plan.dtype == x.dtype:
+            ready[x.shape, x.dtype] = plan
         return plan
 
     def _memory_order(self, x: Array) -> tuple[int, ...] | None:
