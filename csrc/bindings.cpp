@@ -77,10 +77,11 @@ class Memory {
     Memory(nb::handle array, const char *name, i64 elements, i64 size, bool writable) {
         if (PyObject_GetBuffer(array.ptr(), &view, writable ? PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE : PyBUF_C_CONTIGUOUS) != 0)
             throw nb::python_error();
-        if (view.itemsize != size || view.len != elements * size) {
+        bool aligned = view.len == 0 || reinterpret_cast<std::uintptr_t>(view.buf) % static_cast<std::uintptr_t>(size) == 0;
+        if (view.itemsize != size || view.len != elements * size || !aligned) {
             std::string message = std::string(name) + " has " + std::to_string(view.len) + " bytes in elements of " +
                                   std::to_string(view.itemsize) + "; expected " + std::to_string(elements) +
-                                  " elements of " + std::to_string(size);
+                                  " elements of " + std::to_string(size) + (aligned ? "" : ", aligned to their size");
             PyBuffer_Release(&view);
             throw std::invalid_argument(message);
         }
@@ -103,6 +104,9 @@ i64 product(i64 a, i64 b) {
 }
 
 Axis axis_of(const std::vector<i64> &numbers) {
+    // So that no sum or product of a few of them, or of their bytes, overflows.
+    for (i64 number : numbers)
+        if (number > i64(1) << 40) throw std::overflow_error("a number of the window is above 2**40");
     Axis axis{numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], numbers[7] != 0};
     bool sound = axis.length >= 1 && axis.output >= 1 && axis.kernel >= 1 && axis.stride >= 1 && axis.dilation >= 1 &&
                  axis.pad_lo >= 0 && axis.pad_hi >= 0 && (!axis.adaptive || (axis.pad_lo == 0 && axis.pad_hi == 0));
@@ -113,9 +117,6 @@ Axis axis_of(const std::vector<i64> &numbers) {
         // The last window starts no later than the padded end.
         sound = product(axis.output - 1, axis.stride) <= axis.length + axis.pad_lo + axis.pad_hi;
     }
-    // So that no sum or product of a few of them, or of their bytes, overflows.
-    for (i64 number : numbers)
-        if (number > i64(1) << 40) throw std::overflow_error("a number of the window is above 2**40");
     if (product(axis.dilation, axis.kernel) > i64(1) << 40) throw std::overflow_error("a window reaches over more than 2**40 cells");
     if (!sound) throw std::invalid_argument("the numbers of an axis do not make a window");
     return axis;

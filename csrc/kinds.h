@@ -257,11 +257,16 @@ struct PlainSum {
     }
     template <int N>
     static void merge(State<N> &a, const State<N> &b) {
-        a.v += b.v;
+        if constexpr (std::is_integral_v<A>) {  // modulo 2^64
+            using U = vec<typename IntOf<sizeof(A)>::u, N>;
+            a.v = bits<vec<A, N>>(bits<U>(a.v) + bits<U>(b.v));
+        } else {
+            a.v += b.v;
+        }
     }
     template <int N>
     static void merge_any(State<N> &a, const State<N> &b) {
-        a.v += b.v;
+        merge<N>(a, b);
     }
     template <int N>
     static State<N> retag(State<N> a, i64, i64) {

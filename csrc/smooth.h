@@ -37,7 +37,7 @@ __attribute__((always_inline)) inline vec<double, N> exp_lanes(vec<double, N> x)
     p = p * r + 1.0 / 6.0;
     p = p * r + 0.5;
     p = p * r * r + r + 1.0;
-    V power = bits<V>((bits<vec<std::int64_t, N>>(shifted) << 52) + bits<vec<std::int64_t, N>>(p));
+    V power = bits<V>((bits<vec<std::uint64_t, N>>(shifted) << 52) + bits<vec<std::uint64_t, N>>(p));
     V large = x > 709.0 ? splat<double, N>(__builtin_inf()) : power;
     V result = x < -708.0 ? splat<double, N>(0.0) : large;
     return x == x ? result : x;
@@ -66,7 +66,7 @@ __attribute__((always_inline)) inline vec<float, N> exp_term(vec<float, N> x, fl
     p = p * r + 1.0f / 6.0f;
     p = p * r + 0.5f;
     p = p * r * r + r + 1.0f;
-    V power = bits<V>((bits<vec<std::int32_t, N>>(shifted) << 23) + bits<vec<std::int32_t, N>>(p));
+    V power = bits<V>((bits<vec<std::uint32_t, N>>(shifted) << 23) + bits<vec<std::uint32_t, N>>(p));
     return a < -80.0f ? splat<float, N>(0.0f) : power;
 }
 
@@ -75,10 +75,11 @@ template <int N>
 __attribute__((always_inline)) inline vec<double, N> log_lanes(vec<double, N> x) {
     using V = vec<double, N>;
     using I = vec<std::int64_t, N>;
-    I b = bits<I>(x);
+    using U = vec<std::uint64_t, N>;
+    U b = bits<U>(x);
     // x = m 2^e with m from sqrt(1/2) to sqrt(2).
-    I e = (b - 0x3fe6a09e667f3bcdll) >> 52;
-    V m = bits<V>(b - (e << 52));
+    I e = bits<I>(b - 0x3fe6a09e667f3bcdull) >> 52;
+    V m = bits<V>(b - (bits<U>(e) << 52));
     V f = (m - 1.0) / (m + 1.0), s = f * f;
     V p = splat<double, N>(1.0 / 21.0);
     p = p * s + 1.0 / 19.0;

@@ -81,19 +81,29 @@ class _Plan:
         """An input as the engine wants it: in its order and byte order, copied only if it must be."""
         if self.order is not None:
             x = x.transpose(self.order)
-        return np.ascontiguousarray(x, dtype=self.dtype)
+        return _plain(x, self.dtype)
 
     def tangent(self, t: Array) -> Array:
         """A tangent, likewise."""
         t = t if self.order is None else t.transpose(self.order)
-        return np.ascontiguousarray(t, dtype=self.derivative)
+        return _plain(t, self.derivative)
 
     def cotangent(self, g: Array) -> Array:
         """A cotangent, likewise: its pooled axes may be gone."""
         if self.order is not None:
             g = g if g.ndim == len(self.order) else np.expand_dims(g, self.axes)
             g = g.transpose(self.order)
-        return np.ascontiguousarray(g, dtype=self.derivative)
+        return _plain(g, self.derivative)
+
+
+def _is_plain(a: Array) -> bool:
+    """Whether the engine can read or write the memory as it is."""
+    return a.flags.c_contiguous and a.flags.aligned
+
+
+def _plain(a: Array, dtype: np.dtype[Any]) -> Array:
+    a = np.ascontiguousarray(a, dtype=dtype)
+    return a if a.flags.aligned else a.copy()
 
 
 def _numbers(axis: Axis) -> list[int]:
@@ -166,7 +176,7 @@ class Pool:
     def __call__(self, x: ArrayLike, out: Array | None = None) -> Array:
         """The pooled array, written into `out` where that is given."""
         x = np.asarray(x)
-        if out is None and (plan := self._ready.get((x.shape, x.dtype))) is not None and x.flags.c_contiguous:  # type: ignore[attr-defined]
+        if out is None and (plan := self._ready.get((x.shape, x.dtype))) is not None and _is_plain(x):  # type: ignore[attr-defined]
             y = np.empty(plan.shape, plan.result)
             plan.native.forward(x, y)
             return y
@@ -179,7 +189,7 @@ class Pool:
             plan.native.forward(plan.inside(x), y)
             return plan.outside(y)
         _check_out(out, plan.shape, plan.result, x)
-        if plan.order is None and out.flags.c_contiguous:
+        if plan.order is None and _is_plain(out):
             plan.native.forward(plan.inside(x), out)
             return out
         return _copy_into(out, self(x), x)
