@@ -6,10 +6,14 @@ BUILD_TOOLS := 'scikit-build-core>=0.10' 'nanobind>=2.4' 'cmake>=3.18' ninja
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 INSTALL := $(PIP) --no-build-isolation --editable
 
-.PHONY: demo test lint format sanitize bench clean
+.PHONY: demo examples test lint format sanitize bench clean
 
 demo: .venv/.installed
 	$(BIN)/python examples/demo.py
+
+examples: .venv/.examples
+	$(BIN)/python examples/signals.py
+	$(BIN)/python examples/digits.py
 
 test: .venv/.test
 	$(BIN)/python -m pytest
@@ -51,6 +55,10 @@ clean:
 
 .venv/.installed: .venv/.tools pyproject.toml $(NATIVE)
 	$(INSTALL) .
+	touch $@
+
+.venv/.examples: .venv/.installed
+	$(INSTALL) '.[examples]'
 	touch $@
 
 .venv/.test: .venv/.installed constraints.txt

@@ -108,8 +108,11 @@ Axis axis_of(const std::vector<i64> &numbers) {
     } else if (sound) {
         // The last window starts no later than the padded end.
         sound = product(axis.output - 1, axis.stride) <= axis.length + axis.pad_lo + axis.pad_hi;
-        product(axis.dilation, axis.kernel);
     }
+    // So that no sum or product of a few of them, or of their bytes, overflows.
+    for (i64 number : numbers)
+        if (number > i64(1) << 40) throw std::overflow_error("a number of the window is above 2**40");
+    if (product(axis.dilation, axis.kernel) > i64(1) << 40) throw std::overflow_error("a window reaches over more than 2**40 cells");
     if (!sound) throw std::invalid_argument("the numbers of an axis do not make a window");
     return axis;
 }
@@ -175,6 +178,7 @@ Plan make_plan(const std::vector<std::vector<i64>> &dims) {
     }
     product(product(plan.outer, plan.in_slab), 16);
     product(product(plan.outer, plan.out_slab), 16);
+    if (plan.outer_cells > i64(1) << 40) throw std::overflow_error("a window has more than 2**40 rows");
     return plan;
 }
 
@@ -188,12 +192,19 @@ class EnginePlan {
         call.derivative = type_of(derivative);
         if (call.derivative < Type::F16) throw std::invalid_argument("derivatives are floats");
         result = call.type;
+        auto one_of = [&](std::initializer_list<const char *> options) {
+            if (std::find(options.begin(), options.end(), option) == options.end())
+                throw std::invalid_argument("'" + kind + "' has no option '" + option + "'");
+        };
         if (kind == "max" || kind == "min") {
+            one_of({"first", "split", "all"});
             family = Family::EXTREME;
             call.minimum = kind == "min";
             call.split = option == "split";
             first = option == "first";
         } else if (kind == "sum" || kind == "avg") {
+            one_of({kind == "sum" ? "" : "counted", kind == "sum" ? "" : "real", kind == "sum" ? "" : "fixed"});
+            if (option == "fixed" && !(parameter >= 1)) throw std::invalid_argument("the divisor must be at least 1");
             family = Family::SUM;
             call.count = kind == "sum"        ? Count::NONE
                          : option == "real"    ? Count::REAL
@@ -204,6 +215,8 @@ class EnginePlan {
         } else if (kind == "smooth_max" || kind == "lp") {
             family = Family::SMOOTH;
             call.lp = kind == "lp";
+            if (call.lp ? !(parameter >= 1) : parameter == 0 || !(parameter - parameter == 0))
+                throw std::invalid_argument(call.lp ? "p must be at least 1" : "beta must be finite and not 0");
             call.parameter = parameter;
             call.count_pad = option == "counted";
             result = call.derivative;

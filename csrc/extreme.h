@@ -46,10 +46,30 @@ class Places {
         return plan.cells <= TABLE ? table[place] : decode(place);
     }
 
+    // Calls f(i, cell) for the elements i of an output row, outputs begin..end-1, with the cell that won each, counted from
+    // where the row's windows start.
+    template <class W, class F>
+    void over_row(const W *winners, i64 begin, i64 end, const F &f) const {
+        const Axis &last = plan.last();
+        i64 inner = plan.inner;
+        if (sizeof(W) == 1 && inner == 1 && !last.adaptive) {  // every value of a byte has its entry
+            i64 start = last.start(begin);
+            for (i64 o = begin; o < end; ++o, start += last.stride) f(o, start + table[winners[o]]);
+        } else if (sizeof(W) == 1) {
+            for (i64 o = begin; o < end; ++o) {
+                i64 start = last.start(o) * inner;
+                for (i64 e = o * inner; e < (o + 1) * inner; ++e, ++start) f(e, start + table[winners[e]]);
+            }
+        } else {
+            for (i64 e = begin * inner; e < end * inner; ++e)
+                f(e, last.start(e / inner) * inner + e % inner + distance(static_cast<i64>(winners[e])));
+        }
+    }
+
   private:
     static constexpr i64 TABLE = 1024;
     const Plan &plan;
-    i64 table[TABLE];
+    i64 table[TABLE] = {};
 
     i64 decode(i64 place) const {
         const Axis &last = plan.last();
@@ -124,12 +144,8 @@ struct WinnerSink {
     void gather(const Plan &plan, i64 slab, const OutputRow &rows, i64 begin, i64 end) {
         const G *from = static_cast<const G *>(t) + slab * plan.in_slab;
         G *to = static_cast<G *>(dy) + index * plan.out_row;
-        const W *winner = static_cast<const W *>(winner_row);
-        for (i64 o = begin; o < end; ++o) {
-            i64 start = rows.start + plan.last().start(o) * plan.inner;
-            for (i64 e = 0; e < plan.inner; ++e)
-                to[o * plan.inner + e] = from[start + places->distance(winner[o * plan.inner + e]) + e];
-        }
+        places->over_row(static_cast<const W *>(winner_row), begin, end,
+                         [&](i64 i, i64 cell) { to[i] = from[rows.start + cell]; });
     }
 };
 
@@ -186,14 +202,11 @@ void scatter(const Plan &plan, const W *winners, const G *g, G *gx) {
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
             rows.move_to(row);
             i64 at = (slab * plan.out_rows + row) * plan.out_row;
-            for (i64 o = part.begin; o < part.end; ++o) {
-                i64 start = rows.start + plan.last().start(o) * plan.inner - low;
-                for (i64 e = 0; e < plan.inner; ++e) {
-                    i64 from = at + o * plan.inner + e;
-                    i64 cell = start + places.distance(winners[from]) + e;
-                    if (cell >= 0 && cell < high - low) sum[cell] += load_as<A, 1>(g + from)[0];
-                }
-            }
+            i64 start = rows.start - low;
+            auto size = static_cast<std::uint64_t>(high - low);
+            places.over_row(winners + at, part.begin, part.end, [&](i64 i, i64 cell) {
+                if (static_cast<std::uint64_t>(start + cell) < size) sum[start + cell] += load_as<A, 1>(g + at + i)[0];
+            });
         }
         if constexpr (!std::is_same_v<G, A>)
             for (i64 i = 0; i < high - low; ++i) store_as<1>(to + i, vec<A, 1>{sum[i]});

@@ -28,8 +28,8 @@ void with_key(const Call &call, bool wide_places, const F &f) {
         case Type::U32: return f(IntegerKey<std::int32_t>{least ? 0x7fffffff : -0x7fffffff - 1});
         case Type::I64: return f(IntegerKey<std::int64_t>{least ? -1 : 0});
         case Type::U64: return f(IntegerKey<std::int64_t>{least ? INT64_MAX : INT64_MIN});
-        case Type::F32: return f(FloatKey<float>{least ? INT32_MIN : 0});
-        case Type::F64: return f(FloatKey<double>{least ? INT64_MIN : 0});
+        case Type::F32: return least ? f(FloatKey<float, true>{}) : f(FloatKey<float, false>{});
+        case Type::F64: return least ? f(FloatKey<double, true>{}) : f(FloatKey<double, false>{});
         case Type::F16:
         case Type::BF16: {
             bool half = call.type == Type::F16;

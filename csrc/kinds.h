@@ -7,6 +7,7 @@
 //   merge(a, b)           both together; b's cells come later in row-major order than all of a's
 //   merge_any(a, b)       the same in any order
 //   retag(a, radix, tag)  the places in a window that has one axis more; retag_each adds 0, 1, 2, ... along the lanes
+//   unzip(a, b)           the even lanes of both in a, the odd ones in b
 //   put, get              a State to and from memory
 //   empty()               the State of no cell, where there is one
 #pragma once
@@ -39,30 +40,36 @@ struct IntegerKey {
         return a > b;
     }
     template <int N>
+    static vec<K, N> best(vec<K, N> a, vec<K, N> b) {
+        return a > b ? a : b;
+    }
+    template <int N>
     static auto equal(vec<K, N> a, vec<K, N> b) {
         return a == b;
     }
     static K lowest() { return static_cast<K>(-(i64(1) << (sizeof(T) * 8 - 2)) * 2); }
 };
 
-// Floats; `flip` is the sign bit for Min. NaN beats every number (rule "NaN").
-template <class T>
+// Floats, or with LEAST their negatives, for Min. NaN beats every number (rule "NaN").
+template <class T, bool LEAST>
 struct FloatKey {
     using In = T;
     using Key = T;
-    using Bits = typename IntOf<sizeof(T)>::s;
-    Bits flip;
     template <int N>
     vec<T, N> in(const T *p) const {
-        return bits<vec<T, N>>(bits<vec<Bits, N>>(load<N>(p)) ^ flip);
+        return LEAST ? -load<N>(p) : load<N>(p);
     }
     template <int N>
     void out(T *p, vec<T, N> key) const {
-        store<N>(p, bits<vec<T, N>>(bits<vec<Bits, N>>(key) ^ flip));
+        store<N>(p, LEAST ? -key : key);
     }
     template <int N>
     static auto better(vec<T, N> a, vec<T, N> b) {
         return (a > b) | ((a != a) & (b == b));
+    }
+    template <int N>
+    static vec<T, N> best(vec<T, N> a, vec<T, N> b) {
+        return best_of_floats<T, N>(a, b);
     }
     template <int N>
     static auto equal(vec<T, N> a, vec<T, N> b) {
@@ -102,6 +109,10 @@ struct HalfKey {
         return a > b;
     }
     template <int N>
+    static vec<K, N> best(vec<K, N> a, vec<K, N> b) {
+        return a > b ? a : b;
+    }
+    template <int N>
     static auto equal(vec<K, N> a, vec<K, N> b) {
         return a == b;
     }
@@ -129,7 +140,7 @@ struct Extreme {
     }
     template <int N>
     static void merge(State<N> &a, const State<N> &b) {
-        a.v = K::template better<N>(b.v, a.v) ? b.v : a.v;
+        a.v = K::template best<N>(a.v, b.v);
     }
     template <int N>
     static void merge_any(State<N> &a, const State<N> &b) {
@@ -142,6 +153,12 @@ struct Extreme {
     template <int N>
     static State<N> retag_each(State<N> a, i64, i64) {
         return a;
+    }
+    template <int N>
+    static void unzip(State<N> &a, State<N> &b) {
+        State<N> even = {every_second<N, 0>(a.v, b.v)};
+        b = {every_second<N, 1>(a.v, b.v)};
+        a = even;
     }
     template <int N>
     static State<N> get(const Lane *p, i64) {
@@ -201,6 +218,12 @@ struct ArgExtreme {
         return b;
     }
     template <int N>
+    static void unzip(State<N> &a, State<N> &b) {
+        State<N> even = {every_second<N, 0>(a.v, b.v), every_second<N, 0>(a.place, b.place)};
+        b = {every_second<N, 1>(a.v, b.v), every_second<N, 1>(a.place, b.place)};
+        a = even;
+    }
+    template <int N>
     static State<N> get(const Lane *p, i64 plane) {
         return {load<N>(p), bits<vec<Place, N>>(load<N>(p + plane))};
     }
@@ -249,6 +272,12 @@ struct PlainSum {
     template <int N>
     static State<N> retag_each(State<N> a, i64, i64) {
         return a;
+    }
+    template <int N>
+    static void unzip(State<N> &a, State<N> &b) {
+        State<N> even = {every_second<N, 0>(a.v, b.v)};
+        b = {every_second<N, 1>(a.v, b.v)};
+        a = even;
     }
     template <int N>
     static State<N> get(const A *p, i64) {
@@ -310,6 +339,12 @@ struct ExactSum {
     template <int N>
     static State<N> retag_each(State<N> a, i64, i64) {
         return a;
+    }
+    template <int N>
+    static void unzip(State<N> &a, State<N> &b) {
+        State<N> even = {every_second<N, 0>(a.high, b.high), every_second<N, 0>(a.low, b.low)};
+        b = {every_second<N, 1>(a.high, b.high), every_second<N, 1>(a.low, b.low)};
+        a = even;
     }
     template <int N>
     static State<N> get(const double *p, i64 plane) {
