@@ -41,8 +41,9 @@ def within(actual, expected, allowed):
     error = np.abs(a[finite] - b[finite])
     if not (error <= allowed).all():
         worst = np.argmax(error - allowed)
+        is_, should = a[finite][worst], b[finite][worst]
         raise AssertionError(
-            f"{a[finite][worst]!r} should be {b[finite][worst]!r} within {allowed[worst]:.3g}, and is {error[worst]:.3g} off; "
+            f"{is_!r} should be {should!r} within {allowed[worst]:.3g} and is {error[worst]:.3g} off; "
             f"{(error > allowed).sum()} of {error.size} are"
         )
 

@@ -1,7 +1,7 @@
-"""The definition once more, for arrays too large for the specification's loops: all windows gathered, then one reduction.
+"""The definition once more, for arrays too large for the specification's loops: all windows gathered, then reduced.
 
-Which cells a window sees comes from `spec` (one axis at a time), what they give is written here with NumPy in float64. It is
-itself tested against the specification.
+Which cells a window sees comes from `spec` (one axis at a time), what they give is written here with NumPy in float64.
+It is itself tested against the specification.
 """
 
 from __future__ import annotations

@@ -62,6 +62,9 @@ def problems(draw, kinds=KINDS, dtypes=hostile.DTYPES):
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     x = hostile.layout(layout, hostile.numbers(rng, flavour, case.shape, dtype), rng)
     plain = np.array(x, dtype=dtype, order="C")
+    if isinstance(case.pool.kind, SmoothMax | Lp) and dtype in (np.int64, np.uint64):
+        # The smooth kinds see integers as float64, where neighbours beyond 2**53 are one number.
+        plain = plain.astype(np.float64)
     level = draw(st.sampled_from(_engine.levels()))
     return Problem(case.pool, x, plain, level, draw(st.sampled_from([1, 2, 5])), rng)
 
@@ -84,7 +87,7 @@ def forced(pool, x, choice):
     """Forward with the method for wide windows forbidden (0) or demanded (1)."""
     plan = pool._plan(x)
     y = plan.empty(plan.result)
-    plan.native.forward(plan.inside(x, x.dtype, output=False), y, choice)
+    plan.native.forward(plan.inside(x), y, choice)
     return plan.outside(y)
 
 
@@ -94,13 +97,13 @@ def forced(pool, x, choice):
 @given(problems())
 @settings(max_examples=500, deadline=None)
 def test_forward(problem):
-    """y as the specification has it, by every method; the input is not changed."""
+    """Y as the specification has it, by every method; the input is not changed."""
     run_on(problem)
-    before = problem.plain.tobytes()
+    before = problem.x.tobytes()
     expected = spec.forward(problem.pool, problem.plain)
     allowed = value_allowance(problem.pool, problem.plain, expected)
     within(problem.pool(problem.x), expected, allowed)
-    assert np.array(problem.x, dtype=problem.plain.dtype, order="C").tobytes() == before
+    assert problem.x.tobytes() == before
     for choice in (0, 1):
         within(forced(problem.pool, problem.plain, choice), expected, allowed)
 
@@ -127,7 +130,7 @@ def test_forward_into_out(problem, layout):
 @given(problems())
 @settings(max_examples=400, deadline=None)
 def test_jvp(problem):
-    """dy = sum of w_i * t_i, beside the y of a forward pass; infinite tangents reach only the windows that lean on them."""
+    """Dy = sum of w_i * t_i, beside the y of a forward pass; an infinite t_i reaches only who leans on it."""
     run_on(problem)
     pool = problem.pool
     t, plain = problem.direction(problem.x.shape, special=not isinstance(pool.kind, SmoothMax | Lp))
@@ -197,7 +200,7 @@ def test_small_whole_numbers_are_exact(problem):
 def test_every_layout_of_every_dtype(kind, dtype, layout):
     """A memory layout never changes a result: not in y, dy, gx or the indices.
 
-    Another order of axes may be summed in another order; that shows only in the last places of the smooth kinds.
+    Another order of axes may be summed in another order, which shows in the last place alone.
     """
     rng = np.random.default_rng(7)
     pool = Pool(kind, Window((2, 3), stride=(2, 1), padding=1), axes=(1, 3))
@@ -212,8 +215,8 @@ def test_every_layout_of_every_dtype(kind, dtype, layout):
     for ours, theirs in zip(
         results, [pool(plain), *pool.jvp(plain, plain_t), pool.vjp(plain)[1](plain_g)], strict=True
     ):
-        smooth = isinstance(kind, SmoothMax | Lp)
-        within(ours, theirs, last_place(ours.dtype, finite_size(theirs)) * 64 if smooth else 0.0)
+        largest = finite_size(theirs).max()
+        within(ours, theirs, 0.0 if isinstance(kind, Max | Min) else 4 * last_place(ours.dtype, largest))
     if isinstance(kind, Max | Min):
         same(pool.with_indices(x)[1], pool.with_indices(plain)[1])
 
@@ -234,9 +237,9 @@ def test_empty_batches(kind, shape):
 
 def test_all_infinite_windows():
     """-inf everywhere gives -inf, won by the first cell, and so does +inf for Min (rule "NaN")."""
-    x = np.full((3, 40), -np.inf, np.float32)
-    for pool, x in ((Pool(Max(), Window((3, 9), (1, 9))), x), (Pool(Min(), Window((3, 9), (1, 9))), -x)):
-        y, indices = pool.with_indices(x)
+    for kind, number in ((Max(), -np.inf), (Min(), np.inf)):
+        x = np.full((3, 40), number, np.float32)
+        y, indices = Pool(kind, Window((3, 9), (1, 9))).with_indices(x)
         assert (y == x[0, 0]).all()
         assert indices.tolist() == [[0, 9, 18, 27]]
 
@@ -244,7 +247,7 @@ def test_all_infinite_windows():
 @pytest.mark.parametrize("dtype", [d for d in hostile.DTYPES if d.kind != "b"], ids=lambda d: d.name)
 @pytest.mark.parametrize("kind", [Max(), Min()], ids=repr)
 def test_padding_never_wins_against_the_lowest_number(kind, dtype):
-    """The lowest number that there is ties with what stands for padding, and must still be the winner (rule "Padded cells")."""
+    """The lowest number that there is may tie with what stands for padding, and must win (rule "Padded cells")."""
     integer = dtype.kind in "iu"
     limits = np.iinfo(dtype) if integer else None
     high = limits.max if integer else np.inf
@@ -275,7 +278,7 @@ def test_padding_never_wins_against_the_lowest_number(kind, dtype):
     ],
 )
 def test_dilation_beyond_the_stride(kind, window, shape):
-    """The first window's first real cell need not be the lowest that a row's windows see, nor the last's the highest."""
+    """The first window's first real cell need not be the lowest that a row's windows see, nor the last the highest."""
     x = np.random.default_rng(0).normal(size=shape)
     pool = Pool(kind, window)
     expected = spec.forward(pool, x)
@@ -333,7 +336,7 @@ def test_a_kind_without_native_code_works():
 
 @pytest.mark.parametrize("dtype", [np.complex128, np.longdouble, object])
 def test_other_numbers_work(dtype):
-    """dtypes without native code are computed by the specification."""
+    """Dtypes without native code are computed by the specification."""
     pool = Pool(Sum(), Window((2,)))
     assert pool(np.array([1, 2, 3, 4], dtype=dtype)).tolist() == [3, 7]
 

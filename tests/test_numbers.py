@@ -1,4 +1,4 @@
-"""How near the numbers are: sums to the exact rational ones, smooth kinds to mpmath, 16-bit floats to the nearest, integers exact."""
+"""How near the numbers are: sums to the exact ones, smooth kinds to mpmath, 16-bit floats to the nearest, integers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def ulps(actual, exact):
 
 
 def conditioned(rng, n, dtype, condition):
-    """n numbers of which the sum is about 1/condition of the sum of their magnitudes."""
+    """N numbers of which the sum is about 1/condition of the sum of their magnitudes."""
     x = rng.uniform(1, 2, n) * rng.choice([-1, 1], n)
     x = x.astype(dtype).astype(np.float64)
     left = np.abs(x).sum() / condition - math.fsum(x)
@@ -68,9 +68,10 @@ SUMMED = [
 def test_sums_are_within_two_ulp(kind, dtype, condition, window, shape, axes, level):
     """Sum and Avg of up to 10**4 cells lie within 2 ulp of the exact rational result, for every method.
 
-    `condition` is the sum of magnitudes over the magnitude of the sum. float32 is summed in float64, which loses at most
-    n * condition * 2**-53 of the result: less than half an ulp of float32 for n * condition up to 2**29, so for 10**4 cells of a
-    condition of 5 * 10**4. float64 is summed with its rounding errors kept, as if in twice the precision.
+    `condition` is the sum of magnitudes over the magnitude of the sum. float32 is summed in float64, which loses at
+    most n * condition * 2**-53 of the result: less than half an ulp of float32 for n * condition up to 2**29, so for
+    10**4 cells of a condition of 5 * 10**4. float64 is summed with its rounding errors kept, as if in twice the
+    precision.
     """
     pool = Pool(kind, window, axes)
     rng = np.random.default_rng(5)
@@ -232,7 +233,7 @@ def mp_lp(cells, p):
 
 
 def smooth_cells(rng, count, n, largest):
-    """Windows of every size of number, each beside much larger and much smaller ones; some of equal and near-equal cells."""
+    """Windows of every size of number, each beside much larger and smaller ones; some of equal and near-equal cells."""
     exponents = rng.uniform(-3, math.log10(largest), (count, 1)) + rng.uniform(-1, 0, (count, n))
     x = 10.0**exponents * rng.choice([-1, 1], (count, n))
     x[::5] = x[::5, :1]
@@ -247,10 +248,10 @@ def smooth_cells(rng, count, n, largest):
 def test_smooth_max_against_mpmath(dtype, beta, n, largest):
     """|y - exact| <= tolerance * (|exact| + log(n) / |beta|), with 1e-6 for float32 and 1e-14 for float64.
 
-    y lies between the extreme cell m and m + log(n)/beta. Where these two terms cancel (m = -log(2)/beta for two equal cells)
-    the result is near 0 though each of them is not, and an error of one last place of either is any multiple of it: no method that rounds its
-    terms has a bound relative to |y| alone. The scale |y| + log(n)/|beta| bounds both terms, and leaves no slack for one cell,
-    where y = x.
+    y lies between the extreme cell m and m + log(n)/beta. Where these two terms cancel (m = -log(2)/beta for two equal
+    cells) the result is near 0 though neither of them is, and one last place of either is any multiple of it: no
+    method that rounds its terms has a bound relative to |y| alone. The scale |y| + log(n)/|beta| bounds both terms,
+    and leaves no slack for one cell, where y = x.
     """
     rng = np.random.default_rng(0)
     x = smooth_cells(rng, 40, n, largest).astype(dtype)
@@ -278,7 +279,7 @@ def test_smooth_max_lies_between_its_bounds():
 @pytest.mark.parametrize("n", [1, 2, 9, 100])
 @pytest.mark.parametrize("largest", [1e2, 1e30])
 def test_lp_against_mpmath(dtype, p, n, largest):
-    """|y - exact| <= tolerance * exact: all terms are of one sign, so nothing cancels and the bound is purely relative."""
+    """|y - exact| <= tolerance * exact: all terms are of one sign, nothing cancels, and the bound is relative."""
     rng = np.random.default_rng(0)
     x = smooth_cells(rng, 40, n, largest).astype(dtype)
     y = Pool(Lp(p), Window((n,)))(x.reshape(4, -1)).reshape(-1)
@@ -290,7 +291,7 @@ def test_lp_against_mpmath(dtype, p, n, largest):
 @pytest.mark.parametrize("kind", [SmoothMax(1.0), SmoothMax(-50.0), Lp(2), Lp(2.5)], ids=repr)
 @pytest.mark.parametrize("largest", [1e2, 1e30])
 def test_smooth_weights_against_mpmath(kind, largest):
-    """The weights of every cell, through the JVP along each: absolute error 1e-13, as they lie in 0..1 (in -1..1 for Lp)."""
+    """The weights of every cell, through the JVP along each: absolute error 1e-13, as they lie in -1..1."""
     n = 5
     x = smooth_cells(np.random.default_rng(2), 20, n, largest)
     pool = Pool(kind, Window((n,)))
@@ -313,7 +314,7 @@ def test_smooth_weights_against_mpmath(kind, largest):
 
 @pytest.mark.parametrize("dtype", hostile.FLOATS, ids=lambda d: d.name)
 def test_smooth_kinds_at_the_ends_of_the_range(dtype):
-    """Nothing overflows or underflows on the way: the norm and the smooth maximum of the ends are the ends, to the last place."""
+    """Nothing overflows or underflows on the way: the norm and the smooth maximum of the ends are the ends."""
     limits = hostile.info(dtype)
     for size in (float(limits.max), float(limits.tiny), float(limits.smallest_subnormal)):
         x = np.array([size, 0, -size, 0]).astype(dtype)
@@ -333,7 +334,7 @@ def test_smooth_kinds_at_the_ends_of_the_range(dtype):
 
 @pytest.mark.parametrize("dtype", hostile.INTEGERS, ids=lambda d: d.name)
 def test_integers_at_their_ends(dtype):
-    """Max, Min keep the dtype; Sum is modulo 2**64 in the 64-bit dtype of its family; Avg is the exact mean as float64."""
+    """Max and Min keep the dtype; Sum is modulo 2**64 in the family's 64-bit dtype; Avg is the mean as float64."""
     limits = np.iinfo(dtype)
     rng = np.random.default_rng(0)
     x = hostile.numbers(rng, "extremes", (50, 6), dtype)
@@ -366,7 +367,7 @@ def test_sums_of_64_bits_wrap_as_numpys(dtype, shape):
 
 
 def test_means_of_64_bit_integers_are_not_rounded_before_they_are_added():
-    """2**62 + 1, twice: as float64s the ones would be lost. And the mean of all kinds of large numbers has at most 2 ulp."""
+    """2**62 + 1 less 2**62: as float64s the one would be lost. The mean of any large numbers has at most 2 ulp."""
     x = np.array([2**62 + 1, -(2**62), 3, 0], np.int64)
     assert Pool(Avg(), Global(), 0)(x)[0] == 1.0
     x = hostile.numbers(np.random.default_rng(0), "any", (4, 1000), np.dtype(np.int64))
@@ -382,5 +383,5 @@ def test_bools():
     same(Pool(Min(), window)(x), x.all(1, keepdims=True))
     same(Pool(Sum(), window)(x), x.sum(1, keepdims=True))
     same(Pool(Avg(), window)(x), x.mean(1, keepdims=True))
-    y, pullback = Pool(Max("split"), window).vjp(x)
+    _, pullback = Pool(Max("split"), window).vjp(x)
     same(pullback(np.array([[1.0], [3.0], [6.0]])), np.array([[1, 0, 0], [1, 1, 1], [2, 2, 2]], float))

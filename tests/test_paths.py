@@ -1,7 +1,8 @@
 """Every road through the engine, on shapes large enough to take it, against all windows gathered.
 
-Small random shapes never leave the first branch. Here each shape is chosen for one: rows that go in parts, slabs that are cut for the
-pullback, places of many channels, phases of every stride, wide windows by each method, winners of 1, 2 and 4 bytes.
+Small random shapes never leave the first branch. Here each shape is chosen for one: rows that go in parts, slabs that
+are cut for the pullback, places of many channels, phases of every stride, wide windows by each method, winners of 1, 2
+and 4 bytes.
 """
 
 from __future__ import annotations
@@ -201,7 +202,7 @@ def test_the_oracle_of_this_file(case, seed):
     ],
 )
 def test_what_is_not_finite_stays_in_its_windows(kind, odd, window, shape, axes):
-    """A NaN or an inf changes only the windows that see it, for every method (rule "Accumulation"), in both derivatives too."""
+    """A NaN or an inf changes only the windows that see it, by every method, in derivatives too (rule "Accumulation")."""
     pool = Pool(kind, window, axes)
     rng = np.random.default_rng(0)
     plain = rng.normal(size=shape)

@@ -1,4 +1,4 @@
-"""The native Plan checks all that it is given; the module is what its stub says; a Pool keeps few plans and nothing else."""
+"""The native Plan checks all that it is given; the module is what its stub says; a Pool keeps few plans."""
 
 from __future__ import annotations
 
@@ -357,7 +357,7 @@ def actual(function):
 
 
 def test_the_stub_is_the_module():
-    """Every name in the module is in the stub and the other way round, with the same parameters, defaults and docstrings."""
+    """The same names in both, with the same parameters, defaults and docstrings."""
     found, docstrings = declared()
     public = {name for name in vars(_engine) if not name.startswith("_")}
     assert public == {name for name in found if "." not in name}
