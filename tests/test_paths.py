@@ -202,7 +202,7 @@ def test_the_oracle_of_this_file(case, seed):
     ],
 )
 def test_what_is_not_finite_stays_in_its_windows(kind, odd, window, shape, axes):
-    """A NaN or an inf changes only the windows that see it, by every method, in derivatives too (rule "Accumulation")."""
+    """A NaN or an inf changes the windows that see it alone, by every method, both ways (rule "Accumulation")."""
     pool = Pool(kind, window, axes)
     rng = np.random.default_rng(0)
     plain = rng.normal(size=shape)
