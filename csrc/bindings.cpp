@@ -220,7 +220,10 @@ class EnginePlan {
             call.minimum = kind == "min";
             call.ties = option == "first" ? Ties::FIRST : option == "split" ? Ties::SPLIT : Ties::ALL;
         } else if (kind == "sum" || kind == "avg") {
-            one_of({kind == "sum" ? "" : "counted", kind == "sum" ? "" : "real", kind == "sum" ? "" : "fixed"});
+            if (kind == "sum")
+                one_of({""});
+            else
+                one_of({"counted", "real", "fixed"});
             if (option == "fixed" && !(parameter >= 1)) throw std::invalid_argument("the divisor must be at least 1");
             family = Family::SUM;
             call.count = kind == "sum"        ? Count::NONE
@@ -230,6 +233,10 @@ class EnginePlan {
             call.divisor = parameter;
             if (call.type < Type::F16) result = kind == "avg" ? Type::F64 : Type::I64;
         } else if (kind == "smooth_max" || kind == "lp") {
+            if (kind == "lp")
+                one_of({""});
+            else
+                one_of({"counted", "real"});
             family = Family::SMOOTH;
             call.lp = kind == "lp";
             if (call.type < Type::F16) throw std::invalid_argument("'" + kind + "' is computed in floats; convert integers to float64");

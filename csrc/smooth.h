@@ -353,10 +353,12 @@ struct Smooth {
         }
     }
 
-    // Whether floats will do for the terms: the result is no wider, and nothing underflows that matters.
-    bool floats_do(double reach) const {
+    // Whether floats will do for the terms: nothing underflows that matters, and every window has cells enough that an error
+    // in the last place of their sum is small beside log(n)/beta.
+    bool floats_do(const Plan &plan, double reach) const {
         if (lp) return parameter == 1 || parameter == 2;
-        return FUSED && static_cast<double>(static_cast<float>(parameter)) == parameter && reach < 50;
+        bool several = plan.cells > 1 && (count_pad ? plan.same_count : plan.same_real);
+        return FUSED && several && static_cast<double>(static_cast<float>(parameter)) == parameter && reach < 50;
     }
 
     // What the weights of a window are divided by, from its sum.
@@ -377,7 +379,7 @@ struct Smooth {
     auto good(vec<double, N> sum) const {
         constexpr bool narrow = std::is_same_v<E, float>;
         // The logarithm in Lp's powers loses digits as it grows.
-        double least = narrow ? 1e-25 : lp ? 1e-30 : 1e-250;
+        double least = narrow ? 1e-25 : lp ? 1e-30 : 1e-130;
         return (sum >= least) & (sum <= (narrow ? 1e30 : 1e300));
     }
     // Whether a value is, when it was found as a distance from the scale: not if it is tiny beside that.
@@ -540,7 +542,7 @@ void over_terms(const Plan &plan, const Smooth &kind, Type type, Type result, co
                 i64 lo, i64 hi, i64 begin, i64 end, bool with_slope, const F &f) {
     if (result != Type::F64) {
         TermPart<float> terms(plan, kind, type, x, slab, part, lo, hi, begin, end);
-        if (kind.floats_do(terms.reach)) {
+        if (kind.floats_do(plan, terms.reach)) {
             terms.sum_terms(with_slope);
             return f(terms);
         }

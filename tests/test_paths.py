@@ -171,7 +171,7 @@ def forced(pool, x, choice):
     """Forward with the method for wide windows forbidden (0) or demanded (1), on a contiguous array."""
     plan = pool._plan(x)
     y = plan.empty(plan.result)
-    plan.native.forward(x, y, choice)
+    plan.native.forward(plan.inside(x), y, choice)
     return y
 
 
