@@ -47,7 +47,7 @@ def is_traced(a: Tensor) -> bool:
         return True
     if not a.is_cpu and a.device.type != "meta":
         raise NotImplementedError(
-            f"the tensor is on {a.device}, for which ndpool has no engine; call .cpu() on it, or use torch.nn.functional"
+            f"the tensor is on {a.device}, for which ndpool has no engine; call .cpu() on it, or PyTorch's own function"
         )
     watched = torch._C._len_torch_dispatch_stack() > 0 or torch._C._get_tracing_state() is not None
     return watched or not a.is_cpu or type(a) not in _PLAIN
@@ -75,10 +75,11 @@ def forward(pool: TensorPool, x: Tensor) -> Tensor:
         if pool.wins and torch.is_grad_enabled() and x.requires_grad:
             return forward_with_winners(pool, x)[0]
         y: Tensor = torch.ops.ndpool.forward(x, *encode(pool.pool))
-        return y
-    if is_differentiated(x):
-        return _applied(Forward, x, pool)[0]
-    return engine.forward(pool, x)
+    elif is_differentiated(x):
+        y = _applied(Forward, x, pool)[0]
+    else:
+        y = engine.forward(pool, x)
+    return y
 
 
 def forward_with_winners(pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -90,6 +91,17 @@ def forward_with_winners(pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
     else:
         y, winners = engine.forward_with_winners(pool, x)
     return y, winners
+
+
+def with_indices(pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
+    """`y`, and the flat index over the pooled axes of the first winner in each window, whatever the policy for ties."""
+    if pool.wins:
+        y, winners = forward_with_winners(pool, x)
+        return y, indices(pool, winners, x.shape)
+    if not isinstance(pool.kind, Max | Min):
+        raise TypeError(f"{pool.kind!r} has no winner in a window; indices exist for Max and Min")
+    first = TensorPool(Pool(type(pool.kind)(), pool.pool.window, pool.pool.axes))
+    return forward(pool, x), with_indices(first, x.detach())[1]
 
 
 def indices(pool: TensorPool, winners: Tensor, size: Size) -> Tensor:
@@ -336,9 +348,7 @@ class Vjp(torch.autograd.Function):
     def vmap(info: Any, dims: Dims, *inputs: Any) -> tuple[Tensor, int]:
         n, (g, size, order, *known, pool) = info.batch_size, inputs
         order = None if order is None else (0, *(d + 1 for d in order))
-        g, x, y, winners = (
-            _in_front(a, d, n) for a, d in zip((g, *known), (dims[0], *dims[3:6]), strict=True)
-        )
+        g, x, y, winners = (_in_front(a, d, n) for a, d in zip((g, *known), (dims[0], *dims[3:6]), strict=True))
         return vjp(pool, g, (n, *size), order, x, y, winners), 0
 
 

@@ -23,7 +23,11 @@ Order: TypeAlias = tuple[int, ...] | None
 #: What the engine calls each dtype; bool is uint8 there.
 TYPES = {
     getattr(torch, name): "uint8" if name == "bool" else name
-    for name in "bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 bfloat16 float32 float64".split()
+    for name in (
+        "bool",
+        *(f"{sign}int{bits}" for sign in ("u", "") for bits in (8, 16, 32, 64)),
+        *("float16", "bfloat16", "float32", "float64"),
+    )
 }
 WINNERS = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32}
 
@@ -31,7 +35,7 @@ WINNERS = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32}
 class TensorPool:
     """A `Pool` for tensors, and its plans. The pooled axes are counted from the end, so more may come in front."""
 
-    __slots__ = ("pool", "plans", "wins")
+    __slots__ = ("plans", "pool", "wins")
 
     def __init__(self, pool: Pool) -> None:
         if type(pool.kind) not in _NATIVE_KINDS:
@@ -91,7 +95,9 @@ class Plan:
 
     def __init__(self, pool: Pool, size: Size, order: Order, dtype: torch.dtype) -> None:
         if dtype not in TYPES:
-            raise TypeError(f"x has dtype {dtype}, which ndpool does not pool; give one of {', '.join(map(str, TYPES))}")
+            raise TypeError(
+                f"x has dtype {dtype}, which ndpool does not pool; give one of {', '.join(map(str, TYPES))}"
+            )
         found = pool._layout(tuple(size))
         places = order or tuple(range(len(size)))
         pooled = dict(zip(found.axes, found.geometry, strict=True))
@@ -217,7 +223,7 @@ def _gather(pool: TensorPool, t: Tensor, winners: Tensor) -> Tensor:
     if found.dim() != t.dim():
         return cells.gather(-1, found.unsqueeze(-1)).squeeze(-1)
     found = found.movedim(axes, last)
-    return cells.gather(-1, found.flatten(-len(axes))).unflatten(-1, found.shape[-len(axes) :]).movedim(last, axes)
+    return cells.gather(-1, found.flatten(-len(axes))).reshape(found.shape).movedim(last, axes)
 
 
 def vjp(

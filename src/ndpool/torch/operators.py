@@ -39,7 +39,9 @@ def _with_pool(function: Callable[..., Any]) -> Callable[..., Any]:
 # --- kernels --------------------------------------------------------------------------------------
 
 
-def _vjp(pool: TensorPool, g: Tensor, size: Sequence[int], order: Sequence[int] | None, *known: Tensor | None) -> Tensor:
+def _vjp(
+    pool: TensorPool, g: Tensor, size: Sequence[int], order: Sequence[int] | None, *known: Tensor | None
+) -> Tensor:
     return engine.vjp(pool, g, tuple(size), None if order is None else tuple(order), *known)
 
 

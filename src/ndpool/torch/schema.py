@@ -1,9 +1,9 @@
 """A pool as the plain values that an operator of PyTorch may take, and back.
 
-    kind, parameter, option   as the engine calls them: ("avg", 0.0, "counted")
-    window                    "floor" and "ceil", perhaps with a padding word; "adaptive"; "global" and "global flat"
-    numbers                   kernel, stride, dilation, lo and hi for each axis; its output size; or nothing
-    axes                      counted from the end
+kind, parameter, option   as the engine calls them: ("avg", 0.0, "counted")
+window                    "floor" and "ceil", perhaps with a padding word; "adaptive"; "global" and "global flat"
+numbers                   kernel, stride, dilation, lo and hi for each axis; its output size; or nothing
+axes                      counted from the end
 """
 
 from __future__ import annotations
