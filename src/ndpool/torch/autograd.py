@@ -30,14 +30,13 @@ from torch.autograd import forward_ad
 from ..kinds import Lp, Max, Min, SmoothMax, Sum
 from ..pool import Pool
 from . import engine
-from .engine import Order, Size, TensorPool
+from .engine import PLAIN, Order, Size, TensorPool
 from .schema import encode
 
 Dims: TypeAlias = tuple[int | None, ...]
 
 # --- the roads ------------------------------------------------------------------------------------
 
-_PLAIN = (Tensor, torch.nn.Parameter)
 _BATCHED = torch._C._dispatch_key_parse("Batched")
 
 
@@ -50,7 +49,7 @@ def is_traced(a: Tensor) -> bool:
             f"the tensor is on {a.device}, for which ndpool has no engine; call .cpu() on it, or PyTorch's own function"
         )
     watched = torch._C._len_torch_dispatch_stack() > 0 or torch._C._get_tracing_state() is not None
-    return watched or not a.is_cpu or type(a) not in _PLAIN
+    return watched or not a.is_cpu or type(a) not in PLAIN
 
 
 def _is_batched_the_old_way(a: Tensor) -> bool:
@@ -59,14 +58,21 @@ def _is_batched_the_old_way(a: Tensor) -> bool:
 
 
 def is_differentiated(*tensors: Tensor | None) -> bool:
-    """Whether eager code records derivatives of a call with these tensors, or a transform of `torch.func` is at work."""
+    """Whether eager code records derivatives of a call with these tensors, or `torch.func` is at work."""
     if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
         return True
-    return torch.is_grad_enabled() and any(a is not None and a.requires_grad for a in tensors)
+    if torch.is_grad_enabled():
+        for a in tensors:
+            if a is not None and a.requires_grad:
+                return True
+    return False
 
 
 def _applied(function: type[torch.autograd.Function], *inputs: Any) -> Any:
-    return function.apply(*inputs)  # type: ignore[no-untyped-call]
+    """`function.apply(*inputs)`, without its look at the signature, which costs more than a small pool does."""
+    if torch._C._are_functorch_transforms_active():
+        return function.apply(*inputs)  # type: ignore[no-untyped-call]
+    return super(torch.autograd.Function, function).apply(*inputs)  # type: ignore[misc]
 
 
 def forward(pool: TensorPool, x: Tensor) -> Tensor:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from itertools import accumulate
+from operator import mul
+from typing import Any, TypeAlias, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -29,30 +32,43 @@ TYPES = {
         *("float16", "bfloat16", "float32", "float64"),
     )
 }
+_NUMPY = {dtype: np.dtype(name) for dtype, name in TYPES.items() if dtype not in (torch.bool, torch.bfloat16)}
 WINNERS = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32}
+
+
+#: Tensors that are what they seem, and not a subclass with a meaning of its own.
+PLAIN = (Tensor, torch.nn.Parameter)
+
+V = TypeVar("V")
+
+
+def put(kept: dict[Any, V], key: Any, value: V, most: int) -> V:
+    """Keep a value for the next time, and let the oldest go when there are too many."""
+    if len(kept) >= most:
+        kept.pop(next(iter(kept)), None)
+    kept[key] = value
+    return value
 
 
 class TensorPool:
     """A `Pool` for tensors, and its plans. The pooled axes are counted from the end, so more may come in front."""
 
-    __slots__ = ("plans", "pool", "wins")
+    __slots__ = ("linear", "orders", "plans", "pool", "wins")
 
     def __init__(self, pool: Pool) -> None:
         if type(pool.kind) not in _NATIVE_KINDS:
             raise TypeError(f"{pool.kind!r} is not one of the engine's kinds, which are all that tensors can have")
         self.pool = pool
         self.plans: dict[Any, Plan] = {}
+        self.orders: dict[Any, Order] = {}
         #: Whether one winner a window says all about the derivative.
         self.wins = isinstance(pool.kind, Max | Min) and pool.kind.ties == "first"
+        #: Whether the derivative is the same everywhere.
+        self.linear = isinstance(pool.kind, Sum | Avg)
 
     @property
     def kind(self) -> Kind:
         return self.pool.kind
-
-    @property
-    def linear(self) -> bool:
-        """Whether the derivative is the same everywhere."""
-        return isinstance(self.pool.kind, Sum | Avg)
 
     @property
     def curved(self) -> bool:
@@ -65,17 +81,23 @@ class TensorPool:
             return self.plans[key]
         except KeyError:
             pass
-        if len(self.plans) >= _PLANS_KEPT:
-            self.plans.pop(next(iter(self.plans)), None)
-        plan = self.plans[key] = Plan(self.pool, size, order, dtype)
-        return plan
+        return put(self.plans, key, Plan(self.pool, size, order, dtype), _PLANS_KEPT)
 
     def plan_of(self, x: Tensor) -> Plan:
         return self.plan(x.shape, self.order_of(x), x.dtype)
 
     def order_of(self, x: Tensor) -> Order:
         """The order of the axes of `x` in memory; None where it is the usual one, or not one the engine can follow."""
-        return None if x.is_contiguous() else memory_order(x.stride(), self.pool._layout(tuple(x.shape)).axes)
+        if x.is_contiguous():
+            return None
+        if type(x) not in PLAIN:  # whose sizes may be symbols
+            return memory_order(x.stride(), self.pool._layout(tuple(x.shape)).axes)
+        key = (x.shape, x.stride())
+        try:
+            return self.orders[key]
+        except KeyError:
+            order = memory_order(x.stride(), self.pool._layout(tuple(x.shape)).axes)
+            return put(self.orders, key, order, _PLANS_KEPT)
 
 
 def memory_order(strides: Sequence[int], pooled: Sequence[int]) -> Order:
@@ -88,10 +110,18 @@ def memory_order(strides: Sequence[int], pooled: Sequence[int]) -> Order:
     return None if usual or [d for d in order if d in pooled] != list(pooled) else tuple(order)
 
 
+def order_without(order: Order, axes: Sequence[int]) -> Order:
+    """The order of the axes that are left when some are gone."""
+    if order is None:
+        return None
+    left = sorted(set(order) - set(axes))
+    return tuple(left.index(d) for d in order if d in left)
+
+
 class Plan:
     """What the engine needs for tensors of one size, order and dtype, and the tensors that it gives."""
 
-    __slots__ = ("axes", "back", "dtype", "inside", "native", "order", "result", "size", "winner", "y_inside", "y_size")
+    __slots__ = ("axes", "dtype", "native", "order", "result", "size", "winner", "y_order", "y_size")
 
     def __init__(self, pool: Pool, size: Size, order: Order, dtype: torch.dtype) -> None:
         if dtype not in TYPES:
@@ -107,9 +137,7 @@ class Plan:
         self.native = _engine.Plan(numbers, name, TYPES[dtype], derivative, parameter, option)
         self.axes, self.order, self.dtype = found.axes, order, dtype
         self.size, self.y_size = tuple(size), found.output_shape
-        self.inside = tuple(size[d] for d in places)
-        self.y_inside = tuple(pooled[d].output if d in pooled else size[d] for d in places)
-        self.back = None if order is None else [order.index(d) for d in range(len(order))]
+        self.y_order = order if len(self.y_size) == len(size) else order_without(order, found.axes)
         self.result = result_dtype(pool.kind, dtype)
         self.winner = WINNERS[self.native.winner_bytes]
 
@@ -121,25 +149,15 @@ class Plan:
 
     def enter_y(self, a: Tensor) -> Any:
         """The memory of a tensor shaped like y, whose pooled axes may be gone."""
-        if self.order is None:
-            return memory(a)
-        if len(self.y_size) != len(self.order):
-            a = a[tuple(None if d in self.axes else slice(None) for d in range(len(self.order)))]
-        return memory(a.permute(self.order))
+        return memory(a if self.y_order is None else a.permute(self.y_order))
 
     def new_y(self, dtype: torch.dtype) -> tuple[Tensor, Any]:
         """Room for a result, and its memory."""
-        if self.order is None:
-            y = torch.empty(self.y_size, dtype=dtype)
-            return y, _memory(y)
-        y = torch.empty(self.y_inside, dtype=dtype)
-        outside = y.permute(self.back)  # type: ignore[arg-type]
-        return outside if outside.dim() == len(self.y_size) else outside.reshape(self.y_size), _memory(y)
+        return empty(self.y_size, self.y_order, dtype)
 
     def new_x(self, dtype: torch.dtype) -> tuple[Tensor, Any]:
         """Room for a tensor shaped like x, and its memory."""
-        x = torch.empty(self.inside, dtype=dtype)
-        return x if self.back is None else x.permute(self.back), _memory(x)
+        return empty(self.size, self.order, dtype)
 
 
 def result_dtype(kind: Kind, dtype: torch.dtype) -> torch.dtype:
@@ -151,11 +169,33 @@ def result_dtype(kind: Kind, dtype: torch.dtype) -> torch.dtype:
     return torch.uint64 if dtype in (torch.uint8, torch.uint16, torch.uint32, torch.uint64) else torch.int64
 
 
+_SMALL = 2048
+
+
+def empty(size: Size, order: Order, dtype: torch.dtype) -> tuple[Tensor, Any]:
+    """A new tensor with its axes in this order in memory, and that memory.
+
+    NumPy is quicker to make a small one; PyTorch aligns it for what comes after. It must not be a view of another
+    tensor: forward mode would want tangents with the layout of that.
+    """
+    if order is not None:
+        strides = dict(
+            zip(reversed(order), accumulate((size[d] for d in reversed(order)), mul, initial=1), strict=False)
+        )
+        ordered = torch.empty_strided(size, [strides[d] for d in range(len(size))], dtype=dtype)
+        return ordered, _memory(ordered.permute(order))
+    if math.prod(size) <= _SMALL and dtype in _NUMPY:
+        small: Any = np.empty(size, _NUMPY[dtype])
+        return torch.from_numpy(small), small
+    large = torch.empty(size, dtype=dtype)
+    return large, _memory(large)
+
+
 def memory(a: Tensor) -> Any:
     """The memory of a tensor, dense in the order of its axes."""
-    if a._is_zerotensor() or a.is_neg():
+    if a._is_zerotensor() or a.is_neg():  # what forward mode and complex numbers put in place of zeros and of -a
         a = a.clone()
-    return _memory(a.detach().contiguous())
+    return _memory((a.detach() if a.requires_grad else a).contiguous())
 
 
 def _memory(a: Tensor) -> Any:
@@ -229,7 +269,7 @@ def _gather(pool: TensorPool, t: Tensor, winners: Tensor) -> Tensor:
 def vjp(
     pool: TensorPool, g: Tensor, size: Size, order: Order, x: Tensor | None, y: Tensor | None, winners: Tensor | None
 ) -> Tensor:
-    """`gx`, linear in `g`, for an input of this size and order; what is missing of y and the winners is found from x."""
+    """`gx`, linear in `g`, for an input of this size and order; what is not known of y and the winners x tells."""
     plan = pool.plan(size, order, g.dtype)
     use_threads()
     if pool.wins:

@@ -61,15 +61,17 @@ _KERNELS: dict[str, Callable[..., Any]] = {
 # --- fake kernels ---------------------------------------------------------------------------------
 
 
-def _fake_y(pool: TensorPool, size: Sequence[int], order: Order, like: Tensor, dtype: torch.dtype) -> Tensor:
-    """What the plan's `new_y` gives, for sizes that may be symbols."""
-    found = pool.pool._layout(tuple(size))
+def _fake(size: Sequence[int], order: Order, like: Tensor, dtype: torch.dtype) -> Tensor:
+    """What `engine.empty` gives, for sizes that may be symbols."""
     if order is None:
-        return like.new_empty(found.output_shape, dtype=dtype)
-    outputs = dict(zip(found.axes, (axis.output for axis in found.geometry), strict=True))
-    y = like.new_empty([outputs.get(d, size[d]) for d in order], dtype=dtype)
-    y = y.permute([order.index(d) for d in range(len(order))])
-    return y if y.dim() == len(found.output_shape) else y.reshape(found.output_shape)
+        return like.new_empty(size, dtype=dtype)
+    return like.new_empty([size[d] for d in order], dtype=dtype).permute([order.index(d) for d in range(len(order))])
+
+
+def _fake_y(pool: TensorPool, size: Sequence[int], order: Order, like: Tensor, dtype: torch.dtype) -> Tensor:
+    found = pool.pool._layout(tuple(size))
+    y_order = order if len(found.output_shape) == len(size) else engine.order_without(order, found.axes)
+    return _fake(found.output_shape, y_order, like, dtype)
 
 
 def _winner_dtype(pool: TensorPool, size: Sequence[int]) -> torch.dtype:
@@ -100,9 +102,7 @@ def _fake_jvp(pool: TensorPool, t: Tensor, x: Tensor | None, winners: Tensor | N
 def _fake_vjp(
     pool: TensorPool, g: Tensor, size: Sequence[int], order: Sequence[int] | None, *known: Tensor | None
 ) -> Tensor:
-    if order is None:
-        return g.new_empty(size)
-    return g.new_empty([size[d] for d in order]).permute([order.index(d) for d in range(len(order))])
+    return _fake(size, None if order is None else tuple(order), g, g.dtype)
 
 
 _FAKES: dict[str, Callable[..., Any]] = {

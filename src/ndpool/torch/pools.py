@@ -11,7 +11,7 @@ from torch import Tensor
 from ..kinds import Kind
 from ..pool import Pool
 from ..windows import Adaptive, AnyWindow, Global, Ints, PaddingLike, Window, checked_axes, whole
-from .engine import TensorPool
+from .engine import TensorPool, put
 
 P = ParamSpec("P")
 
@@ -33,10 +33,7 @@ def remembered(make: Callable[P, TensorPool]) -> Callable[P, TensorPool]:
             return made[key]
         except KeyError:
             pass
-        if len(made) >= _POOLS_KEPT:
-            made.pop(next(iter(made)), None)
-        made[key] = pool = make(*args, **kwargs)
-        return pool
+        return put(made, key, make(*args, **kwargs), _POOLS_KEPT)
 
     return remember
 
@@ -102,8 +99,8 @@ def over_torch_window(
         reach = step * (k - 1) + 1
         if 2 * pad > reach:
             raise ValueError(
-                f"padding={padding!r} is more than half of the {reach} cells that kernel_size={kernel_size!r} reaches over;"
-                " give less, or call the function without a number in its name, which takes any padding"
+                f"padding={padding!r} is more than half of the {reach} cells that kernel_size={kernel_size!r} reaches "
+                "over; give less, or call the function without a number in its name, which takes any padding"
             )
     return tensor_pool(kind(*options), Window(kernel, steps, pads, apart, ceil_mode), None, rank)
 
@@ -128,7 +125,7 @@ def check_torch_input(name: str, x: Tensor, rank: int) -> None:
     """PyTorch's shapes: channels and `rank` axes, none of them empty, with or without a batch, which may be."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} takes a tensor and got a {type(x).__name__}; call torch.as_tensor on it")
-    if x.dim() not in (rank + 1, rank + 2) or 0 in x.shape[-rank - 1 :]:
+    if x.dim() not in (rank + 1, rank + 2) or (x.numel() == 0 and 0 in x.shape[-rank - 1 :]):
         raise ValueError(
             f"{name} got a tensor of shape {tuple(x.shape)}; give {rank + 1} axes, none of length 0, or a batch of such"
         )

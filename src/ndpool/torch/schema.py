@@ -14,7 +14,7 @@ from typing import TypeAlias
 from ..kinds import Avg, Kind, Lp, Max, Min, SmoothMax, Sum
 from ..pool import _NATIVE_KINDS, Pool
 from ..windows import Adaptive, AnyWindow, Global, Window
-from .engine import TensorPool
+from .engine import TensorPool, put
 
 Values: TypeAlias = tuple[str, float, str, str, list[int], list[int]]
 
@@ -65,10 +65,7 @@ def decode(
     except KeyError:
         pass
     pool = TensorPool(Pool(_KINDS[kind](parameter, option), _decode_window(window, numbers), tuple(axes)))
-    if len(_decoded) >= _DECODED_KEPT:
-        _decoded.pop(next(iter(_decoded)), None)
-    _decoded[key] = pool
-    return pool
+    return put(_decoded, key, pool, _DECODED_KEPT)
 
 
 _decoded: dict[tuple[object, ...], TensorPool] = {}
