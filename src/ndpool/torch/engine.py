@@ -86,17 +86,21 @@ class TensorPool:
     def plan_of(self, x: Tensor) -> Plan:
         return self.plan(x.shape, self.order_of(x), x.dtype)
 
+    def axes_of(self, ndim: int) -> list[int]:
+        """The pooled axes of a tensor with so many, in ascending order."""
+        return sorted(ndim + axis for axis in self.pool.axes or ())
+
     def order_of(self, x: Tensor) -> Order:
         """The order of the axes of `x` in memory; None where it is the usual one, or not one the engine can follow."""
         if x.is_contiguous():
             return None
         if type(x) not in PLAIN:  # whose sizes may be symbols
-            return memory_order(x.stride(), self.pool._layout(tuple(x.shape)).axes)
+            return memory_order(x.stride(), self.axes_of(x.dim()))
         key = (x.shape, x.stride())
         try:
             return self.orders[key]
         except KeyError:
-            order = memory_order(x.stride(), self.pool._layout(tuple(x.shape)).axes)
+            order = memory_order(x.stride(), self.axes_of(x.dim()))
             return put(self.orders, key, order, _PLANS_KEPT)
 
 
@@ -263,7 +267,7 @@ def _gather(pool: TensorPool, t: Tensor, winners: Tensor) -> Tensor:
     if found.dim() != t.dim():
         return cells.gather(-1, found.unsqueeze(-1)).squeeze(-1)
     found = found.movedim(axes, last)
-    return cells.gather(-1, found.flatten(-len(axes))).reshape(found.shape).movedim(last, axes)
+    return cells.gather(-1, found.flatten(-len(axes))).reshape(found.shape).movedim(last, axes).contiguous()
 
 
 def vjp(
@@ -294,4 +298,4 @@ def y_order(pool: TensorPool, y: Tensor, size: Size) -> Order:
     """The order of axes in which a tensor shaped like the output lies; unknown, so the usual, if its axes are gone."""
     if y.is_contiguous() or y.dim() != len(size):
         return None
-    return memory_order(y.stride(), pool.pool._layout(tuple(size)).axes)
+    return memory_order(y.stride(), pool.axes_of(len(size)))

@@ -154,7 +154,7 @@ class _Module(torch.nn.Module):
     def __init_subclass__(cls, function: Callable[..., Any], **more: Any) -> None:
         super().__init_subclass__(**more)
         cls._function = staticmethod(function)
-        cls.__doc__ = function.__doc__
+        cls.__doc__ = cls.__doc__ or f"`functional.{function.__name__}` with its arguments, as a module."
         _, *others = inspect.signature(function).parameters.values()
         cls._names = tuple(other.name for other in others)
         cls._defaults = {other.name: other.default for other in others}

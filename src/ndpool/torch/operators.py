@@ -6,12 +6,14 @@ of `autograd`, and a rule for `vmap`. They have no forward mode, which PyTorch o
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..windows import Adaptive, layout
 from . import autograd, engine
 from .engine import Order, TensorPool
 from .schema import SCHEMA, decode
@@ -69,9 +71,19 @@ def _fake(size: Sequence[int], order: Order, like: Tensor, dtype: torch.dtype) -
 
 
 def _fake_y(pool: TensorPool, size: Sequence[int], order: Order, like: Tensor, dtype: torch.dtype) -> Tensor:
-    found = pool.pool._layout(tuple(size))
-    y_order = order if len(found.output_shape) == len(size) else engine.order_without(order, found.axes)
-    return _fake(found.output_shape, y_order, like, dtype)
+    y_size, axes = _fake_size(pool, size), pool.axes_of(len(size))
+    y_order = order if len(y_size) == len(size) else engine.order_without(order, axes)
+    return _fake(y_size, y_order, like, dtype)
+
+
+def _fake_size(pool: TensorPool, size: Sequence[int]) -> Sequence[int]:
+    """The size of the output, with no question asked about a symbol that the answer does not need."""
+    window = pool.pool.window
+    if not isinstance(window, Adaptive):
+        return layout(window, pool.pool.axes, tuple(size), cell_for=None).output_shape
+    outputs = window.output_size if isinstance(window.output_size, tuple) else itertools.repeat(window.output_size)
+    bins = dict(zip(pool.pool.axes or (), outputs, strict=False))
+    return [bins.get(d - len(size)) or length for d, length in enumerate(size)]
 
 
 def _winner_dtype(pool: TensorPool, size: Sequence[int]) -> torch.dtype:
@@ -95,8 +107,8 @@ def _fake_indices(pool: TensorPool, winners: Tensor, size: Sequence[int]) -> Ten
 
 
 def _fake_jvp(pool: TensorPool, t: Tensor, x: Tensor | None, winners: Tensor | None) -> Tensor:
-    like = t if x is None or winners is not None else x
-    return _fake_y(pool, t.shape, pool.order_of(like), t, t.dtype)
+    order = None if winners is not None else pool.order_of(t if x is None else x)
+    return _fake_y(pool, t.shape, order, t, t.dtype)
 
 
 def _fake_vjp(
