@@ -180,7 +180,8 @@ class Pool(_Module, function=functional.pool):
     """Any `ndpool.Pool`.
 
     >>> from ndpool import Max, Window
-    >>> Pool(_pool.Pool(Max("split"), Window((2, 2))))(torch.eye(4)).shape
+    >>> from ndpool import Pool as Over
+    >>> Pool(Over(Max("split"), Window((2, 2))))(torch.eye(4)).shape
     torch.Size([2, 2])
     """
 
