@@ -6,10 +6,14 @@ BUILD_TOOLS := 'scikit-build-core>=0.10' 'nanobind>=2.4' 'cmake>=3.18' ninja
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 INSTALL := $(PIP) --no-build-isolation --editable
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo examples test lint format sanitize bench clean
 
 demo: .venv/.installed
 	$(BIN)/python examples/demo.py
+
+examples: .venv/.examples
+	$(BIN)/python examples/signals.py
+	$(BIN)/python examples/digits.py
 
 test: .venv/.test
 	$(BIN)/python -m pytest
@@ -23,8 +27,27 @@ format: .venv/.lint
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+bench: .venv/.bench
+	$(BIN)/python -m benchmarks
+
+# The engine's tests on a build in which every access outside an array and all undefined behaviour is an error.
+SANE := .venv-sanitize
+ENGINE_TESTS := $(addprefix tests/,test_engine.py test_paths.py test_plans.py test_threads.py)
+# The C++ library comes along, as the sanitizer looks for it before Python has loaded the engine.
+sanitize: $(SANE)/.installed
+	LD_PRELOAD=$$($(CXX) -print-file-name=libasan.so):$$($(CXX) -print-file-name=libstdc++.so.6) \
+		ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
+		$(SANE)/bin/python -m pytest -p no:cacheprovider $(ENGINE_TESTS)
+
+$(SANE)/.installed: pyproject.toml constraints.txt $(NATIVE) $(wildcard src/ndpool/*.py)
+	test -x $(SANE)/bin/python || $(PYTHON) -m venv $(SANE)
+	$(SANE)/bin/python -m pip install --quiet --constraint constraints.txt $(BUILD_TOOLS) pytest hypothesis mpmath ml_dtypes numpy
+	$(SANE)/bin/python -m pip install --quiet --no-deps --no-build-isolation --force-reinstall . \
+		-C cmake.define.NDPOOL_SANITIZE=ON -C cmake.build-type=RelWithDebInfo -C build-dir=build/sanitize -C install.strip=false
+	touch $@
+
 clean:
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-sanitize build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -37,8 +60,16 @@ clean:
 	$(INSTALL) .
 	touch $@
 
+.venv/.examples: .venv/.installed
+	$(INSTALL) '.[examples]'
+	touch $@
+
 .venv/.test: .venv/.installed constraints.txt
 	$(INSTALL) '.[test]'
+	touch $@
+
+.venv/.bench: .venv/.installed constraints.txt
+	$(INSTALL) '.[bench]'
 	touch $@
 
 .venv/.lint: .venv/.tools pyproject.toml

@@ -3,7 +3,11 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cxxabi.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -73,10 +77,11 @@ class Memory {
     Memory(nb::handle array, const char *name, i64 elements, i64 size, bool writable) {
         if (PyObject_GetBuffer(array.ptr(), &view, writable ? PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE : PyBUF_C_CONTIGUOUS) != 0)
             throw nb::python_error();
-        if (view.itemsize != size || view.len != elements * size) {
+        bool aligned = view.len == 0 || reinterpret_cast<std::uintptr_t>(view.buf) % static_cast<std::uintptr_t>(size) == 0;
+        if (view.itemsize != size || view.len != elements * size || !aligned) {
             std::string message = std::string(name) + " has " + std::to_string(view.len) + " bytes in elements of " +
                                   std::to_string(view.itemsize) + "; expected " + std::to_string(elements) +
-                                  " elements of " + std::to_string(size);
+                                  " elements of " + std::to_string(size) + (aligned ? "" : ", aligned to their size");
             PyBuffer_Release(&view);
             throw std::invalid_argument(message);
         }
@@ -99,6 +104,9 @@ i64 product(i64 a, i64 b) {
 }
 
 Axis axis_of(const std::vector<i64> &numbers) {
+    // So that no sum or product of a few of them, or of their bytes, overflows.
+    for (i64 number : numbers)
+        if (number > i64(1) << 40) throw std::overflow_error("a number of the window is above 2**40");
     Axis axis{numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], numbers[7] != 0};
     bool sound = axis.length >= 1 && axis.output >= 1 && axis.kernel >= 1 && axis.stride >= 1 && axis.dilation >= 1 &&
                  axis.pad_lo >= 0 && axis.pad_hi >= 0 && (!axis.adaptive || (axis.pad_lo == 0 && axis.pad_hi == 0));
@@ -108,8 +116,8 @@ Axis axis_of(const std::vector<i64> &numbers) {
     } else if (sound) {
         // The last window starts no later than the padded end.
         sound = product(axis.output - 1, axis.stride) <= axis.length + axis.pad_lo + axis.pad_hi;
-        product(axis.dilation, axis.kernel);
     }
+    if (product(axis.dilation, axis.kernel) > i64(1) << 40) throw std::overflow_error("a window reaches over more than 2**40 cells");
     if (!sound) throw std::invalid_argument("the numbers of an axis do not make a window");
     return axis;
 }
@@ -175,7 +183,21 @@ Plan make_plan(const std::vector<std::vector<i64>> &dims) {
     }
     product(product(plan.outer, plan.in_slab), 16);
     product(product(plan.outer, plan.out_slab), 16);
+    if (plan.outer_cells > i64(1) << 40) throw std::overflow_error("a window has more than 2**40 rows");
     return plan;
+}
+
+// Runs f without the GIL. Where the interpreter has ended meanwhile, taking the GIL back ends this thread by unwinding its
+// stack, which must not pass through destructors that forbid it: the thread waits for the process to end instead.
+template <class F>
+void without_gil(const F &f) {
+    PyThreadState *state = PyEval_SaveThread();
+    f();
+    try {
+        PyEval_RestoreThread(state);
+    } catch (abi::__forced_unwind &) {
+        for (;;) pause();
+    }
 }
 
 // A kind over a window over a shape, for one dtype.
@@ -188,12 +210,18 @@ class EnginePlan {
         call.derivative = type_of(derivative);
         if (call.derivative < Type::F16) throw std::invalid_argument("derivatives are floats");
         result = call.type;
+        auto one_of = [&](std::initializer_list<const char *> options) {
+            if (std::find(options.begin(), options.end(), option) == options.end())
+                throw std::invalid_argument("'" + kind + "' has no option '" + option + "'");
+        };
         if (kind == "max" || kind == "min") {
+            one_of({"first", "split", "all"});
             family = Family::EXTREME;
             call.minimum = kind == "min";
-            call.split = option == "split";
-            first = option == "first";
+            call.ties = option == "first" ? Ties::FIRST : option == "split" ? Ties::SPLIT : Ties::ALL;
         } else if (kind == "sum" || kind == "avg") {
+            one_of({kind == "sum" ? "" : "counted", kind == "sum" ? "" : "real", kind == "sum" ? "" : "fixed"});
+            if (option == "fixed" && !(parameter >= 1)) throw std::invalid_argument("the divisor must be at least 1");
             family = Family::SUM;
             call.count = kind == "sum"        ? Count::NONE
                          : option == "real"    ? Count::REAL
@@ -204,6 +232,9 @@ class EnginePlan {
         } else if (kind == "smooth_max" || kind == "lp") {
             family = Family::SMOOTH;
             call.lp = kind == "lp";
+            if (call.type < Type::F16) throw std::invalid_argument("'" + kind + "' is computed in floats; convert integers to float64");
+            if (call.lp ? !(parameter >= 1) : parameter == 0 || !(parameter - parameter == 0))
+                throw std::invalid_argument(call.lp ? "p must be at least 1" : "beta must be finite and not 0");
             call.parameter = parameter;
             call.count_pad = option == "counted";
             result = call.derivative;
@@ -230,7 +261,10 @@ class EnginePlan {
         Memory from(x, "x", inputs, size_of(call.type), false), to(y, "y", outputs, size_of(result), true),
             places(winners, "winners", outputs, call.winner_bytes, true);
         Call c = call;
-        c.op = Op::WINNERS, c.x = from.data(), c.y = to.data(), c.winners = places.data();
+        c.op = places_fit() ? Op::WINNERS : Op::VALUE, c.x = from.data(), c.y = to.data(), c.winners = places.data();
+        execute(c);
+        if (places_fit()) return;
+        c.op = Op::FIND_WINNERS, c.y_in = to.data();
         execute(c);
     }
 
@@ -251,8 +285,7 @@ class EnginePlan {
         if (family == Family::SMOOTH) {
             c.op = Op::SMOOTH;
             execute(c);
-        } else if (family == Family::EXTREME && first) {
-            check_winners();
+        } else if (family == Family::EXTREME && call.ties == Ties::FIRST && places_fit()) {
             c.op = Op::WINNERS;
             execute(c);
         } else if (family == Family::EXTREME) {
@@ -278,7 +311,7 @@ class EnginePlan {
             c.op = Op::SUM_VJP;
             return execute(c);
         }
-        if (family == Family::EXTREME && first) {
+        if (family == Family::EXTREME && call.ties == Ties::FIRST) {
             check_winners();
             Memory places(winners, "winners", outputs, call.winner_bytes, false);
             c.op = Op::SCATTER, c.winners_in = places.data();
@@ -301,8 +334,10 @@ class EnginePlan {
     Call call;
     Type result;
     Family family;
-    bool first = false;
     i64 inputs, outputs;
+
+    // Whether a lane as wide as a cell can hold any place in the window.
+    bool places_fit() const { return size_of(call.type) >= 4 || plan.cells <= i64(1) << (8 * size_of(call.type)); }
 
     void check_winners() const {
         if (family != Family::EXTREME) throw std::invalid_argument("only Max and Min have winners");
@@ -310,15 +345,23 @@ class EnginePlan {
     }
     void execute(const Call &c) const {
         if (inputs == 0 || outputs == 0) return;
+        std::exception_ptr error;
         Run chosen = run;
-        nb::gil_scoped_release release;
-        chosen(plan, c);
+        without_gil([&] {
+            try {
+                chosen(plan, c);
+            } catch (...) {
+                error = std::current_exception();
+            }
+        });
+        if (error) std::rethrow_exception(error);
     }
 };
 
 }  // namespace
 
 NB_MODULE(_engine, m) {
+    nb::set_leak_warnings(false);  // pools that live to the end of the program are no leak
     m.def("levels", &levels_here, "The instruction levels of this processor, the best one last.");
     m.def("level", [] { return level; }, "The instruction level in use.");
     m.def("set_level", &set_level, nb::arg("name"), "Use another instruction level.");

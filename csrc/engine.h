@@ -11,9 +11,11 @@ enum class Type { I8, U8, I16, U16, I32, U32, I64, U64, F16, BF16, F32, F64 };
     X(I8, std::int8_t)                                                                                   \
     X(U8, std::uint8_t)                                                                                  \
     X(I16, std::int16_t) X(U16, std::uint16_t) X(I32, std::int32_t) X(U32, std::uint32_t) X(I64, std::int64_t) X(U64, std::uint64_t)
-#define NDPOOL_NUMBERS(X) NDPOOL_INTEGERS(X) NDPOOL_FLOATS(X)
 
-enum class Op { VALUE, WINNERS, SCATTER, EXPAND, TIES_JVP, TIES_VJP, SUM, SUM_VJP, SMOOTH, SMOOTH_VJP };
+enum class Op { VALUE, WINNERS, FIND_WINNERS, SCATTER, EXPAND, TIES_JVP, TIES_VJP, SUM, SUM_VJP, SMOOTH, SMOOTH_VJP };
+
+// Who leans on an output that several cells tie for.
+enum class Ties { FIRST, SPLIT, ALL };
 
 // What a window's sum is divided by: nothing, a number, its cells with those of the padding, its real cells.
 enum class Count { NONE, FIXED, COUNTED, REAL };
@@ -24,7 +26,7 @@ struct Call {
     Type type;            // of x and, for Max and Min, y
     Type derivative;      // of t, dy, g, gx
     bool minimum = false; // Min in place of Max
-    bool split = false;   // ties share
+    Ties ties = Ties::FIRST;
     Count count = Count::NONE;
     double divisor = 1;
     bool lp = false;

@@ -46,10 +46,30 @@ class Places {
         return plan.cells <= TABLE ? table[place] : decode(place);
     }
 
+    // Calls f(i, cell) for the elements i of an output row, outputs begin..end-1, with the cell that won each, counted from
+    // where the row's windows start.
+    template <class W, class F>
+    void over_row(const W *winners, i64 begin, i64 end, const F &f) const {
+        const Axis &last = plan.last();
+        i64 inner = plan.inner;
+        if (sizeof(W) == 1 && inner == 1 && !last.adaptive) {  // every value of a byte has its entry
+            i64 start = last.start(begin);
+            for (i64 o = begin; o < end; ++o, start += last.stride) f(o, start + table[winners[o]]);
+        } else if (sizeof(W) == 1) {
+            for (i64 o = begin; o < end; ++o) {
+                i64 start = last.start(o) * inner;
+                for (i64 e = o * inner; e < (o + 1) * inner; ++e, ++start) f(e, start + table[winners[e]]);
+            }
+        } else {
+            for (i64 e = begin * inner; e < end * inner; ++e)
+                f(e, last.start(e / inner) * inner + e % inner + distance(static_cast<i64>(winners[e])));
+        }
+    }
+
   private:
     static constexpr i64 TABLE = 1024;
     const Plan &plan;
-    i64 table[TABLE];
+    i64 table[TABLE] = {};
 
     i64 decode(i64 place) const {
         const Axis &last = plan.last();
@@ -124,12 +144,8 @@ struct WinnerSink {
     void gather(const Plan &plan, i64 slab, const OutputRow &rows, i64 begin, i64 end) {
         const G *from = static_cast<const G *>(t) + slab * plan.in_slab;
         G *to = static_cast<G *>(dy) + index * plan.out_row;
-        const W *winner = static_cast<const W *>(winner_row);
-        for (i64 o = begin; o < end; ++o) {
-            i64 start = rows.start + plan.last().start(o) * plan.inner;
-            for (i64 e = 0; e < plan.inner; ++e)
-                to[o * plan.inner + e] = from[start + places->distance(winner[o * plan.inner + e]) + e];
-        }
+        places->over_row(static_cast<const W *>(winner_row), begin, end,
+                         [&](i64 i, i64 cell) { to[i] = from[rows.start + cell]; });
     }
 };
 
@@ -186,14 +202,11 @@ void scatter(const Plan &plan, const W *winners, const G *g, G *gx) {
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
             rows.move_to(row);
             i64 at = (slab * plan.out_rows + row) * plan.out_row;
-            for (i64 o = part.begin; o < part.end; ++o) {
-                i64 start = rows.start + plan.last().start(o) * plan.inner - low;
-                for (i64 e = 0; e < plan.inner; ++e) {
-                    i64 from = at + o * plan.inner + e;
-                    i64 cell = start + places.distance(winners[from]) + e;
-                    if (cell >= 0 && cell < high - low) sum[cell] += load_as<A, 1>(g + from)[0];
-                }
-            }
+            i64 start = rows.start - low;
+            auto size = static_cast<std::uint64_t>(high - low);
+            places.over_row(winners + at, part.begin, part.end, [&](i64 i, i64 cell) {
+                if (static_cast<std::uint64_t>(start + cell) < size) sum[start + cell] += load_as<A, 1>(g + at + i)[0];
+            });
         }
         if constexpr (!std::is_same_v<G, A>)
             for (i64 i = 0; i < high - low; ++i) store_as<1>(to + i, vec<A, 1>{sum[i]});
@@ -229,54 +242,69 @@ void expand(const Plan &plan, const W *winners, i64 *indices) {
     });
 }
 
-// --- ties "split" and "all": every cell that equals the output -----------------------------------
+// --- by looking: every cell that equals the output ------------------------------------------------
 
-// Calls seen(cell, weight) for each cell of output o (and element e) that ties for it; cell is an element of the slab.
+// Calls seen(cell, place, among) for the cells that lean on output o (and element e), of which there are `among`; cell is
+// an element of the slab, place that in the window.
 template <class K, class F>
 inline void over_ties(const Plan &plan, const K &key, const typename K::In *x, const typename K::In *y,
-                      const OutputRow &rows, i64 o, i64 e, bool split, const F &seen) {
-    Axis::Taps taps = plan.last().taps(o);
+                      const OutputRow &rows, i64 o, i64 e, Ties policy, const F &seen) {
+    const Axis &last = plan.last();
+    Axis::Taps taps = last.taps(o);
     auto best = key.template in<1>(y);
-    i64 step = plan.last().dilation * plan.inner, first = taps.first * plan.inner + e;
+    i64 step = last.dilation * plan.inner, first = taps.first * plan.inner + e;
     auto ties = [&](i64 cell) { return K::template equal<1>(key.template in<1>(x + cell), best)[0] != 0; };
-    i64 tied = 1;
-    if (split) {
-        tied = 0;
+    i64 among = 1;
+    if (policy == Ties::SPLIT) {
+        among = 0;
         for (i64 r = 0; r < rows.count; ++r)
-            for (i64 k = 0; k < taps.count; ++k) tied += ties(rows.offset[r] + first + k * step);
+            for (i64 k = 0; k < taps.count; ++k) among += ties(rows.offset[r] + first + k * step);
     }
     for (i64 r = 0; r < rows.count; ++r)
         for (i64 k = 0; k < taps.count; ++k) {
             i64 cell = rows.offset[r] + first + k * step;
-            if (ties(cell)) seen(cell, tied);
+            if (!ties(cell)) continue;
+            seen(cell, rows.tag[r] * last.kernel + taps.skipped + k, among);
+            if (policy == Ties::FIRST) return;
         }
 }
 
-template <class K, class G>
-void ties_jvp(const Plan &plan, const K &key, const typename K::In *x, const typename K::In *y, const G *t, G *dy,
-              bool split) {
+// Calls f(rows, slab, at, o, e) for every output `at`, on several threads.
+template <class F>
+void over_outputs(const Plan &plan, const F &f) {
     parallel(plan.outer * plan.out_rows, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
         OutputRow rows(plan);
         for (i64 row = begin; row < end; ++row) {
-            i64 slab = row / plan.out_rows * plan.in_slab;
             rows.move_to(row % plan.out_rows);
-            for (i64 i = 0; i < plan.out_row; ++i) {
-                i64 at = row * plan.out_row + i;
-                double sum = 0;
-                i64 among = 1;
-                over_ties(plan, key, x + slab, y + at, rows, i / plan.inner, i % plan.inner, split, [&](i64 cell, i64 m) {
-                    sum += load_as<double, 1>(t + slab + cell)[0];
-                    among = m;
-                });
-                store_as<1>(dy + at, vec<double, 1>{sum / static_cast<double>(among)});
-            }
+            for (i64 i = 0; i < plan.out_row; ++i)
+                f(rows, row / plan.out_rows * plan.in_slab, row * plan.out_row + i, i / plan.inner, i % plan.inner);
         }
     });
 }
 
+// The winners of windows with more places than a lane of the merging way can hold.
+template <class K, class W>
+void find_winners(const Plan &plan, const K &key, const typename K::In *x, const typename K::In *y, W *winners) {
+    over_outputs(plan, [&](const OutputRow &rows, i64 slab, i64 at, i64 o, i64 e) {
+        over_ties(plan, key, x + slab, y + at, rows, o, e, Ties::FIRST,
+                  [&](i64, i64 place, i64) { winners[at] = static_cast<W>(place); });
+    });
+}
+
 template <class K, class G>
-void ties_vjp(const Plan &plan, const K &key, const typename K::In *x, const typename K::In *y, const G *g, G *gx,
-              bool split) {
+void ties_jvp(const Plan &plan, const K &key, const typename K::In *x, const typename K::In *y, const G *t, G *dy, Ties policy) {
+    over_outputs(plan, [&](const OutputRow &rows, i64 slab, i64 at, i64 o, i64 e) {
+        double sum = 0, share = 1;
+        over_ties(plan, key, x + slab, y + at, rows, o, e, policy, [&](i64 cell, i64, i64 among) {
+            sum += load_as<double, 1>(t + slab + cell)[0];
+            share = static_cast<double>(among);
+        });
+        store_as<1>(dy + at, vec<double, 1>{sum / share});
+    });
+}
+
+template <class K, class G>
+void ties_vjp(const Plan &plan, const K &key, const typename K::In *x, const typename K::In *y, const G *g, G *gx, Ties policy) {
     over_input_parts(plan, [&](i64 slab, i64 in_begin, i64 in_end) {
         i64 low = in_begin * first_stride(plan), high = in_end * first_stride(plan);
         auto *sum = static_cast<double *>(scratch(PLANE, sizeof(double) * (high - low)));
@@ -288,9 +316,9 @@ void ties_vjp(const Plan &plan, const K &key, const typename K::In *x, const typ
             for (i64 i = part.begin * plan.inner; i < part.end * plan.inner; ++i) {
                 i64 at = (slab * plan.out_rows + row) * plan.out_row + i;
                 double share = load_as<double, 1>(g + at)[0];
-                over_ties(plan, key, x + slab * plan.in_slab, y + at, rows, i / plan.inner, i % plan.inner, split,
-                          [&](i64 cell, i64 m) {
-                              if (cell >= low && cell < high) sum[cell - low] += share / static_cast<double>(m);
+                over_ties(plan, key, x + slab * plan.in_slab, y + at, rows, i / plan.inner, i % plan.inner, policy,
+                          [&](i64 cell, i64, i64 among) {
+                              if (cell >= low && cell < high) sum[cell - low] += share / static_cast<double>(among);
                           });
             }
         }

@@ -6,21 +6,29 @@ namespace ndpool {
 
 using i64 = std::int64_t;
 
+// Inlined always: a copy of its own, compiled for one level, could be what the linker keeps for all.
+#define NDPOOL_INLINE __attribute__((always_inline)) inline
+
 // One pooled axis; see `Axis` in windows.py, whose fields these are.
 struct Axis {
     i64 length, output, kernel, stride, dilation, pad_lo, pad_hi;
     bool adaptive;
 
     // The first cell of output o's window, real or padded.
-    i64 start(i64 o) const { return adaptive ? (o * length) / output : o * stride - pad_lo; }
+    NDPOOL_INLINE i64 start(i64 o) const { return adaptive ? (o * length) / output : o * stride - pad_lo; }
 
     // The real cells of output o's window are `first + i*dilation`, 0 <= i < count; `skipped` padded ones stand before.
     struct Taps {
         i64 first, count, skipped;
     };
-    Taps taps(i64 o) const {
+    NDPOOL_INLINE Taps taps(i64 o) const {
         i64 begin = start(o);
         if (adaptive) return {begin, ((o + 1) * length + output - 1) / output - begin, 0};
+        if (dilation == 1) {  // the same without a division, which is most of the work of a short row
+            i64 skipped = begin < 0 ? (-begin < kernel ? -begin : kernel) : 0;
+            i64 first = begin + skipped, left = kernel - skipped, fit = first < length ? length - first : 0;
+            return {first, fit < left ? fit : left, skipped};
+        }
         i64 skipped = begin < 0 ? (-begin + dilation - 1) / dilation : 0;
         i64 first = begin + skipped * dilation;
         i64 fit = first < length ? (length - 1 - first) / dilation + 1 : 0;
@@ -29,14 +37,15 @@ struct Axis {
     }
 
     // How many cells of output o's window count, real and padded: not those that only ceil_mode reaches.
-    i64 counted(i64 o) const {
+    NDPOOL_INLINE i64 counted(i64 o) const {
         if (adaptive) return taps(o).count;
-        i64 room = (length + pad_hi - start(o) + dilation - 1) / dilation;
+        i64 room = length + pad_hi - start(o);
+        if (dilation > 1) room = (room + dilation - 1) / dilation;
         return room < kernel ? room : kernel;
     }
 
     // The outputs whose windows reach over cells begin..end-1 are within lo..hi-1.
-    void outputs_over(i64 begin, i64 end, i64 *lo, i64 *hi) const {
+    NDPOOL_INLINE void outputs_over(i64 begin, i64 end, i64 *lo, i64 *hi) const {
         if (adaptive) {
             // Bin o covers cell c exactly when floor(o*L/n) <= c < ceil((o+1)*L/n).
             *lo = (begin * output) / length;
@@ -52,7 +61,7 @@ struct Axis {
     }
 
     // Whether no cell is in two windows.
-    bool disjoint() const { return !adaptive && stride >= dilation * (kernel - 1) + 1; }
+    NDPOOL_INLINE bool disjoint() const { return !adaptive && stride >= dilation * (kernel - 1) + 1; }
 };
 
 constexpr int MAX_DIMS = 64;
@@ -86,7 +95,7 @@ struct Plan {
     bool same_real;           // whether all windows have the same number of real cells, `cells`
     bool disjoint;            // whether no cell is in two windows
 
-    const Axis &last() const { return axes[axis_count - 1]; }
+    NDPOOL_INLINE const Axis &last() const { return axes[axis_count - 1]; }
 };
 
 }  // namespace ndpool

@@ -9,34 +9,23 @@ namespace {
 
 // --- Max and Min --------------------------------------------------------------------------------
 
-// Calls f(key) with the order of the cells; `wide_places` asks for lanes in which any place in the window fits.
+// Calls f(key) with the order of the cells.
 template <class F>
-void with_key(const Call &call, bool wide_places, const F &f) {
+void with_key(const Call &call, const F &f) {
     bool least = call.minimum;
     switch (call.type) {
-        case Type::I8:
-        case Type::U8: {
-            auto flip = static_cast<std::int8_t>(call.type == Type::I8 ? (least ? -1 : 0) : (least ? 0x7f : -0x80));
-            return wide_places ? f(IntegerKey<std::int8_t, std::int32_t>{flip}) : f(IntegerKey<std::int8_t>{flip});
-        }
-        case Type::I16:
-        case Type::U16: {
-            auto flip = static_cast<std::int16_t>(call.type == Type::I16 ? (least ? -1 : 0) : (least ? 0x7fff : -0x8000));
-            return wide_places ? f(IntegerKey<std::int16_t, std::int32_t>{flip}) : f(IntegerKey<std::int16_t>{flip});
-        }
+        case Type::I8: return f(IntegerKey<std::int8_t>{static_cast<std::int8_t>(least ? -1 : 0)});
+        case Type::U8: return f(IntegerKey<std::int8_t>{static_cast<std::int8_t>(least ? 0x7f : -0x80)});
+        case Type::I16: return f(IntegerKey<std::int16_t>{static_cast<std::int16_t>(least ? -1 : 0)});
+        case Type::U16: return f(IntegerKey<std::int16_t>{static_cast<std::int16_t>(least ? 0x7fff : -0x8000)});
         case Type::I32: return f(IntegerKey<std::int32_t>{least ? -1 : 0});
-        case Type::U32: return f(IntegerKey<std::int32_t>{least ? 0x7fffffff : -0x7fffffff - 1});
+        case Type::U32: return f(IntegerKey<std::int32_t>{least ? INT32_MAX : INT32_MIN});
         case Type::I64: return f(IntegerKey<std::int64_t>{least ? -1 : 0});
         case Type::U64: return f(IntegerKey<std::int64_t>{least ? INT64_MAX : INT64_MIN});
-        case Type::F32: return f(FloatKey<float>{least ? INT32_MIN : 0});
-        case Type::F64: return f(FloatKey<double>{least ? INT64_MIN : 0});
-        case Type::F16:
-        case Type::BF16: {
-            bool half = call.type == Type::F16;
-            auto flip = static_cast<std::int16_t>(least ? -1 : 0);
-            auto infinity = static_cast<std::int16_t>(half ? 0x7c00 : 0x7f80), nan = static_cast<std::int16_t>(half ? 0x7e00 : 0x7fc0);
-            return wide_places ? f(HalfKey<std::int32_t>{flip, infinity, nan}) : f(HalfKey<>{flip, infinity, nan});
-        }
+        case Type::F16: return f(HalfKey{static_cast<std::int16_t>(least ? -1 : 0), 0x7c00, 0x7e00});
+        case Type::BF16: return f(HalfKey{static_cast<std::int16_t>(least ? -1 : 0), 0x7f80, 0x7fc0});
+        case Type::F32: return least ? f(FloatKey<float, true>{}) : f(FloatKey<float, false>{});
+        case Type::F64: return least ? f(FloatKey<double, true>{}) : f(FloatKey<double, false>{});
     }
 }
 
@@ -59,7 +48,7 @@ void with_winners(const Call &call, const F &f) {
 }
 
 void extreme_value(const Plan &plan, const Call &call) {
-    with_key(call, false, [&](auto key) {
+    with_key(call, [&](auto key) {
         using K = decltype(key);
         using T = typename K::In;
         ValueSink<K> sink{key, static_cast<T *>(call.y), nullptr};
@@ -69,14 +58,26 @@ void extreme_value(const Plan &plan, const Call &call) {
 
 void extreme_winners(const Plan &plan, const Call &call) {
     const Places places(plan);
-    bool wide_places = plan.cells > ((call.type == Type::I8 || call.type == Type::U8) ? 256 : 65536);
-    with_key(call, wide_places, [&](auto key) {
+    with_key(call, [&](auto key) {
         using K = decltype(key);
         using T = typename K::In;
         int t_bytes = call.derivative == Type::F64 ? 8 : call.derivative == Type::F32 ? 4 : 2;
         WinnerSink<K> sink{key,     static_cast<T *>(call.y), call.winners, call.winner_bytes, call.t, call.dy,
                            t_bytes, &places,                  nullptr,      nullptr,           0};
         pool_all(plan, ArgExtreme<K>{key}, static_cast<const T *>(call.x), sink, call.forced);
+    });
+}
+
+void find(const Plan &plan, const Call &call) {
+    with_key(call, [&](auto key) {
+        using T = typename decltype(key)::In;
+        auto *x = static_cast<const T *>(call.x), *y = static_cast<const T *>(call.y_in);
+        if (call.winner_bytes == 1)
+            find_winners(plan, key, x, y, static_cast<std::uint8_t *>(call.winners));
+        else if (call.winner_bytes == 2)
+            find_winners(plan, key, x, y, static_cast<std::uint16_t *>(call.winners));
+        else
+            find_winners(plan, key, x, y, static_cast<std::uint32_t *>(call.winners));
     });
 }
 
@@ -92,15 +93,15 @@ void scatter_winners(const Plan &plan, const Call &call) {
 }
 
 void ties(const Plan &plan, const Call &call) {
-    with_key(call, false, [&](auto key) {
+    with_key(call, [&](auto key) {
         using T = typename decltype(key)::In;
         auto *x = static_cast<const T *>(call.x), *y = static_cast<const T *>(call.y_in);
         with_float(call.derivative, [&](auto zero) {
             using G = decltype(zero);
             if (call.op == Op::TIES_JVP)
-                ties_jvp(plan, key, x, y, static_cast<const G *>(call.t), static_cast<G *>(call.dy), call.split);
+                ties_jvp(plan, key, x, y, static_cast<const G *>(call.t), static_cast<G *>(call.dy), call.ties);
             else
-                ties_vjp(plan, key, x, y, static_cast<const G *>(call.g), static_cast<G *>(call.gx), call.split);
+                ties_vjp(plan, key, x, y, static_cast<const G *>(call.g), static_cast<G *>(call.gx), call.ties);
         });
     });
 }
@@ -116,12 +117,15 @@ void sum_as(const Plan &plan, const Call &call) {
 // Integers are summed modulo 2^64; their mean is a double.
 template <class T>
 void sum_integers(const Plan &plan, const Call &call) {
-    if (call.count == Count::NONE)
-        sum_as<PlainSum<T, std::int64_t>, std::int64_t>(plan, call);
-    else if constexpr (sizeof(T) == 8)
-        sum_as<ExactSum<T>, double>(plan, call);
-    else
-        sum_as<PlainSum<T, std::int64_t>, double>(plan, call);
+    auto pool = [&](auto kind, auto *y) {
+        using P = decltype(kind);
+        using R = std::remove_pointer_t<decltype(y)>;
+        SumSink<P, R> sink{y, Divisor::of(plan, call.count, call.divisor), nullptr, nullptr};
+        pool_all(plan, kind, static_cast<const T *>(call.x), sink, call.forced);
+    };
+    if constexpr (sizeof(T) == 8)
+        if (call.count != Count::NONE) return pool(ExactSum<T>(), static_cast<double *>(call.y));
+    pool(PlainSum<T, std::int64_t>(), static_cast<std::int64_t *>(call.y));
 }
 
 void sum(const Plan &plan, const Call &call) {
@@ -144,6 +148,7 @@ void run(const Plan &plan, const Call &call) {
     switch (call.op) {
         case Op::VALUE: return extreme_value(plan, call);
         case Op::WINNERS: return extreme_winners(plan, call);
+        case Op::FIND_WINNERS: return find(plan, call);
         case Op::SCATTER: return scatter_winners(plan, call);
         case Op::EXPAND: return with_winners(call, [&](auto *winners) { expand(plan, winners, call.indices); });
         case Op::TIES_JVP:

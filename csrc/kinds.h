@@ -7,6 +7,7 @@
 //   merge(a, b)           both together; b's cells come later in row-major order than all of a's
 //   merge_any(a, b)       the same in any order
 //   retag(a, radix, tag)  the places in a window that has one axis more; retag_each adds 0, 1, 2, ... along the lanes
+//   unzip(a, b)           the even lanes of both in a, the odd ones in b
 //   put, get              a State to and from memory
 //   empty()               the State of no cell, where there is one
 #pragma once
@@ -21,48 +22,54 @@ namespace NDPOOL_LEVEL {
 // --- keys: cells in an order in which the largest wins ------------------------------------------
 
 // Integers; `flip` reverses the order (Min), or moves unsigned numbers into the order of signed ones, or both.
-template <class T, class K = T>
+template <class K>
 struct IntegerKey {
-    using In = T;
+    using In = K;
     using Key = K;
-    T flip;
+    K flip;
     template <int N>
-    vec<K, N> in(const T *p) const {
-        return convert<K, N>(load<N>(p) ^ flip);
+    vec<K, N> in(const K *p) const {
+        return load<N>(p) ^ flip;
     }
     template <int N>
-    void out(T *p, vec<K, N> key) const {
-        store<N>(p, convert<T, N>(key) ^ flip);
+    void out(K *p, vec<K, N> key) const {
+        store<N>(p, key ^ flip);
     }
     template <int N>
     static auto better(vec<K, N> a, vec<K, N> b) {
         return a > b;
     }
     template <int N>
+    static vec<K, N> best(vec<K, N> a, vec<K, N> b) {
+        return a > b ? a : b;
+    }
+    template <int N>
     static auto equal(vec<K, N> a, vec<K, N> b) {
         return a == b;
     }
-    static K lowest() { return static_cast<K>(-(i64(1) << (sizeof(T) * 8 - 2)) * 2); }
+    static K lowest() { return static_cast<K>(-(i64(1) << (sizeof(K) * 8 - 2)) * 2); }
 };
 
-// Floats; `flip` is the sign bit for Min. NaN beats every number (rule "NaN").
-template <class T>
+// Floats, or with LEAST their negatives, for Min. NaN beats every number (rule "NaN").
+template <class T, bool LEAST>
 struct FloatKey {
     using In = T;
     using Key = T;
-    using Bits = typename IntOf<sizeof(T)>::s;
-    Bits flip;
     template <int N>
     vec<T, N> in(const T *p) const {
-        return bits<vec<T, N>>(bits<vec<Bits, N>>(load<N>(p)) ^ flip);
+        return LEAST ? -load<N>(p) : load<N>(p);
     }
     template <int N>
     void out(T *p, vec<T, N> key) const {
-        store<N>(p, bits<vec<T, N>>(bits<vec<Bits, N>>(key) ^ flip));
+        store<N>(p, LEAST ? -key : key);
     }
     template <int N>
     static auto better(vec<T, N> a, vec<T, N> b) {
         return (a > b) | ((a != a) & (b == b));
+    }
+    template <int N>
+    static vec<T, N> best(vec<T, N> a, vec<T, N> b) {
+        return best_of_floats<T, N>(a, b);
     }
     template <int N>
     static auto equal(vec<T, N> a, vec<T, N> b) {
@@ -72,40 +79,42 @@ struct FloatKey {
 };
 
 // 16-bit floats as integers in the same order: both zeros are 0, and NaN is the largest.
-template <class K = std::int16_t>
 struct HalfKey {
     using In = std::int16_t;
-    using Key = K;
+    using Key = std::int16_t;
     std::int16_t flip, infinity, nan;
     template <int N>
-    vec<K, N> in(const In *p) const {
-        using V = vec<std::int16_t, N>;
+    vec<Key, N> in(const In *p) const {
+        using V = vec<Key, N>;
         V b = load<N>(p);
         V magnitude = b & std::int16_t(0x7fff);
         V key = b ^ ((b >> 15) & std::int16_t(0x7fff));
         key &= ~(key == std::int16_t(-1));
         key ^= flip;
         V is_nan = magnitude > infinity;
-        return convert<K, N>((is_nan & std::int16_t(0x7fff)) | (~is_nan & key));
+        return (is_nan & std::int16_t(0x7fff)) | (~is_nan & key);
     }
     template <int N>
-    void out(In *p, vec<K, N> wide) const {
-        using V = vec<std::int16_t, N>;
-        V key = convert<std::int16_t, N>(wide);
+    void out(In *p, vec<Key, N> key) const {
+        using V = vec<Key, N>;
         V is_nan = key == std::int16_t(0x7fff);
         key ^= flip;
         V b = key ^ ((key >> 15) & std::int16_t(0x7fff));
         store<N>(p, (is_nan & nan) | (~is_nan & b));
     }
     template <int N>
-    static auto better(vec<K, N> a, vec<K, N> b) {
+    static auto better(vec<Key, N> a, vec<Key, N> b) {
         return a > b;
     }
     template <int N>
-    static auto equal(vec<K, N> a, vec<K, N> b) {
+    static vec<Key, N> best(vec<Key, N> a, vec<Key, N> b) {
+        return a > b ? a : b;
+    }
+    template <int N>
+    static auto equal(vec<Key, N> a, vec<Key, N> b) {
         return a == b;
     }
-    static K lowest() { return -32768; }
+    static Key lowest() { return -32768; }
 };
 
 // --- Max and Min: the value alone ---------------------------------------------------------------
@@ -129,7 +138,7 @@ struct Extreme {
     }
     template <int N>
     static void merge(State<N> &a, const State<N> &b) {
-        a.v = K::template better<N>(b.v, a.v) ? b.v : a.v;
+        a.v = K::template best<N>(a.v, b.v);
     }
     template <int N>
     static void merge_any(State<N> &a, const State<N> &b) {
@@ -142,6 +151,12 @@ struct Extreme {
     template <int N>
     static State<N> retag_each(State<N> a, i64, i64) {
         return a;
+    }
+    template <int N>
+    static void unzip(State<N> &a, State<N> &b) {
+        State<N> even = {every_second<N, 0>(a.v, b.v)};
+        b = {every_second<N, 1>(a.v, b.v)};
+        a = even;
     }
     template <int N>
     static State<N> get(const Lane *p, i64) {
@@ -201,6 +216,12 @@ struct ArgExtreme {
         return b;
     }
     template <int N>
+    static void unzip(State<N> &a, State<N> &b) {
+        State<N> even = {every_second<N, 0>(a.v, b.v), every_second<N, 0>(a.place, b.place)};
+        b = {every_second<N, 1>(a.v, b.v), every_second<N, 1>(a.place, b.place)};
+        a = even;
+    }
+    template <int N>
     static State<N> get(const Lane *p, i64 plane) {
         return {load<N>(p), bits<vec<Place, N>>(load<N>(p + plane))};
     }
@@ -236,11 +257,16 @@ struct PlainSum {
     }
     template <int N>
     static void merge(State<N> &a, const State<N> &b) {
-        a.v += b.v;
+        if constexpr (std::is_integral_v<A>) {  // modulo 2^64
+            using U = vec<typename IntOf<sizeof(A)>::u, N>;
+            a.v = bits<vec<A, N>>(bits<U>(a.v) + bits<U>(b.v));
+        } else {
+            a.v += b.v;
+        }
     }
     template <int N>
     static void merge_any(State<N> &a, const State<N> &b) {
-        a.v += b.v;
+        merge<N>(a, b);
     }
     template <int N>
     static State<N> retag(State<N> a, i64, i64) {
@@ -249,6 +275,12 @@ struct PlainSum {
     template <int N>
     static State<N> retag_each(State<N> a, i64, i64) {
         return a;
+    }
+    template <int N>
+    static void unzip(State<N> &a, State<N> &b) {
+        State<N> even = {every_second<N, 0>(a.v, b.v)};
+        b = {every_second<N, 1>(a.v, b.v)};
+        a = even;
     }
     template <int N>
     static State<N> get(const A *p, i64) {
@@ -310,6 +342,12 @@ struct ExactSum {
     template <int N>
     static State<N> retag_each(State<N> a, i64, i64) {
         return a;
+    }
+    template <int N>
+    static void unzip(State<N> &a, State<N> &b) {
+        State<N> even = {every_second<N, 0>(a.high, b.high), every_second<N, 0>(a.low, b.low)};
+        b = {every_second<N, 1>(a.high, b.high), every_second<N, 1>(a.low, b.low)};
+        a = even;
     }
     template <int N>
     static State<N> get(const double *p, i64 plane) {

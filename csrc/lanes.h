@@ -5,6 +5,11 @@
 #pragma once
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #if defined(__AVX512F__)
 #define NDPOOL_VECTOR_BYTES 64
@@ -13,6 +18,9 @@
 #else
 #define NDPOOL_VECTOR_BYTES 16
 #endif
+
+// Before a loop over the few registers that are worked on at a time.
+#define NDPOOL_UNROLL _Pragma("GCC unroll 4")
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
@@ -78,6 +86,59 @@ inline vec<T, N> splat(T x) {
     return v + x;
 }
 
+// The lanes of two registers at even places, and those at odd ones.
+template <int N, int Start, class V>
+inline V every_second(V a, V b) {
+    using I = vec<typename IntOf<sizeof(a[0])>::s, N>;
+    I pick;
+    for (int i = 0; i < N; ++i) pick[i] = static_cast<decltype(+pick[0])>(2 * i + Start);
+    return __builtin_shuffle(a, b, pick);
+}
+// The larger of two floats, and NaN if either is. The processor's own maximum gives b where a or b is NaN, so a NaN in
+// a is all that is left to look for; the compiler does not find that by itself.
+template <class T, int N>
+inline vec<T, N> best_of_floats(vec<T, N> a, vec<T, N> b) {
+#if defined(__AVX512F__)
+    if constexpr (std::is_same_v<T, float> && N == 16) {
+        __m512 x = bits<__m512>(a), y = bits<__m512>(b);
+        return bits<vec<T, N>>(_mm512_mask_mov_ps(_mm512_max_ps(x, y), _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), x));
+    }
+    if constexpr (std::is_same_v<T, double> && N == 8) {
+        __m512d x = bits<__m512d>(a), y = bits<__m512d>(b);
+        return bits<vec<T, N>>(_mm512_mask_mov_pd(_mm512_max_pd(x, y), _mm512_cmp_pd_mask(x, x, _CMP_UNORD_Q), x));
+    }
+#elif defined(__AVX2__)
+    if constexpr (std::is_same_v<T, float> && N == 8) {
+        __m256 x = bits<__m256>(a), y = bits<__m256>(b);
+        return bits<vec<T, N>>(_mm256_blendv_ps(_mm256_max_ps(x, y), x, _mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
+    }
+    if constexpr (std::is_same_v<T, double> && N == 4) {
+        __m256d x = bits<__m256d>(a), y = bits<__m256d>(b);
+        return bits<vec<T, N>>(_mm256_blendv_pd(_mm256_max_pd(x, y), x, _mm256_cmp_pd(x, x, _CMP_UNORD_Q)));
+    }
+#endif
+    return (b > a) | ((b != b) & (a == a)) ? b : a;
+}
+
+// a*b - c, rounded once; levels that cannot have FUSED false.
+#if defined(__FMA__)
+constexpr bool FUSED = true;
+template <int N>
+inline vec<float, N> fused_difference(vec<float, N> a, vec<float, N> b, vec<float, N> c) {
+#if defined(__AVX512F__)
+    return bits<vec<float, N>>(_mm512_fmsub_ps(bits<__m512>(a), bits<__m512>(b), bits<__m512>(c)));
+#else
+    return bits<vec<float, N>>(_mm256_fmsub_ps(bits<__m256>(a), bits<__m256>(b), bits<__m256>(c)));
+#endif
+}
+#else
+constexpr bool FUSED = false;
+template <int N>
+inline vec<float, N> fused_difference(vec<float, N> a, vec<float, N> b, vec<float, N> c) {
+    return a * b - c;
+}
+#endif
+
 // --- 16-bit floats as bits ---------------------------------------------------------------------
 
 struct Half {  // IEEE binary16
@@ -132,6 +193,19 @@ inline void narrow(vec<float, N> v, Half *p) {
     store<N>(&p->bits, convert<std::uint16_t, N>(r | sign));
 }
 
+// A double as a float whose last bit says whether anything was cut off, so that rounding it again is rounding once.
+template <int N>
+inline vec<float, N> round_to_odd(vec<double, N> v) {
+    vec<float, N> f = convert<float, N>(v);
+    vec<double, N> back = convert<double, N>(f);
+    vec<double, N> size = v < 0 ? -v : v, back_size = back < 0 ? -back : back;
+    using I = vec<std::int32_t, N>;
+    I b = bits<I>(f) + convert<std::int32_t, N>(back_size > size);  // a mask is -1
+    b |= convert<std::int32_t, N>(size != back_size) & 1;
+    auto number = convert<std::int32_t, N>(v == v);
+    return bits<vec<float, N>>((number & b) | (~number & bits<I>(f)));
+}
+
 // --- any number in, any number out -------------------------------------------------------------
 
 template <class A, int N, class T>
@@ -150,13 +224,21 @@ template <int N, class T, class V>
 inline void store_as(T *p, V v) {
     store<N>(p, convert<T, N>(v));
 }
+template <int N>
+inline vec<float, N> to_float(vec<float, N> v) {
+    return v;
+}
+template <int N>
+inline vec<float, N> to_float(vec<double, N> v) {
+    return round_to_odd<N>(v);
+}
 template <int N, class V>
 inline void store_as(Half *p, V v) {
-    narrow<N>(convert<float, N>(v), p);
+    narrow<N>(to_float<N>(v), p);
 }
 template <int N, class V>
 inline void store_as(BFloat *p, V v) {
-    narrow<N>(convert<float, N>(v), p);
+    narrow<N>(to_float<N>(v), p);
 }
 
 // Calls f(position, count) for blocks of N that cover 0..length-1; the last one overlaps its neighbour where the

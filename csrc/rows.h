@@ -30,10 +30,11 @@ class OutputRow {
 
     void move_to(i64 row) {
         i64 index[MAX_DIMS];
-        for (int d = plan.dim_count - 1; d >= 0; --d) {
+        for (int d = plan.dim_count - 1; d > 0; --d) {
             index[d] = row % plan.dims[d].out_count;
             row /= plan.dims[d].out_count;
         }
+        index[0] = row;
         count = 1;
         offset[0] = tag[0] = start = 0;
         counted = real = 1;
@@ -52,7 +53,8 @@ class OutputRow {
     const Plan &plan;
 
     // Every row so far, times the cells that this axis adds; from the back, so that it can be done in place.
-    void extend(const Axis &axis, i64 o, i64 stride) {
+    // A vector loop here takes longer to start than the few rows take.
+    __attribute__((optimize("no-tree-vectorize"))) void extend(const Axis &axis, i64 o, i64 stride) {
         Axis::Taps taps = axis.taps(o);
         for (i64 i = count - 1; i >= 0; --i) {
             i64 base = offset[i], prefix = tag[i] * axis.kernel + taps.skipped;
@@ -70,14 +72,27 @@ class OutputRow {
 
 // --- the two steps ------------------------------------------------------------------------------
 
+// Asks for what will be read some rows later. The rows of an image are read one after the other, but with work in between,
+// over which the processor's own prefetching falls behind.
+template <int COUNT, class T>
+inline void prefetch(const T *p) {
+    constexpr std::uintptr_t AHEAD = 4096;
+    auto address = reinterpret_cast<std::uintptr_t>(p) + AHEAD;
+    for (std::size_t line = 0; line < sizeof(T) * COUNT; line += 64) __builtin_prefetch(reinterpret_cast<const void *>(address + line));
+}
+
 // The States of cells i..i+N-1 of all rows, merged; U registers' worth at a time.
 template <int U, class P, int N = LANES<typename P::Lane>>
 inline void merge_cells(const P &p, const typename P::In *x, const OutputRow &rows, i64 i,
                         typename P::template State<N> (&state)[U]) {
+    NDPOOL_UNROLL
     for (int u = 0; u < U; ++u) state[u] = p.template lift<N>(x + rows.offset[0] + i + u * N, rows.tag[0]);
+    prefetch<U * N>(x + rows.offset[0] + i);
     for (i64 r = 1; r < rows.count; ++r) {
         const typename P::In *row = x + rows.offset[r] + i;
-        for (int u = 0; u < U; ++u) P::template merge<N>(state[u], p.template lift<N>(row + u * N, rows.tag[r]));
+        prefetch<U * N>(row);
+        NDPOOL_UNROLL
+        for (int u = 0; u < U; ++u) p.template merge<N>(state[u], p.template lift<N>(row + u * N, rows.tag[r]));
     }
 }
 
@@ -105,7 +120,7 @@ void merge_rows(const P &p, const typename P::In *x, const OutputRow &rows, i64 
                 if (r == 0)
                     state = next;
                 else
-                    P::template merge<N>(state, next);
+                    p.template merge<N>(state, next);
             }
             typename P::Lane some[P::PLANES * N];
             P::template put<N>(some, N, state);
@@ -119,6 +134,7 @@ void merge_rows(const P &p, const typename P::In *x, const OutputRow &rows, i64 
     for (; i + U * N <= length; i += U * N) {
         State state[U];
         merge_cells<U>(p, x, rows, begin + i, state);
+        NDPOOL_UNROLL
         for (int u = 0; u < U; ++u) P::template put<N>(to + i + u * N, plane, state[u]);
     }
     auto one = [&](i64 at) {
@@ -163,14 +179,14 @@ void split_phases(const L *from, L *to, i64 cells, i64 inner, i64 s, i64 phase_l
 // ... cells are each two of the half, and any kernel is two overlapping ones (Max) or a few side by side (sums).
 // Nothing is ever subtracted. Leaves the result in `total`; `row` is used up.
 template <class P>
-void widen_windows(typename P::Lane *row, typename P::Lane *total, i64 plane, i64 cells, i64 inner, i64 kernel,
+void widen_windows(const P &p, typename P::Lane *row, typename P::Lane *total, i64 plane, i64 cells, i64 inner, i64 kernel,
                    i64 dilation) {
     constexpr int N = LANES<typename P::Lane>;
     using State = typename P::template State<N>;
     auto merge_at = [&](typename P::Lane *to, const typename P::Lane *a, const typename P::Lane *b, i64 length) {
         for (i64 i = 0; i < length; i += N) {
             State s = P::template get<N>(a + i, plane);
-            P::template merge_any<N>(s, P::template get<N>(b + i, plane));
+            p.template merge_any<N>(s, P::template get<N>(b + i, plane));
             P::template put<N>(to + i, plane, s);
         }
     };
@@ -198,11 +214,13 @@ void widen_windows(typename P::Lane *row, typename P::Lane *total, i64 plane, i6
 }
 
 // Which way a row is pooled along itself.
-enum class Along { PHASES, WIDEN, SEGMENTS };
+enum class Along { PAIRS, PHASES, WIDEN, SEGMENTS };
 
 template <class P>
-Along way_along(const Axis &axis, int forced) {
+Along way_along(const Axis &axis, i64 inner, int forced) {
     if (axis.adaptive || axis.stride >= 8) return Along::SEGMENTS;
+    bool pairs = inner == 1 && axis.stride == 2 && axis.dilation == 1 && axis.kernel == 2;
+    if (pairs && forced < 0 && axis.output >= 2 * LANES<typename P::Lane>) return Along::PAIRS;
     if (P::TAGGED || axis.kernel < 3) return Along::PHASES;
     bool wide = axis.kernel >= 6 && axis.kernel >= 4 * axis.stride;
     return (forced < 0 ? wide : forced == 1) ? Along::WIDEN : Along::PHASES;
@@ -218,28 +236,101 @@ class RowPooler {
     using State = typename P::template State<M>;
 
   public:
-    RowPooler(const Plan &plan, const P &p, int forced)
-        : plan(plan), axis(plan.last()), p(p), inner(plan.inner), way(way_along<P>(axis, forced)) {}
+    // For at most `part` outputs at a time.
+    RowPooler(const Plan &plan, const P &p, i64 part, int forced)
+        : axis(plan.last()), p(p), inner(plan.inner), way(way_along<P>(axis, plan.inner, forced)) {
+        if (inner >= N || way == Along::SEGMENTS || way == Along::PAIRS) return;
+        i64 s = axis.stride, d = axis.dilation, k = axis.kernel;
+        i64 cells = (part - 1) * s + (k - 1) * d + 1;
+        row = row_memory(ROW, cells * inner, &plane);
+        if (way == Along::WIDEN) {
+            total = row_memory(BLOCK, cells * inner, &plane);
+            k = 1;
+        }
+        phase_length = (cells + s - 1) / s * inner + N;
+        phase_plane = plane;
+        if (s > 1) phases = row_memory(PHASES, s * phase_length, &phase_plane);
+        tap = static_cast<i64 *>(scratch(FRONT, sizeof(i64) * k));
+        for (i64 c = 0; c < k; ++c) tap[c] = c * d % s * phase_length + c * d / s * inner;
+    }
 
     void pool(const In *x, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
         if (inner >= N)
             pool_places(x, rows, sink, begin, end);
         else if (way == Along::SEGMENTS)
             pool_segments(x, rows, sink, begin, end);
+        else if (way == Along::PAIRS)
+            pool_pairs(x, rows, sink, begin, end);
         else
             pool_row(x, rows, sink, begin, end);
     }
 
   private:
-    const Plan &plan;
     const Axis &axis;
     const P &p;
     i64 inner;
     Along way;
+    Lane *row = nullptr, *total = nullptr, *phases = nullptr;
+    i64 plane = 0, phase_plane = 0, phase_length = 0;
+    i64 *tap = nullptr;       // where the cells of each tap start, among the phases
+    i64 edges_filled = -1;    // the part whose padded cells are in the row
 
-    Lane *row_memory(Slot slot, i64 lanes, i64 *plane) {
-        *plane = lanes + 2 * N;
-        return static_cast<Lane *>(scratch(slot, sizeof(Lane) * P::PLANES * *plane));
+    Lane *row_memory(Slot slot, i64 lanes, i64 *distance) {
+        *distance = lanes + 2 * N;
+        return static_cast<Lane *>(scratch(slot, sizeof(Lane) * P::PLANES * *distance));
+    }
+
+    // The commonest windows, 2 cells in steps of 2: both steps in registers.
+    void pool_pairs(const In *x, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
+        i64 first = (axis.pad_lo + 1) / 2 > begin ? (axis.pad_lo + 1) / 2 : begin;
+        i64 stop = (axis.length + axis.pad_lo) / 2 < end ? (axis.length + axis.pad_lo) / 2 : end;
+        if (stop - first < N || rows.count == 0) {
+            for (i64 o = begin; o < end; ++o) pool_one(x, rows, sink, o);
+            return;
+        }
+        for (i64 o = begin; o < first; ++o) pool_one(x, rows, sink, o);
+        for (i64 o = stop; o < end; ++o) pool_one(x, rows, sink, o);
+        auto merge_with = [&](auto ordered) {
+            blocks<N>(stop - first, [&](i64 i, int) {
+                i64 cell = 2 * (first + i) - axis.pad_lo;
+                State<N> pair[2];
+                merge_cells<2>(p, x, rows, cell, pair);
+                P::template unzip<N>(pair[0], pair[1]);
+                State<N> state = P::template retag<N>(pair[0], 2, 0);
+                merge_in_order<decltype(ordered)::value>(state, P::template retag<N>(pair[1], 2, 1));
+                sink.template put<N>(first + i, state, N);
+            });
+        };
+        if (rows.count == 1)
+            merge_with(std::true_type());
+        else
+            merge_with(std::false_type());
+    }
+
+    template <bool ORDERED>
+    void merge_in_order(State<N> &a, const State<N> &b) {
+        if (ORDERED)
+            p.template merge<N>(a, b);
+        else
+            p.template merge_any<N>(a, b);
+    }
+
+    // One window by itself, cell by cell.
+    void pool_one(const In *x, const OutputRow &rows, Sink &sink, i64 o) {
+        Axis::Taps taps = axis.taps(o);
+        State<1> state = P::template empty<1>();
+        bool any = false;
+        for (i64 r = 0; r < rows.count; ++r)
+            for (i64 k = 0; k < taps.count; ++k) {
+                State<1> next = p.template lift<1>(x + rows.offset[r] + taps.first + k * axis.dilation,
+                                                   rows.tag[r] * axis.kernel + taps.skipped + k);
+                if (any)
+                    p.template merge<1>(state, next);
+                else
+                    state = next;
+                any = true;
+            }
+        sink.template put<1>(o, state, 1);
     }
 
     // Cells of a row that has the window of output `begin` at 0.
@@ -250,67 +341,57 @@ class RowPooler {
         i64 from = origin < 0 ? -origin : 0;  // the first real cell, and the first beyond
         i64 to = axis.length - origin < cells ? axis.length - origin : cells;
         if (to < from) to = from;
-        i64 plane;
-        Lane *row = row_memory(ROW, cells * inner, &plane);
         merge_rows(p, x, rows, (origin + from) * inner, (to - from) * inner, row + from * inner, plane);
-        fill_empty(row, plane, 0, from * inner);
-        fill_empty(row, plane, to * inner, cells * inner + N);
-
+        if (edges_filled != begin || way == Along::WIDEN) {
+            fill_empty(0, from * inner);
+            fill_empty(to * inner, cells * inner + N);
+            edges_filled = begin;
+        }
         // A padded cell may tie with a real one and must not win, so with tags the windows at the edges go one by one.
         i64 inner_begin = begin, inner_end = end;
         if (P::TAGGED) {
-            while (inner_begin < end && (inner_begin - begin) * s < from) pool_edge(row, plane, rows, sink, begin, inner_begin++);
+            while (inner_begin < end && (inner_begin - begin) * s < from) pool_edge(sink, begin, inner_begin++);
             while (inner_end > inner_begin && (inner_end - 1 - begin) * s + (k - 1) * d >= to)
-                pool_edge(row, plane, rows, sink, begin, --inner_end);
+                pool_edge(sink, begin, --inner_end);
             if (inner_begin == inner_end) return;
         }
-        i64 outputs = inner_end - inner_begin;
         const Lane *cell = row;
         if (way == Along::WIDEN) {
-            i64 same;
-            Lane *total = row_memory(BLOCK, cells * inner, &same);
-            widen_windows<P>(row, total, plane, cells, inner, k, d);
+            widen_windows(p, row, total, plane, cells, inner, k, d);
             cell = total;
             cells -= (k - 1) * d;
             k = 1;
         }
-        i64 phase_length = (cells + s - 1) / s * inner, phase_plane = plane;
         if (s > 1) {
-            phase_length += N;
-            Lane *phases = row_memory(PHASES, s * phase_length, &phase_plane);
             for (int q = 0; q < P::PLANES; ++q)
                 split_phases(cell + q * plane, phases + q * phase_plane, cells, inner, s, phase_length);
             cell = phases;
         }
-        auto **tap = static_cast<const Lane **>(scratch(FRONT, sizeof(Lane *) * k));
-        for (i64 c = 0; c < k; ++c)
-            tap[c] = cell + c * d % s * phase_length + (c * d / s + inner_begin - begin) * inner;
+        cell += (inner_begin - begin) * inner;
+        i64 outputs = inner_end - inner_begin;
         if (rows.count <= 1)
-            merge_taps<true>(tap, k, phase_plane, sink, inner_begin * inner, outputs * inner);
+            merge_taps<true>(cell, k, sink, inner_begin * inner, outputs * inner);
         else
-            merge_taps<false>(tap, k, phase_plane, sink, inner_begin * inner, outputs * inner);
+            merge_taps<false>(cell, k, sink, inner_begin * inner, outputs * inner);
     }
 
     template <bool ORDERED>
-    void merge_taps(const Lane *const *tap, i64 k, i64 plane, Sink &sink, i64 to, i64 length) {
+    void merge_taps(const Lane *cell, i64 k, Sink &sink, i64 to, i64 length) {
         blocks<N>(length, [&](i64 i, int count) {
-            State<N> state = P::template retag<N>(P::template get<N>(tap[0] + i, plane), axis.kernel, 0);
+            State<N> state = P::template retag<N>(P::template get<N>(cell + i, phase_plane), axis.kernel, 0);
             for (i64 c = 1; c < k; ++c) {
-                State<N> next = P::template retag<N>(P::template get<N>(tap[c] + i, plane), axis.kernel, c);
-                if (ORDERED)
-                    P::template merge<N>(state, next);
-                else
-                    P::template merge_any<N>(state, next);
+                State<N> next = P::template retag<N>(P::template get<N>(cell + tap[c] + i, phase_plane), axis.kernel, c);
+                merge_in_order<ORDERED>(state, next);
             }
             sink.template put<N>(to + i, state, count);
         });
     }
 
-    void fill_empty(Lane *row, i64 plane, i64 begin, i64 end) {
+    void fill_empty(i64 begin, i64 end) {
         for (i64 i = begin; i < end; ++i) P::template put<1>(row + i, plane, P::template empty<1>());
     }
 
-    void pool_edge(const Lane *row, i64 plane, const OutputRow &, Sink &sink, i64 begin, i64 o) {
+    void pool_edge(Sink &sink, i64 begin, i64 o) {
         Axis::Taps taps = axis.taps(o);
         i64 first = taps.first - (begin * axis.stride - axis.pad_lo);
         for (i64 e = 0; e < inner; ++e) {
@@ -321,7 +402,7 @@ class RowPooler {
                 if (k == 0)
                     state = next;
                 else
-                    P::template merge_any<1>(state, next);
+                    p.template merge_any<1>(state, next);
             }
             sink.template put<1>(o * inner + e, state, 1);
         }
@@ -329,7 +410,6 @@ class RowPooler {
 
     // Windows that hardly overlap, each pooled by itself.
     void pool_segments(const In *x, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
-        Axis::Taps first = axis.taps(begin), last = axis.taps(end - 1);
         if (rows.count == 1) {
             auto cells = [&](auto size, i64 at) {
                 constexpr int M = decltype(size)::value;
@@ -338,10 +418,15 @@ class RowPooler {
             for (i64 o = begin; o < end; ++o) pool_segment(cells, sink, o);
             return;
         }
-        i64 origin = first.first, plane;
-        i64 length = last.first + (last.count - 1) * axis.dilation + 1 - origin;
-        if (length < 0) length = 0;
-        Lane *row = row_memory(ROW, length * inner, &plane);
+        // The real cells from the first window's start to the last one's end.
+        Axis::Taps last = axis.taps(end - 1);
+        i64 origin = axis.start(begin);
+        i64 stop = axis.adaptive ? last.first + last.count : axis.start(end - 1) + axis.dilation * (axis.kernel - 1) + 1;
+        if (origin < 0) origin = 0;
+        if (origin > axis.length) origin = axis.length;
+        if (stop > axis.length) stop = axis.length;
+        i64 length = stop > origin ? stop - origin : 0;
+        row = row_memory(ROW, length * inner, &plane);
         merge_rows(p, x, rows, origin * inner, length * inner, row, plane);
         auto cells = [&](auto size, i64 at) {
             constexpr int M = decltype(size)::value;
@@ -368,7 +453,7 @@ class RowPooler {
             for (; k < taps.count; ++k) {
                 State<1> next = P::template retag<1>(cells(Size<1>(), at + k * step), axis.kernel, taps.skipped + k);
                 if (any)
-                    P::template merge_any<1>(state, next);
+                    p.template merge_any<1>(state, next);
                 else
                     state = next;
                 any = true;
@@ -388,10 +473,12 @@ class RowPooler {
         int used = 0;
         i64 k = 0;
         for (; used < U && k + N <= taps.count; ++used, k += N) state[used] = block(k);
-        for (; k + U * N <= taps.count; k += U * N)
-            for (int u = 0; u < U; ++u) P::template merge_any<N>(state[u], block(k + u * N));
-        for (; k + N <= taps.count; k += N) P::template merge_any<N>(state[0], block(k));
-        for (int u = 1; u < used; ++u) P::template merge_any<N>(state[0], state[u]);
+        for (; k + U * N <= taps.count; k += U * N) {
+            NDPOOL_UNROLL
+            for (int u = 0; u < U; ++u) p.template merge_any<N>(state[u], block(k + u * N));
+        }
+        for (; k + N <= taps.count; k += N) p.template merge_any<N>(state[0], block(k));
+        for (int u = 1; u < used; ++u) p.template merge_any<N>(state[0], state[u]);
         *done = k;
         return state[0];
     }
@@ -400,7 +487,7 @@ class RowPooler {
         Lane lanes[P::PLANES * N];
         P::template put<N>(lanes, N, state);
         State<1> result = P::template get<1>(lanes, N);
-        for (int i = 1; i < N; ++i) P::template merge_any<1>(result, P::template get<1>(lanes + i, N));
+        for (int i = 1; i < N; ++i) p.template merge_any<1>(result, P::template get<1>(lanes + i, N));
         return result;
     }
 
@@ -419,25 +506,24 @@ class RowPooler {
     template <int U>
     void pool_place(const In *x, const OutputRow &rows, const Axis::Taps &taps, Sink &sink, i64 o, i64 i) {
         State<N> state[U];
-        for (int u = 0; u < U; ++u) state[u] = P::template empty<N>();
-        bool any = false;
         i64 step = axis.dilation * inner;
+        bool none = rows.count == 0 || taps.count == 0;
+        const In *cell = x + (none ? 0 : rows.offset[0]) + taps.first * inner + i;
+        NDPOOL_UNROLL
+        for (int u = 0; u < U; ++u)
+            state[u] = none ? P::template empty<N>()
+                            : p.template lift<N>(cell + u * N, rows.tag[0] * axis.kernel + taps.skipped);
         for (i64 r = 0; r < rows.count; ++r) {
-            const In *cell = x + rows.offset[r] + taps.first * inner + i;
+            cell = x + rows.offset[r] + taps.first * inner + i;
             i64 tag = rows.tag[r] * axis.kernel + taps.skipped;
-            for (i64 k = 0; k < taps.count; ++k, cell += step) {
-                for (int u = 0; u < U; ++u) {
-                    State<N> next = p.template lift<N>(cell + u * N, tag + k);
-                    if (any)
-                        P::template merge<N>(state[u], next);
-                    else
-                        state[u] = next;
-                }
-                any = true;
+            for (i64 k = r == 0 ? 1 : 0; k < taps.count; ++k) {
+                NDPOOL_UNROLL
+                for (int u = 0; u < U; ++u)
+                    p.template merge<N>(state[u], p.template lift<N>(cell + k * step + u * N, tag + k));
             }
         }
-        for (int u = 0; u < U; ++u)
-            sink.template put<N>(o * inner + i + u * N, state[u], N);
+        NDPOOL_UNROLL
+        for (int u = 0; u < U; ++u) sink.template put<N>(o * inner + i + u * N, state[u], N);
     }
 };
 
@@ -462,18 +548,22 @@ void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink 
     i64 parts = (outputs + part - 1) / part;
     parallel(plan.outer * plan.out_rows * parts, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
         OutputRow rows(plan);
-        RowPooler<P, Sink> pooler(plan, p, forced);
+        RowPooler<P, Sink> pooler(plan, p, part, forced);
         Sink sink = proto;
-        i64 current = -1;
+        i64 index = begin / parts, done = begin % parts;  // of output rows, and parts of the row
+        i64 slab = index / plan.out_rows, row = index % plan.out_rows;
+        rows.move_to(row);
+        sink.move_to(plan, index, rows);
         for (i64 unit = begin; unit < end; ++unit) {
-            i64 row = unit / parts, first = unit % parts * part;
-            i64 slab = row / plan.out_rows;
-            if (row != current) rows.move_to(row - slab * plan.out_rows);
-            current = row;
-            sink.move_to(plan, row, rows);
-            i64 stop = first + part < outputs ? first + part : outputs;
+            i64 first = done * part, stop = first + part < outputs ? first + part : outputs;
             pooler.pool(x + slab * plan.in_slab, rows, sink, first, stop);
             sink.finish(plan, slab, rows, first, stop);
+            if (++done < parts || unit + 1 == end) continue;
+            done = 0;
+            ++index;
+            if (++row == plan.out_rows) row = 0, ++slab;
+            rows.move_to(row);
+            sink.move_to(plan, index, rows);
         }
     });
 }

@@ -17,7 +17,7 @@ namespace NDPOOL_LEVEL {
 
 // For x <= 709, to the last place or so; 0 below -708.
 template <int N>
-inline vec<double, N> exp_lanes(vec<double, N> x) {
+__attribute__((always_inline)) inline vec<double, N> exp_lanes(vec<double, N> x) {
     using V = vec<double, N>;
     V clamped = x < -708.0 ? splat<double, N>(-708.0) : x;
     const double magic = 0x1.8p52;
@@ -37,21 +37,49 @@ inline vec<double, N> exp_lanes(vec<double, N> x) {
     p = p * r + 1.0 / 6.0;
     p = p * r + 0.5;
     p = p * r * r + r + 1.0;
-    V power = bits<V>((bits<vec<std::int64_t, N>>(shifted) << 52) + bits<vec<std::int64_t, N>>(p));
+    V power = bits<V>((bits<vec<std::uint64_t, N>>(shifted) << 52) + bits<vec<std::uint64_t, N>>(p));
     V large = x > 709.0 ? splat<double, N>(__builtin_inf()) : power;
     V result = x < -708.0 ? splat<double, N>(0.0) : large;
     return x == x ? result : x;
 }
 
+// exp(beta (x - s)) in floats, as accurate as their last place whatever the exponent: what the difference and the
+// product lose is carried along. For exponents up to 80; 0 below -80.
+template <int N>
+__attribute__((always_inline)) inline vec<float, N> exp_term(vec<float, N> x, float s, float beta) {
+    using V = vec<float, N>;
+    V d = x - s;
+    V part = d - x;
+    V lost = (x - (d - part)) - (s + part);
+    V b = splat<float, N>(beta);
+    V a = b * d;
+    V rest = fused_difference<N>(b, d, a) + b * lost;
+    V clamped = a < -80.0f ? splat<float, N>(-80.0f) : a;
+    const float magic = 0x1.8p23f;
+    V shifted = clamped * 0x1.715476p0f + magic;
+    V n = shifted - magic;
+    V r = (clamped - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f + rest;
+    V p = splat<float, N>(1.0f / 5040.0f);
+    p = p * r + 1.0f / 720.0f;
+    p = p * r + 1.0f / 120.0f;
+    p = p * r + 1.0f / 24.0f;
+    p = p * r + 1.0f / 6.0f;
+    p = p * r + 0.5f;
+    p = p * r * r + r + 1.0f;
+    V power = bits<V>((bits<vec<std::uint32_t, N>>(shifted) << 23) + bits<vec<std::uint32_t, N>>(p));
+    return a < -80.0f ? splat<float, N>(0.0f) : power;
+}
+
 // For positive normal x.
 template <int N>
-inline vec<double, N> log_lanes(vec<double, N> x) {
+__attribute__((always_inline)) inline vec<double, N> log_lanes(vec<double, N> x) {
     using V = vec<double, N>;
     using I = vec<std::int64_t, N>;
-    I b = bits<I>(x);
+    using U = vec<std::uint64_t, N>;
+    U b = bits<U>(x);
     // x = m 2^e with m from sqrt(1/2) to sqrt(2).
-    I e = (b - 0x3fe6a09e667f3bcdll) >> 52;
-    V m = bits<V>(b - (e << 52));
+    I e = bits<I>(b - 0x3fe6a09e667f3bcdull) >> 52;
+    V m = bits<V>(b - (bits<U>(e) << 52));
     V f = (m - 1.0) / (m + 1.0), s = f * f;
     V p = splat<double, N>(1.0 / 21.0);
     p = p * s + 1.0 / 19.0;
@@ -82,16 +110,127 @@ inline vec<double, N> pow_lanes(vec<double, N> r, double p) {
     return (r - r == 0) ? result : r;  // infinities and NaN stay
 }
 
+template <int N>
+inline vec<double, N> sqrt_lanes(vec<double, N> x) {
+    for (int i = 0; i < N; ++i) x[i] = __builtin_sqrt(x[i] > 0 ? x[i] : 0);
+    return x;
+}
+
+// --- SmoothMax as a kind of its own -------------------------------------------------------------
+
+// The largest cell (the smallest for beta < 0) and the sum of exp(-|beta| gap) over the cells' distances from it. It costs
+// an exp a merge, and every window has a scale of its own.
+struct LogSum {
+    using In = double;
+    using Lane = double;
+    static constexpr int PLANES = 2;
+    static constexpr bool TAGGED = false;
+    static constexpr bool IDEMPOTENT = false;
+    double beta;
+
+    template <int N>
+    struct State {
+        vec<double, N> most, sum;
+    };
+    template <int N>
+    State<N> lift(const double *p, i64) const {
+        vec<double, N> x = load<N>(p);
+        return {beta > 0 ? x : -x, splat<double, N>(1.0)};
+    }
+    template <int N>
+    void merge(State<N> &a, const State<N> &b) const {
+        auto wins = (b.most > a.most) | (b.most != b.most);
+        vec<double, N> most = wins ? b.most : a.most, other = wins ? a.most : b.most;
+        vec<double, N> gap = most == other ? splat<double, N>(0.0) : most - other;  // equal infinities cancel
+        vec<double, N> share = exp_lanes<N>(gap * (beta > 0 ? -beta : beta));
+        a.sum = (wins ? b.sum : a.sum) + (wins ? a.sum : b.sum) * share;
+        a.most = most;
+    }
+    template <int N>
+    void merge_any(State<N> &a, const State<N> &b) const {
+        merge<N>(a, b);
+    }
+    template <int N>
+    static State<N> retag(State<N> a, i64, i64) {
+        return a;
+    }
+    template <int N>
+    static State<N> retag_each(State<N> a, i64, i64) {
+        return a;
+    }
+    template <int N>
+    static void unzip(State<N> &a, State<N> &b) {
+        State<N> even = {every_second<N, 0>(a.most, b.most), every_second<N, 0>(a.sum, b.sum)};
+        b = {every_second<N, 1>(a.most, b.most), every_second<N, 1>(a.sum, b.sum)};
+        a = even;
+    }
+    template <int N>
+    static State<N> get(const double *p, i64 plane) {
+        return {load<N>(p), load<N>(p + plane)};
+    }
+    template <int N>
+    static void put(double *p, i64 plane, const State<N> &a) {
+        store<N>(p, a.most);
+        store<N>(p + plane, a.sum);
+    }
+    template <int N>
+    static State<N> empty() {
+        return {splat<double, N>(-__builtin_inf()), splat<double, N>(0.0)};
+    }
+    template <int N>
+    vec<double, N> value(const State<N> &a) const {
+        // A sum of 1 is a window of one cell, as good as; log 0 belongs to no cell at all.
+        vec<double, N> rest = log_lanes<N>(a.sum) / beta;
+        return (beta > 0 ? a.most : -a.most) + (a.sum == a.sum ? rest : a.sum);
+    }
+};
+
+// Writes LogSums as numbers; a padded cell that counts is the number 0.
+struct LogSumSink {
+    LogSum kind;
+    double *y;
+    bool count_pad;
+    double *row;
+    double *zeros;  // padded cells of every element's window, where they count
+
+    void move_to(const Plan &plan, i64 index, const OutputRow &rows) {
+        row = y + index * plan.out_row;
+        if (!count_pad) return;
+        zeros = static_cast<double *>(scratch(PLANE2, sizeof(double) * (plan.out_row + 64)));
+        for (i64 o = 0; o < plan.last().output; ++o) {
+            i64 padded = rows.counted * plan.last().counted(o) - rows.real * plan.last().taps(o).count;
+            for (i64 e = 0; e < plan.inner; ++e) zeros[o * plan.inner + e] = static_cast<double>(padded);
+        }
+    }
+    void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
+    template <int N>
+    void put(i64 at, LogSum::State<N> s, int count) {
+        if (count_pad) {
+            vec<double, N> none{}, padded = load<N>(zeros + at);
+            LogSum::State<N> with = s;
+            kind.template merge<N>(with, {none, padded});
+            s.most = padded > 0 ? with.most : s.most;
+            s.sum = padded > 0 ? with.sum : s.sum;
+        }
+        put_some<N>(row + at, count, [&](double *p) { store<N>(p, kind.template value<N>(s)); });
+    }
+};
+
+inline void log_sum_all(const Plan &plan, double beta, bool count_pad, const double *x, double *y) {
+    LogSum kind{beta};
+    pool_all(plan, kind, x, LogSumSink{kind, y, count_pad && plan.padded, nullptr, nullptr}, -1);
+}
+
 // --- one window by itself -----------------------------------------------------------------------
 
 inline double read(Type type, const void *x, i64 i) {
     switch (type) {
 #define NDPOOL_READ(NAME, T) \
     case Type::NAME: return load_as<double, 1>(static_cast<const T *>(x) + i)[0];
-        NDPOOL_NUMBERS(NDPOOL_READ)
+        NDPOOL_FLOATS(NDPOOL_READ)
 #undef NDPOOL_READ
+        default: return 0;
     }
-    return 0;
 }
 
 // The smooth kinds, and their windows when each is computed by itself.
@@ -154,46 +293,70 @@ struct Smooth {
 
     // --- a whole part ---
 
-    // The scale s of some cells, from the finite ones.
-    double scale_of(const double *x, i64 length, bool zero) const {
-        double sign = lp || parameter > 0 ? 1 : -1, best = zero || lp ? 0.0 : -__builtin_inf();
-        constexpr int N = LANES<double>;
-        vec<double, N> lanes = splat<double, N>(best);
-        auto take = [&](auto v, auto &into) {
+    // The scale s of some cells, from the finite ones, and how far the exponents of exp reach below 0.
+    template <class E>
+    E scale_of(const E *x, i64 length, bool zero, double *reach) const {
+        constexpr int N = LANES<E>;
+        E sign = lp || parameter > 0 ? 1 : -1, none = static_cast<E>(-__builtin_inf());
+        vec<E, N> most = splat<E, N>(zero || lp ? 0 : none), least = splat<E, N>(zero || lp ? 0 : -none);
+        auto take = [&](auto v, auto &high, auto &low) {
             auto key = lp ? (v < 0 ? -v : v) : sign * v;
-            into = (key > into) & (v - v == 0) ? key : into;
+            auto finite = v - v == 0;
+            high = (key > high) & finite ? key : high;
+            low = (key < low) & finite ? key : low;
         };
         i64 i = 0;
-        for (; i + N <= length; i += N) take(load<N>(x + i), lanes);
-        for (; i < length; ++i) {
-            vec<double, 1> v = load<1>(x + i), into = {best};
-            take(v, into);
-            best = into[0];
+        for (; i + N <= length; i += N) take(load<N>(x + i), most, least);
+        E best = most[0], worst = least[0];
+        for (int l = 1; l < N; ++l) {
+            best = most[l] > best ? most[l] : best;
+            worst = least[l] < worst ? least[l] : worst;
         }
-        for (int l = 0; l < N; ++l) best = lanes[l] > best ? lanes[l] : best;
-        if (lp) return best > 0 ? best : 1.0;
-        return best - best == 0 ? sign * best : 0.0;
+        for (; i < length; ++i) {
+            vec<E, 1> high = {best}, low = {worst};
+            take(load<1>(x + i), high, low);
+            best = high[0], worst = low[0];
+        }
+        *reach = (static_cast<double>(best) - static_cast<double>(worst)) * (parameter < 0 ? -parameter : parameter);
+        if (lp) return best > 0 ? best : 1;
+        return best - best == 0 ? sign * best : 0;
     }
 
     // x becomes its terms; `slope`, if given, sign(x) (|x|/s)^(p-1).
-    void terms(double *x, i64 length, double scale, double *slope) const {
-        constexpr int N = LANES<double>;
-        double by = 1.0 / scale;
-        bool halved = !(by - by == 0);  // the reciprocal of a subnormal number overflows
+    template <class E>
+    void terms(E *x, i64 length, E scale, E *slope) const {
+        constexpr int N = LANES<E>;
         for (i64 i = 0; i < length; i += N) {
-            vec<double, N> v = load<N>(x + i);
-            if (!lp) {
+            vec<E, N> v = load<N>(x + i);
+            if (lp) {
+                vec<E, N> r = (v < 0 ? -v : v) / scale;
+                store<N>(x + i, power<E, N>(r, parameter));
+                if (!slope) continue;
+                vec<E, N> w = power<E, N>(r, parameter - 1), zero{};
+                store<N>(slope + i, v > 0 ? w : v < 0 ? -w : v == 0 ? zero : v);
+            } else if constexpr (std::is_same_v<E, float>) {
+                store<N>(x + i, exp_term<N>(v, scale, static_cast<float>(parameter)));
+            } else {
                 store<N>(x + i, exp_lanes<N>(parameter * (v - scale)));
-                continue;
             }
-            vec<double, N> size = v < 0 ? -v : v;
-            vec<double, N> r = halved ? size / scale : size * by;
-            store<N>(x + i, pow_lanes<N>(r, parameter));
-            if (!slope) continue;
-            vec<double, N> w = pow_lanes<N>(r, parameter - 1);
-            vec<double, N> zero = splat<double, N>(0.0);
-            store<N>(slope + i, v > 0 ? w : v < 0 ? -w : v == 0 ? zero : v);
         }
+    }
+
+    template <class E, int N>
+    static vec<E, N> power(vec<E, N> r, double p) {
+        if constexpr (std::is_same_v<E, double>) {
+            return pow_lanes<N>(r, p);
+        } else {
+            if (p == 0) return splat<E, N>(1);
+            if (p == 1) return r;
+            return r * r;  // no other is asked for in floats
+        }
+    }
+
+    // Whether floats will do for the terms: the result is no wider, and nothing underflows that matters.
+    bool floats_do(double reach) const {
+        if (lp) return parameter == 1 || parameter == 2;
+        return FUSED && static_cast<double>(static_cast<float>(parameter)) == parameter && reach < 50;
     }
 
     // What the weights of a window are divided by, from its sum.
@@ -202,120 +365,190 @@ struct Smooth {
         return lp ? pow_lanes<N>(pow_lanes<N>(sum, 1 / parameter), parameter - 1) : sum;
     }
 
-    // Whether the sum of a window is good for its value, or for its weights alone.
+    // The output, from a window's sum.
     template <int N>
-    auto good(vec<double, N> sum, bool precise) const {
-        double least = lp ? 1e-250 : precise ? 1e-13 : 1e-260;
-        return (sum >= least) & (sum <= 1e300);
+    vec<double, N> value(double scale, vec<double, N> sum) const {
+        if (!lp) return log_lanes<N>(sum) / parameter + scale;
+        return scale * (parameter == 2 ? sqrt_lanes<N>(sum) : pow_lanes<N>(sum, 1 / parameter));
+    }
+
+    // Whether the sum of a window is in the range where its terms, of type E, are accurate.
+    template <class E, int N>
+    auto good(vec<double, N> sum) const {
+        constexpr bool narrow = std::is_same_v<E, float>;
+        // The logarithm in Lp's powers loses digits as it grows.
+        double least = narrow ? 1e-25 : lp ? 1e-30 : 1e-250;
+        return (sum >= least) & (sum <= (narrow ? 1e30 : 1e300));
+    }
+    // Whether a value is, when it was found as a distance from the scale: not if it is tiny beside that.
+    template <int N>
+    auto good_value(double scale, vec<double, N> value) const {
+        vec<double, N> distance = scale - value;
+        return (distance < 0 ? -distance : distance) <= (lp ? __builtin_inf() : 1e7) * (value < 0 ? -value : value);
     }
 };
 
 // --- parts --------------------------------------------------------------------------------------
 
 // Writes sums as they are into rows of a plane.
+template <class E>
 struct PlaneSink {
     double *row;
     template <int N>
-    void put(i64 at, const PlainSum<double, double>::State<N> &s, int count) {
+    void put(i64 at, const typename PlainSum<E, double>::template State<N> &s, int count) {
         put_some<N>(row + at, count, [&](double *p) { store<N>(p, s.v); });
     }
 };
 
 // The input of one slab from cell in_begin to in_end-1 of its first pooled axis, as terms, and the sums of the windows of
 // one part of the outputs.
+template <class E>
 struct TermPart {
     const Plan &plan;
     const Smooth &kind;
     i64 slab, in_begin, in_end;
     OutputPart part;
-    double scale;
-    double *e, *slope;  // as if from the slab's start
-    double *sum;        // rows of the part one after the other
+    E scale;
+    double reach;
+    E *e, *slope;  // as if from the slab's start
+    double *sum;   // rows of the part one after the other
 
     i64 outputs() const { return (part.end - part.begin) * plan.inner; }
+    i64 low() const { return in_begin * first_stride(plan); }
+    i64 length() const { return (in_end - in_begin) * first_stride(plan); }
 
     // The part's outputs are lo..hi-1 along the first pooled axis; the cells from begin to end-1 are taken in any case.
     TermPart(const Plan &plan, const Smooth &kind, Type type, const void *x, i64 slab, OutputPart part, i64 lo, i64 hi,
-             i64 begin, i64 end, bool with_slope)
+             i64 begin, i64 end)
         : plan(plan), kind(kind), slab(slab), in_begin(begin), in_end(end), part(part), slope(nullptr) {
         const Axis &axis = plan.axes[0];
         i64 first = axis.start(lo), last = axis.start(hi - 1) + axis.dilation * (axis.kernel - 1);
         if (first < in_begin) in_begin = first < 0 ? 0 : first;
         if (last >= in_end) in_end = last < axis.length ? last + 1 : axis.length;
-        i64 low = in_begin * first_stride(plan), length = in_end * first_stride(plan) - low;
-        auto *plane = static_cast<double *>(scratch(PLANE, sizeof(double) * (length + 64)));
-        load_plane(type, x, slab * plan.in_slab + low, length, plane);
-        scale = kind.scale_of(plane, length, kind.count_pad && plan.padded);
-        double *slope_plane = nullptr;
-        if (kind.lp && with_slope) slope_plane = static_cast<double *>(scratch(PLANE2, sizeof(double) * (length + 64)));
-        kind.terms(plane, length, scale, slope_plane);
-        e = plane - low;
-        slope = slope_plane ? slope_plane - low : e;
+        auto *plane = static_cast<E *>(scratch(PLANE, sizeof(E) * (length() + 64)));
+        load_plane(type, x, slab * plan.in_slab + low(), length(), plane);
+        scale = kind.scale_of(plane, length(), kind.count_pad && plan.padded, &reach);
+        e = plane - low();
+    }
+
+    void sum_terms(bool with_slope) {
+        E *slope_plane = nullptr;
+        if (kind.lp && with_slope) slope_plane = static_cast<E *>(scratch(PLANE2, sizeof(E) * (length() + 64)));
+        kind.terms(e + low(), length(), scale, slope_plane);
+        slope = slope_plane ? slope_plane - low() : e;
         sum = static_cast<double *>(scratch(PLANE3, sizeof(double) * ((part.row_end - part.row_begin) * outputs() + 64)));
         pool(e, sum);
         if (kind.count_pad && plan.padded) add_padding();
     }
 
-    static void load_plane(Type type, const void *x, i64 from, i64 length, double *to) {
-        constexpr int N = LANES<double>;
+    template <class To>
+    static void load_plane(Type type, const void *x, i64 from, i64 length, To *to) {
+        constexpr int N = LANES<To>;
         switch (type) {
 #define NDPOOL_LOAD(NAME, T)                                                                        \
     case Type::NAME: {                                                                              \
         const T *p = static_cast<const T *>(x) + from;                                              \
         i64 i = 0;                                                                                  \
-        for (; i + N <= length; i += N) store<N>(to + i, load_as<double, N>(p + i));                \
-        for (; i < length; ++i) to[i] = load_as<double, 1>(p + i)[0];                               \
+        for (; i + N <= length; i += N) store<N>(to + i, load_as<To, N>(p + i));                    \
+        for (; i < length; ++i) to[i] = load_as<To, 1>(p + i)[0];                                   \
         break;                                                                                      \
     }
-            NDPOOL_NUMBERS(NDPOOL_LOAD)
+            NDPOOL_FLOATS(NDPOOL_LOAD)
 #undef NDPOOL_LOAD
+            default: break;
         }
     }
 
     // Sums over the windows of the part.
-    void pool(const double *cells, double *to) const {
-        using P = PlainSum<double, double>;
+    void pool(const E *cells, double *to) const {
+        using P = PlainSum<E, double>;
         const P p{};
         OutputRow rows(plan);
-        RowPooler<P, PlaneSink> pooler(plan, p, -1);
         i64 step = part_of_row(plan);
+        RowPooler<P, PlaneSink<E>> pooler(plan, p, step, -1);
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
             rows.move_to(row);
-            PlaneSink sink{to + (row - part.row_begin) * outputs() - part.begin * plan.inner};
+            PlaneSink<E> sink{to + (row - part.row_begin) * outputs() - part.begin * plan.inner};
             for (i64 o = part.begin; o < part.end; o += step)
                 pooler.pool(cells, rows, sink, o, o + step < part.end ? o + step : part.end);
         }
     }
 
     void add_padding() {
-        double zero = kind.exp1(kind.parameter * (0.0 - scale));
+        double zero = kind.exp1(kind.parameter * (0.0 - static_cast<double>(scale)));
+        const Axis &last = plan.last();
+        auto *counts = static_cast<i64 *>(scratch(EXTRA, 2 * sizeof(i64) * last.output));
+        for (i64 o = 0; o < last.output; ++o) counts[2 * o] = last.counted(o), counts[2 * o + 1] = last.taps(o).count;
         OutputRow rows(plan);
         double *to = sum;
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
             rows.move_to(row);
-            for (i64 o = part.begin; o < part.end; ++o) {
-                i64 zeros = rows.counted * plan.last().counted(o) - rows.real * plan.last().taps(o).count;
-                for (i64 e = 0; e < plan.inner; ++e, ++to)
-                    if (zeros) *to += static_cast<double>(zeros) * zero;
+            for (i64 o = part.begin; o < part.end; ++o, to += plan.inner) {
+                i64 zeros = rows.counted * counts[2 * o] - rows.real * counts[2 * o + 1];
+                if (zeros == 0) continue;
+                for (i64 i = 0; i < plan.inner; ++i) to[i] += static_cast<double>(zeros) * zero;
             }
         }
     }
 
-    // Calls bad(row, o, e, at) for each output whose sum is not good.
+    // The windows' changes along a tangent, which the weights of its cells take part in.
+    void weigh(Type tangent_type, const void *t, double *to) {
+        constexpr int N = LANES<E>;
+        auto *tangent = static_cast<E *>(scratch(BLOCK, sizeof(E) * (length() + 64)));
+        load_plane(tangent_type, t, slab * plan.in_slab + low(), length(), tangent);
+        E *weighted = slope + low();
+        for (i64 i = 0; i < length(); i += N) {
+            // A cell without weight does not meet its tangent, which may be infinite.
+            vec<E, N> w = load<N>(weighted + i), zero{};
+            store<N>(weighted + i, w == 0 ? zero : w * load<N>(tangent + i));
+        }
+        pool(weighted - low(), to);
+        constexpr int M = LANES<double>;
+        i64 count = (part.row_end - part.row_begin) * outputs();
+        for (i64 i = 0; i < count; i += M) store<M>(to + i, load<M>(to + i) / kind.norm<M>(load<M>(sum + i)));
+    }
+
+    // Calls bad(rows, row, o, e) for each output whose sum is not good or, if values are given, whose value is not.
     template <class F>
-    void over_bad(bool precise, const F &bad) const {
+    void over_bad(bool values, const double *value, const F &bad) const {
+        constexpr int N = LANES<double>;
         OutputRow rows(plan);
+        auto good = [&](auto size, i64 at) {
+            constexpr int M = decltype(size)::value;
+            auto sums = kind.good<E, M>(load<M>(sum + at));
+            return values ? sums & kind.good_value<M>(static_cast<double>(scale), load<M>(value + at)) : sums;
+        };
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
-            const double *from = sum + (row - part.row_begin) * outputs();
-            bool moved = false;
-            for (i64 i = 0; i < outputs(); ++i) {
-                if (kind.good<1>(vec<double, 1>{from[i]}, precise)[0]) continue;
-                if (!moved) rows.move_to(row), moved = true;
-                bad(rows, row, part.begin + i / plan.inner, i % plan.inner, (row - part.row_begin) * outputs() + i);
-            }
+            i64 from = (row - part.row_begin) * outputs(), i = 0;
+            vec<std::int64_t, N> all = splat<std::int64_t, N>(-1);
+            for (; i + N <= outputs(); i += N) all &= good(std::integral_constant<int, N>(), from + i);
+            bool every = true;
+            for (int l = 0; l < N; ++l) every &= all[l] != 0;
+            for (; i < outputs(); ++i) every &= good(std::integral_constant<int, 1>(), from + i)[0] != 0;
+            if (every) continue;
+            rows.move_to(row);
+            for (i = 0; i < outputs(); ++i)
+                if (!good(std::integral_constant<int, 1>(), from + i)[0])
+                    bad(rows, row, part.begin + i / plan.inner, i % plan.inner);
         }
     }
 };
+
+// Calls f(terms) with the terms in floats where those do, and in doubles where not.
+template <class F>
+void over_terms(const Plan &plan, const Smooth &kind, Type type, Type result, const void *x, i64 slab, const OutputPart &part,
+                i64 lo, i64 hi, i64 begin, i64 end, bool with_slope, const F &f) {
+    if (result != Type::F64) {
+        TermPart<float> terms(plan, kind, type, x, slab, part, lo, hi, begin, end);
+        if (kind.floats_do(terms.reach)) {
+            terms.sum_terms(with_slope);
+            return f(terms);
+        }
+    }
+    TermPart<double> terms(plan, kind, type, x, slab, part, lo, hi, begin, end);
+    terms.sum_terms(with_slope);
+    f(terms);
+}
 
 // Parts of the outputs along the first pooled axis, small enough that their terms stay in the cache.
 template <class Piece>
@@ -361,112 +594,119 @@ inline void store_row(Type type, void *y, i64 to, const double *from, i64 length
     }
 }
 
-// y, and with a tangent dy.
+// y, and with a tangent dy. SmoothMax in double gets y from LogSum, which has no scale in common to lose digits to.
 inline void smooth_forward(const Plan &plan, const Smooth &kind, Type type, Type result, const void *x, void *y,
                            const void *t, void *dy) {
     constexpr int N = LANES<double>;
-    bool precise = result == Type::F64;
+    bool value_done = result == Type::F64 && !kind.lp;
+    if (value_done) {
+        log_sum_all(plan, kind.parameter, kind.count_pad, static_cast<const double *>(x), static_cast<double *>(y));
+        if (!t) return;
+    }
     over_output_parts(plan, [&](i64 slab, const OutputPart &part, i64 lo, i64 hi) {
-        TermPart terms(plan, kind, type, x, slab, part, lo, hi, plan.axes[0].length, 0, t != nullptr);
-        i64 length = terms.outputs(), rows = part.row_end - part.row_begin;
-        auto at = [&](i64 row) { return (slab * plan.out_rows + part.row_begin + row) * plan.out_row + part.begin * plan.inner; };
-        auto *out = static_cast<double *>(scratch(PLANE4, sizeof(double) * (rows * length + 64)));
-        if (t) {
-            i64 low = terms.in_begin * first_stride(plan), count = terms.in_end * first_stride(plan) - low;
-            double *weighted = terms.slope + low;
-            auto *tangent = static_cast<double *>(scratch(BLOCK, sizeof(double) * (count + 64)));
-            TermPart::load_plane(result, t, slab * plan.in_slab + low, count, tangent);
-            // A cell without weight does not meet its tangent, which may be infinite.
-            for (i64 i = 0; i < count; ++i) weighted[i] = weighted[i] == 0 ? 0 : weighted[i] * tangent[i];
-            terms.pool(weighted - low, out);
-            for (i64 i = 0; i < rows * length; i += N) store<N>(out + i, load<N>(out + i) / kind.norm<N>(load<N>(terms.sum + i)));
-            for (i64 row = 0; row < rows; ++row) store_row(result, dy, at(row), out + row * length, length);
-        }
-        for (i64 i = 0; i < rows * length; i += N) {
-            vec<double, N> sum = load<N>(terms.sum + i);
-            vec<double, N> v;
-            if (!kind.lp)
-                v = log_lanes<N>(sum) / kind.parameter + terms.scale;
-            else if (kind.parameter == 2)
-                for (int l = 0; l < N; ++l) v[l] = terms.scale * __builtin_sqrt(sum[l] > 0 ? sum[l] : 0);
-            else
-                v = terms.scale * pow_lanes<N>(sum, 1 / kind.parameter);
-            store<N>(out + i, v);
-        }
-        for (i64 row = 0; row < rows; ++row) store_row(result, y, at(row), out + row * length, length);
-        auto again = [&](bool exact, bool value) {
-            terms.over_bad(exact, [&](const OutputRow &rows, i64 row, i64 o, i64 e, i64) {
-                i64 to = (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e;
-                double change = 0;
-                auto weigh = [&](i64 cell, double w) {
-                    if (w != 0) change += w * read(result, t, cell);
-                };
-                double v = kind.window(plan, type, x, slab * plan.in_slab, rows, o, e, value ? nullptr : &weigh);
-                if (value)
-                    write(result, y, to, v);
-                else
-                    write(result, dy, to, change);
-            });
-        };
-        again(precise, true);
-        if (t) again(false, false);
+        over_terms(plan, kind, type, result, x, slab, part, lo, hi, plan.axes[0].length, 0, t != nullptr, [&](auto &terms) {
+            i64 length = terms.outputs(), rows = part.row_end - part.row_begin;
+            auto at = [&](i64 row) {
+                return (slab * plan.out_rows + part.row_begin + row) * plan.out_row + part.begin * plan.inner;
+            };
+            auto *out = static_cast<double *>(scratch(PLANE4, sizeof(double) * (rows * length + 64)));
+            auto again = [&](bool value) {
+                terms.over_bad(value, out, [&](const OutputRow &rows, i64 row, i64 o, i64 e) {
+                    i64 to = (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e;
+                    double change = 0;
+                    auto weigh = [&](i64 cell, double w) {
+                        if (w != 0) change += w * read(result, t, cell);
+                    };
+                    double v = kind.window(plan, type, x, slab * plan.in_slab, rows, o, e, value ? nullptr : &weigh);
+                    if (value)
+                        write(result, y, to, v);
+                    else
+                        write(result, dy, to, change);
+                });
+            };
+            if (t) {
+                terms.weigh(result, t, out);
+                for (i64 row = 0; row < rows; ++row) store_row(result, dy, at(row), out + row * length, length);
+                again(false);
+            }
+            if (value_done) return;
+            for (i64 i = 0; i < rows * length; i += N)
+                store<N>(out + i, kind.value<N>(static_cast<double>(terms.scale), load<N>(terms.sum + i)));
+            for (i64 row = 0; row < rows; ++row) store_row(result, y, at(row), out + row * length, length);
+            again(true);
+        });
     });
 }
 
 inline void smooth_vjp(const Plan &plan, const Smooth &kind, Type type, Type result, const void *x, const void *g, void *gx) {
     constexpr int N = LANES<double>;
-    // One part's terms serve both callbacks, which run one after the other on one thread.
+    // What a part's cells are multiplied by, and what else they get; both callbacks run on one thread, one after the other.
     struct Current {
-        double *weights;
-        const double *extra;
-        i64 low;
+        const float *narrow;
+        const double *wide, *extra;
     };
     static thread_local Current current;
     transpose_all(
         plan,
         [&](i64 slab, i64 begin, i64 end, const OutputPart &part, double *q) {
-            const Axis &axis = plan.axes[0];
-            i64 rows_each = plan.dim_count ? plan.out_rows / axis.output : 1;
+            i64 rows_each = plan.dim_count ? plan.out_rows / plan.axes[0].output : 1;
             i64 lo = plan.dim_count ? part.row_begin / rows_each : part.begin;
             i64 hi = plan.dim_count ? part.row_end / rows_each : part.end;
-            current = {nullptr, nullptr, 0};
+            current = {nullptr, nullptr, nullptr};
             if (lo == hi) return;
-            TermPart terms(plan, kind, type, x, slab, part, lo, hi, begin, end, true);
-            i64 length = terms.outputs(), rows = part.row_end - part.row_begin;
-            for (i64 row = 0; row < rows; ++row)
-                TermPart::load_plane(result, g, (slab * plan.out_rows + part.row_begin + row) * plan.out_row + part.begin * plan.inner,
-                                     length, q + row * length);
-            vec<std::int64_t, N> all_good = splat<std::int64_t, N>(-1);
-            for (i64 i = 0; i < rows * length; i += N) {
-                vec<double, N> sum = load<N>(terms.sum + i), zero{};
-                for (i64 past = rows * length; past < i + N; ++past) sum[past - i] = 1;
-                auto good = kind.good<N>(sum, false);
-                all_good &= good;
-                store<N>(q + i, good ? load<N>(q + i) / kind.norm<N>(sum) : zero);
-            }
-            current.weights = terms.slope;
-            bool every = true;
-            for (int l = 0; l < N; ++l) every &= all_good[l] != 0;
-            if (every) return;
-            // What the windows on their own bring is added at the end.
-            i64 low = terms.in_begin * first_stride(plan), count = terms.in_end * first_stride(plan) - low;
-            auto *extra = static_cast<double *>(scratch(EXTRA, sizeof(double) * (count + 64)));
-            std::memset(extra, 0, sizeof(double) * count);
-            terms.over_bad(false, [&](const OutputRow &rows, i64 row, i64 o, i64 e, i64) {
-                double share = read(result, g, (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e);
-                auto weigh = [&](i64 cell, double w) { extra[cell - slab * plan.in_slab - low] += w * share; };
-                kind.window(plan, type, x, slab * plan.in_slab, rows, o, e, &weigh);
+            over_terms(plan, kind, type, result, x, slab, part, lo, hi, begin, end, true, [&](auto &terms) {
+                using E = std::remove_reference_t<decltype(terms.e[0])>;
+                i64 length = terms.outputs(), rows = part.row_end - part.row_begin;
+                for (i64 row = 0; row < rows; ++row) {
+                    i64 from = (slab * plan.out_rows + part.row_begin + row) * plan.out_row + part.begin * plan.inner;
+                    terms.load_plane(result, g, from, length, q + row * length);
+                }
+                vec<std::int64_t, N> all = splat<std::int64_t, N>(-1);
+                for (i64 i = 0; i < rows * length; i += N) {
+                    vec<double, N> sum = load<N>(terms.sum + i), zero{};
+                    for (i64 past = rows * length; past < i + N; ++past) sum[past - i] = 1;
+                    auto good = kind.good<E, N>(sum);
+                    all &= good;
+                    store<N>(q + i, good ? load<N>(q + i) / kind.norm<N>(sum) : zero);
+                }
+                if constexpr (std::is_same_v<E, float>)
+                    current.narrow = terms.slope;
+                else
+                    current.wide = terms.slope;
+                bool every = true;
+                for (int l = 0; l < N; ++l) every &= all[l] != 0;
+                if (every) return;
+                // What the windows on their own bring is added at the end.
+                i64 low = terms.low();
+                auto *extra = static_cast<double *>(scratch(EXTRA, sizeof(double) * (terms.length() + 64)));
+                std::memset(extra, 0, sizeof(double) * terms.length());
+                terms.over_bad(false, nullptr, [&](const OutputRow &rows, i64 row, i64 o, i64 e) {
+                    double share = read(result, g, (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e);
+                    auto weigh = [&](i64 cell, double w) { extra[cell - slab * plan.in_slab - low] += w * share; };
+                    kind.window(plan, type, x, slab * plan.in_slab, rows, o, e, &weigh);
+                });
+                current.extra = extra - low;
             });
-            current.extra = extra - low;
         },
         [&](i64 slab, i64 row, const double *spread, i64 first, i64 stop, bool) {
-            i64 at = row * plan.in_row + first;
-            auto *out = static_cast<double *>(scratch(FRONT, sizeof(double) * (stop - first + 64)));
-            for (i64 i = 0; i < stop - first; ++i) {
-                double v = spread[i] == 0 ? 0 : spread[i] * current.weights[at + i];
-                out[i] = current.extra ? v + current.extra[at + i] : v;
-            }
-            store_row(result, gx, slab * plan.in_slab + at, out, stop - first);
+            i64 at = row * plan.in_row + first, length = stop - first;
+            auto *out = static_cast<double *>(scratch(PLANE3, sizeof(double) * (length + 64)));
+            auto multiply = [&](const auto *weights) {
+                // A cell that got nothing stays 0, even if its weight is not finite.
+                for (i64 i = 0; i < length; i += N) {
+                    vec<double, N> v = load<N>(spread + i), zero{};
+                    store<N>(out + i, v == 0 ? zero : v * load_as<double, N>(weights + at + i));
+                }
+            };
+            if (current.narrow)
+                multiply(current.narrow);
+            else if (current.wide)
+                multiply(current.wide);
+            else
+                std::memset(out, 0, sizeof(double) * length);
+            if (current.extra)
+                for (i64 i = 0; i < length; ++i) out[i] += current.extra[at + i];
+            store_row(result, gx, slab * plan.in_slab + at, out, length);
         });
 }
 

@@ -51,18 +51,22 @@ struct SumSink {
     void put(i64 at, const typename P::template State<N> &s, int count) {
         put_some<N>(row + at, count, [&](R *p) {
             vec<A, N> total = P::template total<N>(s);
-            if constexpr (std::is_same_v<R, A> && !std::is_same_v<R, double>) {
-                store<N>(p, total);
-            } else {
-                vec<double, N> sum = convert<double, N>(total);
-                if (divisor.varies())
-                    sum /= load<N>(each + at);
-                else if (sizeof(R) < sizeof(double))
-                    sum *= 1.0 / divisor.fixed;
-                else if (divisor.by != Count::NONE)
-                    sum /= divisor.fixed;
-                store_as<N>(p, sum);
+            if (std::is_same_v<R, std::int64_t> && divisor.by == Count::NONE) {
+                store_as<N>(p, total);
+                return;
             }
+            vec<double, N> sum = convert<double, N>(total);
+            if (divisor.varies())
+                sum /= load<N>(each + at);
+            else if (sizeof(R) < sizeof(double))
+                sum *= 1.0 / divisor.fixed;
+            else if (divisor.by != Count::NONE)
+                sum /= divisor.fixed;
+            // The mean of integers is a double, in the same eight bytes.
+            if constexpr (std::is_same_v<R, std::int64_t>)
+                store<N>(p, bits<vec<std::int64_t, N>>(sum));
+            else
+                store_as<N>(p, sum);
         });
     }
 };
@@ -132,17 +136,34 @@ class RowSpreader {
         margin = axis.adaptive ? 0 : axis.dilation * (axis.kernel - 1) / axis.stride + 1;
         sum = static_cast<double *>(scratch(ROW, sizeof(double) * ((axis.output + 2 * margin) * inner + 4 * N)));
         phase_length = ((axis.length + axis.pad_lo) / axis.stride + 2) * inner + N;
-        if (by_phases()) phases = static_cast<double *>(scratch(PHASES, sizeof(double) * phase_length * axis.stride));
+        if (!by_phases()) return;
+        phases = static_cast<double *>(scratch(PHASES, sizeof(double) * phase_length * axis.stride));
+        shift = static_cast<i64 *>(scratch(FRONT, sizeof(i64) * axis.kernel));
+        i64 taps = 0;
+        for (i64 f = 0; f < axis.stride; ++f) {
+            first_tap[f] = taps;
+            for (i64 c = 0; c < axis.kernel; ++c)
+                if (c * axis.dilation % axis.stride == f) shift[taps++] = c * axis.dilation / axis.stride * inner;
+        }
+        first_tap[axis.stride] = taps;
     }
 
     // q holds the slab's output rows from row `first_row` on. `to` has room for N doubles more than the row.
     void spread(const double *q, i64 first_row, const InputRow &rows, double *to) {
         double *middle = sum + margin * inner;
         i64 length = axis.output * inner;
-        std::memset(sum, 0, sizeof(double) * ((axis.output + 2 * margin) * inner + 2 * N));
-        for (i64 r = 0; r < rows.count; ++r) {
-            const double *from = q + (rows.row[r] - first_row) * length;
-            for (i64 i = 0; i < length; ++i) middle[i] += from[i];
+        std::memset(sum, 0, sizeof(double) * margin * inner);
+        std::memset(middle + length, 0, sizeof(double) * (margin * inner + 2 * N));
+        const double *from = rows.count ? q + (rows.row[0] - first_row) * length : nullptr;
+        if (rows.count == 0)
+            std::memset(middle, 0, sizeof(double) * length);
+        else if (rows.count == 1)
+            std::memcpy(middle, from, sizeof(double) * length);
+        else
+            for (i64 i = 0; i < length; ++i) middle[i] = from[i] + from[(rows.row[1] - rows.row[0]) * length + i];
+        for (i64 r = 2; r < rows.count; ++r) {
+            const double *more = q + (rows.row[r] - first_row) * length;
+            for (i64 i = 0; i < length; ++i) middle[i] += more[i];
         }
         if (by_phases())
             spread_phases(middle, to);
@@ -154,28 +175,23 @@ class RowSpreader {
     const Axis axis;
     i64 inner, margin, phase_length;
     double *sum, *phases = nullptr;
+    // The taps that fall on each phase, one phase after the other, and by how much each is shifted.
+    i64 first_tap[9], *shift = nullptr;
 
     bool by_phases() const { return !axis.adaptive && axis.stride < 8; }
 
-    // The cell at padded place m*stride + f gets q[m - (c*dilation - f)/stride] for each tap c that falls on phase f.
+    // The cell at padded place m*stride + f gets q[m - c*dilation/stride] for each tap c that falls on phase f.
     void spread_phases(const double *middle, double *to) {
-        i64 s = axis.stride;
+        i64 s = axis.stride, beyond = (axis.output + margin) * inner;
         for (i64 f = 0; f < s; ++f) {
             i64 first = (axis.pad_lo - f + s - 1) / s;  // the first m whose cell is real
-            if (first < 0) first = 0;
             i64 stop = (axis.pad_lo + axis.length - f + s - 1) / s;
-            double *phase = s == 1 ? to : phases + f * phase_length;
-            i64 skip = s == 1 ? first * inner : 0;
+            double *phase = s == 1 ? to - first * inner : phases + f * phase_length;
             for (i64 i = first * inner; i < stop * inner; i += N) {
                 vec<double, N> v{};
-                for (i64 c = 0; c < axis.kernel; ++c) {
-                    i64 lead = c * axis.dilation - f;
-                    if (lead % s != 0) continue;
-                    // Beyond the last output there is nothing: those windows do not exist.
-                    i64 at = i - lead / s * inner;
-                    v += at >= -margin * inner && at <= (axis.output + margin) * inner ? load<N>(middle + at) : vec<double, N>{};
-                }
-                store<N>(phase + i - skip, v);
+                for (i64 c = first_tap[f]; c < first_tap[f + 1]; ++c)
+                    if (i - shift[c] <= beyond) v += load<N>(middle + i - shift[c]);  // no outputs are beyond
+                store<N>(phase + i, v);
             }
         }
         if (s > 1) interleave(to);

@@ -42,7 +42,7 @@ void slide(const P &p, const Axis &axis, const typename P::In *in, typename P::L
         for (i64 q = k - 1; q >= 0; --q)
             steps([&](i64 i, int count) {
                 State s = cells(block * k + q, i, count);
-                if (q < k - 1) P::template merge_any<N>(s, P::template get<N>(suffix + (q + 1) * (width + N) + i, 0));
+                if (q < k - 1) p.template merge_any<N>(s, P::template get<N>(suffix + (q + 1) * (width + N) + i, 0));
                 P::template put<N>(suffix + q * (width + N) + i, 0, s);
             });
         i64 filled = 0;  // cells of the next block that the prefix has
@@ -52,13 +52,13 @@ void slide(const P &p, const Axis &axis, const typename P::In *in, typename P::L
             for (; filled < q; ++filled)
                 steps([&](i64 i, int count) {
                     State s = cells((block + 1) * k + filled, i, count);
-                    if (filled) P::template merge_any<N>(s, P::template get<N>(prefix + i, 0));
+                    if (filled) p.template merge_any<N>(s, P::template get<N>(prefix + i, 0));
                     P::template put<N>(prefix + i, 0, s);
                 });
             Lane *to = out + o * rest + begin;
             steps([&](i64 i, int count) {
                 State s = P::template get<N>(suffix + q * (width + N) + i, 0);
-                if (q) P::template merge_any<N>(s, P::template get<N>(prefix + i, 0));
+                if (q) p.template merge_any<N>(s, P::template get<N>(prefix + i, 0));
                 put_some<N>(to + i, count, [&](Lane *l) { P::template put<N>(l, 0, s); });
             });
         }

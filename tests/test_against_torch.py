@@ -11,7 +11,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from ndpool import Adaptive, Avg, Global, Lp, Max, Pool, Window
+from ndpool import Adaptive, Avg, Global, Lp, Max, Pool, SmoothMax, Window
 
 
 @st.composite
@@ -117,3 +117,82 @@ def test_global_average_and_amax(keepdims):
     compare(Pool(Avg(), Global(keepdims), axes=(2, 3)), x, lambda leaf: leaf.mean((2, 3), keepdim=keepdims))
     # torch.amax splits its gradient evenly among the maxima.
     compare(Pool(Max("split"), Global(keepdims), axes=(2, 3)), x, lambda leaf: leaf.amax((2, 3), keepdim=keepdims))
+
+
+# --- arrays of the sizes that are pooled in practice ----------------------------------------------
+
+
+def compare_floats(pool, x, theirs, indices=None):
+    """Values, gradients for a random cotangent, and indices, in float32 and in the memory order given."""
+    g = np.random.default_rng(1).normal(size=pool.output_shape(x.shape)).astype(np.float32)
+    leaf = torch.tensor(x, requires_grad=True)
+    expected = theirs(leaf)
+    expected.backward(torch.tensor(g))
+    y, pullback = pool.vjp(x)
+    np.testing.assert_allclose(y, expected.detach().numpy(), rtol=2e-6, atol=2e-6)
+    np.testing.assert_allclose(pullback(g), leaf.grad.numpy(), rtol=1e-5, atol=1e-5)
+    if indices is not None:
+        np.testing.assert_array_equal(pool.with_indices(x)[1], indices(torch.tensor(x)).numpy())
+
+
+def images(*shape):
+    """Rounded, so that there are ties within windows."""
+    return (np.random.default_rng(0).normal(size=shape) * 8).round().astype(np.float32) / 4
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize(("kernel", "stride", "padding"), [(2, 2, 0), (3, 2, 1), (15, 1, 7)])
+def test_images(kernel, stride, padding, channels_last):
+    """Batches of images, in the memory order of channels first and of channels last."""
+    x = images(2, 16, 56, 57)
+    if channels_last:
+        x = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+    numbers = (kernel, stride, padding)
+    window = Window((kernel, kernel), stride, padding)
+    compare_floats(
+        Pool(Max(), window),
+        x,
+        lambda leaf: functional.max_pool2d(leaf, *numbers),
+        lambda leaf: functional.max_pool2d(leaf, *numbers, return_indices=True)[1],
+    )
+    compare_floats(Pool(Avg(), window), x, lambda leaf: functional.avg_pool2d(leaf, *numbers))
+
+
+@pytest.mark.parametrize(("kernel", "stride", "padding"), [(2, 2, 0), (3, 2, 1)])
+def test_volumes(kernel, stride, padding):
+    x = images(1, 4, 24, 31, 32)
+    numbers = (kernel, stride, padding)
+    window = Window((kernel,) * 3, stride, padding)
+    compare_floats(
+        Pool(Max(), window),
+        x,
+        lambda leaf: functional.max_pool3d(leaf, *numbers),
+        lambda leaf: functional.max_pool3d(leaf, *numbers, return_indices=True)[1],
+    )
+    compare_floats(Pool(Avg(), window), x, lambda leaf: functional.avg_pool3d(leaf, *numbers))
+
+
+def test_adaptive_and_global_images():
+    x = images(2, 16, 56, 57)
+    compare_floats(
+        Pool(Max(), Adaptive((7, 7))),
+        x,
+        lambda leaf: functional.adaptive_max_pool2d(leaf, 7),
+        lambda leaf: functional.adaptive_max_pool2d(leaf, 7, return_indices=True)[1],
+    )
+    compare_floats(Pool(Avg(), Adaptive((7, 7))), x, lambda leaf: functional.adaptive_avg_pool2d(leaf, 7))
+    compare_floats(Pool(Avg(), Global(), axes=(2, 3)), x, lambda leaf: leaf.mean((2, 3), keepdim=True))
+    compare_floats(Pool(Max("split"), Global(), axes=(2, 3)), x, lambda leaf: leaf.amax((2, 3), keepdim=True))
+
+
+@pytest.mark.parametrize(("kernel", "stride"), [(2, 2), (3, 2)])
+def test_smooth_images(kernel, stride):
+    """The smooth maximum is logsumexp over unfolded windows."""
+    x = images(2, 8, 40, 41)
+    beta = 2.0
+
+    def theirs(leaf):
+        windows = leaf.unfold(2, kernel, stride).unfold(3, kernel, stride)
+        return torch.logsumexp(beta * windows, (-2, -1)) / beta
+
+    compare_floats(Pool(SmoothMax(beta), Window((kernel, kernel), stride)), x, theirs)

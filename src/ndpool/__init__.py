@@ -10,10 +10,11 @@ A pool is a *kind* over a *window*:
 Kinds: `Max`, `Min`, `Avg`, `Sum`, `SmoothMax`, `Lp`. Windows: `Window`, `Adaptive`, `Global`.
 A `Pool` has `pool(x)`, `pool.jvp(x, t)` and `pool.vjp(x)`; each kind over each window also has a function, `max_pool`,
 `adaptive_avg_pool`, `global_smooth_max_pool` and so on, with the spellings `max_pool1d`, `max_pool2d`, `max_pool3d`.
-`ndpool.spec` is the definition, executable on any numbers.
+`ndpool.spec` is the definition, executable on any numbers. `Graph` and `ndpool.layers` build networks, from pools and
+the ops of `ndpool.ops`, that are differentiated as a whole.
 """
 
-from . import spec
+from . import graph, layers, ops, spec
 from ._engine import get_num_threads
 from .functional import (
     adaptive_avg_pool,
@@ -71,6 +72,7 @@ from .functional import (
     sum_pool2d,
     sum_pool3d,
 )
+from .graph import Graph
 from .kinds import Avg, Kind, Lp, Max, Min, SmoothMax, Sum
 from .pool import Pool, set_num_threads
 from .scalars import Dual
@@ -83,6 +85,7 @@ __all__ = [
     "Avg",
     "Dual",
     "Global",
+    "Graph",
     "Kind",
     "Lp",
     "Max",
@@ -126,6 +129,8 @@ __all__ = [
     "global_min_pool",
     "global_smooth_max_pool",
     "global_sum_pool",
+    "graph",
+    "layers",
     "lp_pool",
     "lp_pool1d",
     "lp_pool2d",
@@ -138,6 +143,7 @@ __all__ = [
     "min_pool1d",
     "min_pool2d",
     "min_pool3d",
+    "ops",
     "set_num_threads",
     "smooth_max_pool",
     "smooth_max_pool1d",

@@ -41,27 +41,29 @@ def _count_rule(kind: Avg) -> str:
 _NATIVE_TYPES = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 _NATIVE_TYPES |= {"float16", "bfloat16", "float32", "float64", "bool"}
 
-#: Plans that one pool keeps; the oldest goes first.
+#: Plans that one pool keeps, before it starts anew.
 _PLANS_KEPT = 64
 
 
 class _Plan:
     """A pool over one shape, dtype and order of axes in memory: what the engine needs, and what it gives."""
 
-    __slots__ = ("axes", "derivative", "kept_shape", "native", "order", "result", "shape")
+    __slots__ = ("axes", "derivative", "dtype", "kept_shape", "native", "order", "result", "shape")
 
     def __init__(self, pool: Pool, shape: tuple[int, ...], dtype: np.dtype[Any], order: tuple[int, ...] | None) -> None:
         found = pool._layout(shape)
         self.axes = found.axes
         self.shape = found.output_shape
         self.order = order
+        # The smooth kinds compute integers in float64, which is what they give for them.
+        self.dtype = np.dtype(np.float64) if isinstance(pool.kind, SmoothMax | Lp) and dtype.kind in "biu" else dtype
         self.result = pool.kind.result_dtype(dtype)
         self.derivative = derivative_dtype(dtype)
         pooled = dict(zip(found.axes, found.geometry, strict=True))
         numbers = [_numbers(pooled[d]) if d in pooled else [shape[d]] for d in order or range(len(shape))]
         self.kept_shape = tuple(pooled[d].output if d in pooled else shape[d] for d in order or range(len(shape)))
         name, parameter, option = _NATIVE_KINDS[type(pool.kind)](pool.kind)
-        type_name = "uint8" if dtype.kind == "b" else dtype.name
+        type_name = "uint8" if self.dtype.kind == "b" else self.dtype.name
         self.native = _engine.Plan(numbers, name, type_name, self.derivative.name, parameter, option)
 
     def empty(self, dtype: np.dtype[Any]) -> Array:
@@ -75,13 +77,33 @@ class _Plan:
         y = y.transpose(np.argsort(self.order))
         return y if y.shape == self.shape else y.reshape(self.shape)
 
-    def inside(self, a: Array, dtype: np.dtype[Any], output: bool) -> Array:
-        """An array of the caller's as the engine wants it, copied only if it must be."""
+    def inside(self, x: Array) -> Array:
+        """An input as the engine wants it: in its order and byte order, copied only if it must be."""
         if self.order is not None:
-            if output and a.ndim != len(self.order):
-                a = np.expand_dims(a, self.axes)
-            a = a.transpose(self.order)
-        return np.ascontiguousarray(a, dtype=dtype)
+            x = x.transpose(self.order)
+        return _plain(x, self.dtype)
+
+    def tangent(self, t: Array) -> Array:
+        """A tangent, likewise."""
+        t = t if self.order is None else t.transpose(self.order)
+        return _plain(t, self.derivative)
+
+    def cotangent(self, g: Array) -> Array:
+        """A cotangent, likewise: its pooled axes may be gone."""
+        if self.order is not None:
+            g = g if g.ndim == len(self.order) else np.expand_dims(g, self.axes)
+            g = g.transpose(self.order)
+        return _plain(g, self.derivative)
+
+
+def _is_plain(a: Array) -> bool:
+    """Whether the engine can read or write the memory as it is."""
+    return a.flags.c_contiguous and a.flags.aligned
+
+
+def _plain(a: Array, dtype: np.dtype[Any]) -> Array:
+    a = np.ascontiguousarray(a, dtype=dtype)
+    return a if a.flags.aligned else a.copy()
 
 
 def _numbers(axis: Axis) -> list[int]:
@@ -132,6 +154,7 @@ class Pool:
         object.__setattr__(self, "window", window)
         object.__setattr__(self, "axes", checked_axes(axes, window))
         object.__setattr__(self, "_plans", {})
+        object.__setattr__(self, "_ready", {})  # those of them that take an array as it is, for the shortest way
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Pool, (self.kind, self.window, self.axes)
@@ -153,17 +176,21 @@ class Pool:
     def __call__(self, x: ArrayLike, out: Array | None = None) -> Array:
         """The pooled array, written into `out` where that is given."""
         x = np.asarray(x)
+        if out is None and (plan := self._ready.get((x.shape, x.dtype))) is not None and _is_plain(x):  # type: ignore[attr-defined]
+            y = np.empty(plan.shape, plan.result)
+            plan.native.forward(x, y)
+            return y
         plan = self._plan(x)
         if plan is None:
             y = spec.forward(self, x)
             return y if out is None else _copy_into(out, y, x)
         if out is None:
             y = plan.empty(plan.result)
-            plan.native.forward(plan.inside(x, x.dtype, output=False), y)
+            plan.native.forward(plan.inside(x), y)
             return plan.outside(y)
         _check_out(out, plan.shape, plan.result, x)
-        if plan.order is None and out.flags.c_contiguous:
-            plan.native.forward(plan.inside(x, x.dtype, output=False), out)
+        if plan.order is None and _is_plain(out):
+            plan.native.forward(plan.inside(x), out)
             return out
         return _copy_into(out, self(x), x)
 
@@ -192,7 +219,7 @@ class Pool:
     def _with_winners(self, plan: _Plan, x: Array) -> tuple[Array, Array]:
         """The output, and the winners as places in their windows, one byte each for ordinary windows."""
         y, winners = plan.empty(plan.result), plan.empty(np.dtype(f"u{plan.native.winner_bytes}"))
-        plan.native.forward_with_winners(plan.inside(x, x.dtype, output=False), y, winners)
+        plan.native.forward_with_winners(plan.inside(x), y, winners)
         return y, winners
 
     # --- derivatives ---
@@ -201,11 +228,12 @@ class Pool:
         """The output and its change along the input tangent `t`: `dy = sum of w_i * t_i`."""
         x, t = np.asarray(x), np.asarray(t)
         _check_shape("t", t, x.shape)
-        plan = self._plan(x) if _is_real(t) else None
+        plan = self._plan(x)
         if plan is None:
             return spec.jvp(self, x, t)
+        _check_real("t", t)
         y, dy = plan.empty(plan.result), plan.empty(plan.derivative)
-        plan.native.jvp(plan.inside(x, x.dtype, False), plan.inside(t, plan.derivative, False), y, dy)
+        plan.native.jvp(plan.inside(x), plan.tangent(t), y, dy)
         return plan.outside(y), plan.outside(dy)
 
     def vjp(self, x: ArrayLike) -> tuple[Array, Pullback]:
@@ -222,25 +250,14 @@ class Pool:
         if isinstance(self.kind, Max | Min) and self.kind.ties == "first":
             y, winners = self._with_winners(plan, x)
         else:
-            inside = plan.inside(x, x.dtype, output=False)
+            inside = plan.inside(x)
             y = plan.empty(plan.result)
             plan.native.forward(inside, y)
             if not isinstance(self.kind, Sum | Avg):
                 kept_x = inside
             if isinstance(self.kind, Max | Min):
-                kept_y = y
-        shape = x.shape
-
-        def pullback(g: ArrayLike) -> Array:
-            g = np.asarray(g)
-            _check_shape("g", g, plan.shape)
-            if not _is_real(g):
-                return spec.vjp(self, x, g)
-            gx = np.empty(shape if plan.order is None else [shape[d] for d in plan.order], plan.derivative)
-            plan.native.vjp(kept_x, kept_y, winners, plan.inside(g, plan.derivative, output=True), gx)
-            return gx if plan.order is None else gx.transpose(np.argsort(plan.order))
-
-        return plan.outside(y), pullback
+                kept_y = y.copy()  # the caller may write to the one that is handed out
+        return plan.outside(y), _pullback(plan, x.shape, kept_x, kept_y, winners)
 
     # --- plans ---
 
@@ -256,9 +273,13 @@ class Pool:
         plan = None
         if type(self.kind) in _NATIVE_KINDS and x.dtype.name in _NATIVE_TYPES:
             plan = _Plan(self, x.shape, x.dtype.newbyteorder("="), order)
+        ready: dict[Any, _Plan] = self._ready  # type: ignore[attr-defined]
         if len(plans) >= _PLANS_KEPT:
-            plans.pop(next(iter(plans)), None)
+            plans.clear()
+            ready.clear()
         plans[key] = plan
+        if plan is not None and order is None and plan.dtype == x.dtype:
+            ready[x.shape, x.dtype] = plan
         return plan
 
     def _memory_order(self, x: Array) -> tuple[int, ...] | None:
@@ -270,16 +291,38 @@ class Pool:
         return order if places == sorted(places) else None
 
 
+def _pullback(plan: _Plan, shape: tuple[int, ...], x: Array | None, y: Array | None, winners: Array | None) -> Pullback:
+    """The VJP with what it needs, and nothing else, kept alive."""
+    inside_shape = shape if plan.order is None else tuple(shape[d] for d in plan.order)
+
+    def pullback(g: ArrayLike) -> Array:
+        g = np.asarray(g)
+        _check_shape("g", g, plan.shape)
+        _check_real("g", g)
+        gx = np.empty(inside_shape, plan.derivative)
+        plan.native.vjp(x, y, winners, plan.cotangent(g), gx)
+        return gx if plan.order is None else gx.transpose(np.argsort(plan.order))
+
+    return pullback
+
+
 def set_num_threads(n: int) -> None:
     """Let every call use `n` threads; results are the same, to the bit, for any number.
 
     The default is the environment variable NDPOOL_NUM_THREADS, or else all processors.
     """
-    _engine.set_num_threads(whole("n", n, 1))
+    n = whole("n", n, 1)
+    if n > _MOST_THREADS:
+        raise ValueError(f"n={n} is more than {_MOST_THREADS} threads; give fewer")
+    _engine.set_num_threads(n)
 
 
-def _is_real(a: Array) -> bool:
-    return a.dtype.name in _NATIVE_TYPES
+_MOST_THREADS = 1024
+
+
+def _check_real(name: str, a: Array) -> None:
+    if a.dtype.name not in _NATIVE_TYPES:
+        raise TypeError(f"{name} has dtype {a.dtype} beside an input of plain numbers; give real numbers")
 
 
 def _check_shape(name: str, a: Array, shape: tuple[int, ...]) -> None:

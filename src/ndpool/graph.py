@@ -1,0 +1,522 @@
+"""A graph: a network is written down op by op, checked at each line, and built into a program.
+
+    graph = Graph()
+    x = graph.input((8, 1, 28, 28), name="x")
+    w = graph.input((4, 1, 3, 3), name="w")
+    f = graph.build(graph.max_pool2d(graph.relu(graph.conv(x, w)), 2))
+
+Every pooling op and every op of `ndpool.ops` is a method; `graph.apply(op, *inputs)` takes any object with the protocol
+of `ndpool.ops.Op`. A variable may be read any number of times, and a program may have several outputs. Parameters are
+inputs: what is differentiated and what is not is decided by who calls.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from . import ops
+from .functional import _over_last
+from .kinds import Avg, Kind, Lp, Max, Min, SmoothMax, Sum
+from .ops import Array, Op, Shape
+from .pictures import brief
+from .pool import Pool
+from .program import Node, Program
+from .windows import Adaptive, AnyWindow, Global, Ints, PaddingLike, Window, whole
+
+
+@dataclass(frozen=True, eq=False)
+class Var:
+    """A value to be, in a graph: its shape is known, its numbers come when a program runs."""
+
+    graph: Graph
+    index: int
+
+    @property
+    def _node(self) -> Node:
+        return self.graph._nodes[self.index]
+
+    @property
+    def name(self) -> str:
+        return self._node.name
+
+    @property
+    def shape(self) -> Shape:
+        return self._node.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._node.dtype
+
+    def __repr__(self) -> str:
+        return f"Var({self.name!r}, {self.dtype}{self.shape})"
+
+
+class Graph:
+    """Where a network is written down; `build` makes a program of it.
+
+    A mistake in a shape is an error at the line that makes it, with the op, the shapes and the rule.
+
+    >>> graph = Graph()
+    >>> x = graph.input((1, 1, 6), name="x")
+    >>> y = graph.max_pool1d(graph.relu(x), 2, name="pooled")
+    >>> y
+    Var('pooled', float64(1, 1, 3))
+    >>> f = graph.build(y)
+    >>> f([[[1.0, -3.0, 2.0, 5.0, -4.0, -6.0]]])
+    array([[[1., 5., 0.]]])
+    >>> y, pullback = f.vjp([[[1.0, -3.0, 2.0, 5.0, -4.0, -6.0]]])
+    >>> pullback([[[0.1, 0.2, 0.3]]])
+    array([[[0.1, 0. , 0. , 0.2, 0. , 0. ]]])
+    """
+
+    def __init__(self) -> None:
+        self._nodes: list[Node] = []
+        self._names: set[str] = set()
+
+    # --- building ---------------------------------------------------------------------------------
+
+    def input(self, shape: Sequence[int], *, name: str | None = None, dtype: DTypeLike = np.float64) -> Var:
+        """An argument of the program, which takes its inputs in the order in which they are declared."""
+        lengths = tuple(whole(f"shape[{i}]", n, 0) for i, n in enumerate(shape))
+        return self._add(Node(self._named(name, "input"), None, (), lengths, np.dtype(dtype)))
+
+    def constant(self, value: ArrayLike, *, name: str | None = None) -> Var:
+        """An array that is part of the program; it is copied, and has no derivative."""
+        array: Array = np.array(value)
+        array.flags.writeable = False
+        return self._add(Node(self._named(name, "constant"), None, (), array.shape, array.dtype, array))
+
+    def apply(self, op: Op, *inputs: Var, name: str | None = None) -> Var:
+        """`op` of these variables: any object with the protocol of `ndpool.ops.Op`.
+
+        >>> graph = Graph()
+        >>> graph.apply(ops.Tanh(), graph.input((2, 3)))
+        Var('tanh_1', float64(2, 3))
+        """
+        if isinstance(op, type) or not isinstance(op, Op):
+            raise TypeError(
+                f"op={op!r} is not an op; give an object with output_shape, a call, jvp and vjp, as Pool has"
+            )
+        if not inputs:
+            raise TypeError(f"{brief(op)} is applied to nothing; give at least one variable, or use constant")
+        places = tuple(self._place(x) for x in inputs)
+        name = self._named(name, _stem(op))
+        try:
+            shape = op.output_shape(*(x.shape for x in inputs))
+        except (TypeError, ValueError) as error:
+            self._names.discard(name)
+            given = ", ".join(f"{x.name} {x.shape}" for x in inputs)
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"{name} = {brief(op)} of {given}: {error}") from error
+        return self._add(Node(name, op, places, tuple(shape), _result_dtype(op, [x.dtype for x in inputs])))
+
+    def build(self, *outputs: Var, check_nan: bool = False) -> Program:
+        """The program that computes `outputs` from all the graph's inputs, leaving out what they do not need.
+
+        With `check_nan`, it stops with an error at the first node that has a NaN.
+        """
+        if not outputs:
+            raise TypeError("build() has no output; give at least one variable")
+        places = [self._place(y) for y in outputs]
+        needed = set(places) | {i for i, node in enumerate(self._nodes) if node.op is None and node.constant is None}
+        for i in reversed(range(len(self._nodes))):
+            if i in needed:
+                needed.update(self._nodes[i].inputs)
+        order = sorted(needed)
+        new = {old: place for place, old in enumerate(order)}
+        nodes = tuple(_moved(self._nodes[i], new) for i in order)
+        inputs = tuple(i for i, node in enumerate(nodes) if node.op is None and node.constant is None)
+        return Program(nodes, inputs, tuple(new[i] for i in places), check_nan)
+
+    def _place(self, x: Any) -> int:
+        if not isinstance(x, Var):
+            raise TypeError(f"{x!r} is not a variable of a graph; make it an input or a constant first")
+        if x.graph is not self:
+            raise ValueError(f"{x!r} belongs to another graph; build both in one")
+        return x.index
+
+    def _named(self, name: str | None, stem: str) -> str:
+        """The name, if it is free; without one, the stem and a number."""
+        if name is None:
+            number = len(self._nodes)
+            while f"{stem}_{number}" in self._names:
+                number += 1
+            name = f"{stem}_{number}"
+        if name in self._names:
+            raise ValueError(f"name={name!r} is taken in this graph; give each node a name of its own")
+        self._names.add(name)
+        return name
+
+    def _add(self, node: Node) -> Var:
+        self._nodes.append(node)
+        return Var(self, len(self._nodes) - 1)
+
+    def _pool(self, kind: Kind, window: AnyWindow, axes: Ints | None, x: Var, name: str | None) -> Var:
+        return self.apply(Pool(kind, window, axes), x, name=name)
+
+    # --- pooling over a Window --------------------------------------------------------------------
+
+    def max_pool(
+        self,
+        x: Var,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: PaddingLike = 0,
+        *,
+        dilation: Ints = 1,
+        ceil_mode: bool = False,
+        ties: str = "first",
+        axes: Ints | None = None,
+        name: str | None = None,
+    ) -> Var:
+        """The largest cell of each window, as `ndpool.max_pool` has it."""
+        window = Window(kernel_size, stride, padding, dilation, ceil_mode)
+        return self._pool(Max(ties), window, axes, x, name)
+
+    def min_pool(
+        self,
+        x: Var,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: PaddingLike = 0,
+        *,
+        dilation: Ints = 1,
+        ceil_mode: bool = False,
+        ties: str = "first",
+        axes: Ints | None = None,
+        name: str | None = None,
+    ) -> Var:
+        """The smallest cell of each window, as `ndpool.min_pool` has it."""
+        window = Window(kernel_size, stride, padding, dilation, ceil_mode)
+        return self._pool(Min(ties), window, axes, x, name)
+
+    def avg_pool(
+        self,
+        x: Var,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: PaddingLike = 0,
+        *,
+        dilation: Ints = 1,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+        axes: Ints | None = None,
+        name: str | None = None,
+    ) -> Var:
+        """The mean of each window, as `ndpool.avg_pool` has it."""
+        window = Window(kernel_size, stride, padding, dilation, ceil_mode)
+        return self._pool(Avg(count_include_pad, divisor_override), window, axes, x, name)
+
+    def sum_pool(
+        self,
+        x: Var,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: PaddingLike = 0,
+        *,
+        dilation: Ints = 1,
+        ceil_mode: bool = False,
+        axes: Ints | None = None,
+        name: str | None = None,
+    ) -> Var:
+        """The sum of each window, as `ndpool.sum_pool` has it."""
+        window = Window(kernel_size, stride, padding, dilation, ceil_mode)
+        return self._pool(Sum(), window, axes, x, name)
+
+    def smooth_max_pool(
+        self,
+        x: Var,
+        beta: float,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: PaddingLike = 0,
+        *,
+        dilation: Ints = 1,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        axes: Ints | None = None,
+        name: str | None = None,
+    ) -> Var:
+        """`log(sum exp(beta x)) / beta` of each window, as `ndpool.smooth_max_pool` has it."""
+        window = Window(kernel_size, stride, padding, dilation, ceil_mode)
+        return self._pool(SmoothMax(beta, count_include_pad), window, axes, x, name)
+
+    def lp_pool(
+        self,
+        x: Var,
+        p: float,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: PaddingLike = 0,
+        *,
+        dilation: Ints = 1,
+        ceil_mode: bool = False,
+        axes: Ints | None = None,
+        name: str | None = None,
+    ) -> Var:
+        """`(sum |x|^p)^(1/p)` of each window, as `ndpool.lp_pool` has it."""
+        window = Window(kernel_size, stride, padding, dilation, ceil_mode)
+        return self._pool(Lp(p), window, axes, x, name)
+
+    # --- pooling over Adaptive bins ----------------------------------------------------------------
+
+    def adaptive_max_pool(
+        self,
+        x: Var,
+        output_size: int | tuple[int | None, ...],
+        *,
+        ties: str = "first",
+        axes: Ints | None = None,
+        name: str | None = None,
+    ) -> Var:
+        """The largest cell of each of `output_size` even bins, as `ndpool.adaptive_max_pool` has it."""
+        return self._pool(Max(ties), Adaptive(output_size), axes, x, name)
+
+    def adaptive_min_pool(
+        self,
+        x: Var,
+        output_size: int | tuple[int | None, ...],
+        *,
+        ties: str = "first",
+        axes: Ints | None = None,
+        name: str | None = None,
+    ) -> Var:
+        """The smallest cell of each of `output_size` even bins, as `ndpool.adaptive_min_pool` has it."""
+        return self._pool(Min(ties), Adaptive(output_size), axes, x, name)
+
+    def adaptive_avg_pool(
+        self, x: Var, output_size: int | tuple[int | None, ...], *, axes: Ints | None = None, name: str | None = None
+    ) -> Var:
+        """The mean of each of `output_size` even bins, as `ndpool.adaptive_avg_pool` has it."""
+        return self._pool(Avg(), Adaptive(output_size), axes, x, name)
+
+    def adaptive_sum_pool(
+        self, x: Var, output_size: int | tuple[int | None, ...], *, axes: Ints | None = None, name: str | None = None
+    ) -> Var:
+        """The sum of each of `output_size` even bins, as `ndpool.adaptive_sum_pool` has it."""
+        return self._pool(Sum(), Adaptive(output_size), axes, x, name)
+
+    def adaptive_smooth_max_pool(
+        self,
+        x: Var,
+        beta: float,
+        output_size: int | tuple[int | None, ...],
+        *,
+        axes: Ints | None = None,
+        name: str | None = None,
+    ) -> Var:
+        """`log(sum exp(beta x)) / beta` of each of `output_size` bins, as `ndpool.adaptive_smooth_max_pool` has it."""
+        return self._pool(SmoothMax(beta), Adaptive(output_size), axes, x, name)
+
+    def adaptive_lp_pool(
+        self,
+        x: Var,
+        p: float,
+        output_size: int | tuple[int | None, ...],
+        *,
+        axes: Ints | None = None,
+        name: str | None = None,
+    ) -> Var:
+        """`(sum |x|^p)^(1/p)` of each of `output_size` even bins, as `ndpool.adaptive_lp_pool` has it."""
+        return self._pool(Lp(p), Adaptive(output_size), axes, x, name)
+
+    # --- pooling over everything -------------------------------------------------------------------
+
+    def global_max_pool(
+        self, x: Var, *, ties: str = "all", axes: Ints = (-2, -1), keepdims: bool = True, name: str | None = None
+    ) -> Var:
+        """The largest cell of the whole of `axes`, as `ndpool.global_max_pool` has it."""
+        return self._pool(Max(ties), Global(keepdims), axes, x, name)
+
+    def global_min_pool(
+        self, x: Var, *, ties: str = "all", axes: Ints = (-2, -1), keepdims: bool = True, name: str | None = None
+    ) -> Var:
+        """The smallest cell of the whole of `axes`, as `ndpool.global_min_pool` has it."""
+        return self._pool(Min(ties), Global(keepdims), axes, x, name)
+
+    def global_avg_pool(self, x: Var, *, axes: Ints = (-2, -1), keepdims: bool = True, name: str | None = None) -> Var:
+        """The mean of the whole of `axes`, as `ndpool.global_avg_pool` has it."""
+        return self._pool(Avg(), Global(keepdims), axes, x, name)
+
+    def global_sum_pool(self, x: Var, *, axes: Ints = (-2, -1), keepdims: bool = True, name: str | None = None) -> Var:
+        """The sum of the whole of `axes`, as `ndpool.global_sum_pool` has it."""
+        return self._pool(Sum(), Global(keepdims), axes, x, name)
+
+    def global_smooth_max_pool(
+        self, x: Var, beta: float, *, axes: Ints = (-2, -1), keepdims: bool = True, name: str | None = None
+    ) -> Var:
+        """`log(sum exp(beta x)) / beta` of the whole of `axes`, as `ndpool.global_smooth_max_pool` has it."""
+        return self._pool(SmoothMax(beta), Global(keepdims), axes, x, name)
+
+    def global_lp_pool(
+        self, x: Var, p: float, *, axes: Ints = (-2, -1), keepdims: bool = True, name: str | None = None
+    ) -> Var:
+        """`(sum |x|^p)^(1/p)` of the whole of `axes`, as `ndpool.global_lp_pool` has it."""
+        return self._pool(Lp(p), Global(keepdims), axes, x, name)
+
+    # --- 1d, 2d and 3d spellings: over the last axes, so that an int serves as kernel size ---------
+
+    max_pool1d = _over_last(1, max_pool)
+    max_pool2d = _over_last(2, max_pool)
+    max_pool3d = _over_last(3, max_pool)
+    min_pool1d = _over_last(1, min_pool)
+    min_pool2d = _over_last(2, min_pool)
+    min_pool3d = _over_last(3, min_pool)
+    avg_pool1d = _over_last(1, avg_pool)
+    avg_pool2d = _over_last(2, avg_pool)
+    avg_pool3d = _over_last(3, avg_pool)
+    sum_pool1d = _over_last(1, sum_pool)
+    sum_pool2d = _over_last(2, sum_pool)
+    sum_pool3d = _over_last(3, sum_pool)
+    smooth_max_pool1d = _over_last(1, smooth_max_pool)
+    smooth_max_pool2d = _over_last(2, smooth_max_pool)
+    smooth_max_pool3d = _over_last(3, smooth_max_pool)
+    lp_pool1d = _over_last(1, lp_pool)
+    lp_pool2d = _over_last(2, lp_pool)
+    lp_pool3d = _over_last(3, lp_pool)
+
+    adaptive_max_pool1d = _over_last(1, adaptive_max_pool)
+    adaptive_max_pool2d = _over_last(2, adaptive_max_pool)
+    adaptive_max_pool3d = _over_last(3, adaptive_max_pool)
+    adaptive_min_pool1d = _over_last(1, adaptive_min_pool)
+    adaptive_min_pool2d = _over_last(2, adaptive_min_pool)
+    adaptive_min_pool3d = _over_last(3, adaptive_min_pool)
+    adaptive_avg_pool1d = _over_last(1, adaptive_avg_pool)
+    adaptive_avg_pool2d = _over_last(2, adaptive_avg_pool)
+    adaptive_avg_pool3d = _over_last(3, adaptive_avg_pool)
+    adaptive_sum_pool1d = _over_last(1, adaptive_sum_pool)
+    adaptive_sum_pool2d = _over_last(2, adaptive_sum_pool)
+    adaptive_sum_pool3d = _over_last(3, adaptive_sum_pool)
+    adaptive_smooth_max_pool1d = _over_last(1, adaptive_smooth_max_pool)
+    adaptive_smooth_max_pool2d = _over_last(2, adaptive_smooth_max_pool)
+    adaptive_smooth_max_pool3d = _over_last(3, adaptive_smooth_max_pool)
+    adaptive_lp_pool1d = _over_last(1, adaptive_lp_pool)
+    adaptive_lp_pool2d = _over_last(2, adaptive_lp_pool)
+    adaptive_lp_pool3d = _over_last(3, adaptive_lp_pool)
+
+    # --- the other ops ----------------------------------------------------------------------------
+
+    def conv(
+        self,
+        x: Var,
+        w: Var,
+        bias: Var | None = None,
+        *,
+        stride: Ints = 1,
+        padding: PaddingLike = 0,
+        dilation: Ints = 1,
+        name: str | None = None,
+    ) -> Var:
+        """`ops.Conv`: x (batch, channels, *lengths), w (outputs, channels, *kernel), bias (outputs,)."""
+        return self.apply(ops.Conv(stride, padding, dilation), *_given(x, w, bias), name=name)
+
+    def linear(self, x: Var, w: Var, bias: Var | None = None, *, name: str | None = None) -> Var:
+        """`ops.Linear`: `x w^T + bias`."""
+        return self.apply(ops.Linear(), *_given(x, w, bias), name=name)
+
+    def matmul(self, a: Var, b: Var, *, name: str | None = None) -> Var:
+        """`ops.Matmul`: `a @ b`."""
+        return self.apply(ops.Matmul(), a, b, name=name)
+
+    def add(self, a: Var, b: Var, *, name: str | None = None) -> Var:
+        """`ops.Add`: `a + b`, broadcasting."""
+        return self.apply(ops.Add(), a, b, name=name)
+
+    def sub(self, a: Var, b: Var, *, name: str | None = None) -> Var:
+        """`ops.Sub`: `a - b`, broadcasting."""
+        return self.apply(ops.Sub(), a, b, name=name)
+
+    def mul(self, a: Var, b: Var, *, name: str | None = None) -> Var:
+        """`ops.Mul`: `a * b`, broadcasting."""
+        return self.apply(ops.Mul(), a, b, name=name)
+
+    def scale(self, x: Var, factor: Any, *, name: str | None = None) -> Var:
+        """`ops.Scale`: `factor * x` for a fixed number."""
+        return self.apply(ops.Scale(factor), x, name=name)
+
+    def relu(self, x: Var, *, name: str | None = None) -> Var:
+        """`ops.Relu`: `max(x, 0)`."""
+        return self.apply(ops.Relu(), x, name=name)
+
+    def leaky_relu(self, x: Var, slope: float = 0.01, *, name: str | None = None) -> Var:
+        """`ops.LeakyRelu`: `x where x > 0, slope * x elsewhere`."""
+        return self.apply(ops.LeakyRelu(slope), x, name=name)
+
+    def tanh(self, x: Var, *, name: str | None = None) -> Var:
+        """`ops.Tanh`."""
+        return self.apply(ops.Tanh(), x, name=name)
+
+    def sigmoid(self, x: Var, *, name: str | None = None) -> Var:
+        """`ops.Sigmoid`: `1 / (1 + exp(-x))`."""
+        return self.apply(ops.Sigmoid(), x, name=name)
+
+    def flatten(self, x: Var, start: int = 1, *, name: str | None = None) -> Var:
+        """`ops.Flatten`: the axes from `start` on as one."""
+        return self.apply(ops.Flatten(start), x, name=name)
+
+    def reshape(self, x: Var, shape: Sequence[int], *, name: str | None = None) -> Var:
+        """`ops.Reshape`: the same cells under another shape; one length may be -1."""
+        return self.apply(ops.Reshape(tuple(shape)), x, name=name)
+
+    def transpose(self, x: Var, axes: Sequence[int] | None = None, *, name: str | None = None) -> Var:
+        """`ops.Transpose`: the axes in another order, by default reversed."""
+        return self.apply(ops.Transpose(None if axes is None else tuple(axes)), x, name=name)
+
+    def sum(
+        self, x: Var, axes: int | tuple[int, ...] | None = None, *, keepdims: bool = False, name: str | None = None
+    ) -> Var:
+        """`ops.ReduceSum`: the sum over `axes`, by default over all."""
+        return self.apply(ops.ReduceSum(axes, keepdims), x, name=name)
+
+    def mean(
+        self, x: Var, axes: int | tuple[int, ...] | None = None, *, keepdims: bool = False, name: str | None = None
+    ) -> Var:
+        """`ops.ReduceMean`: the mean over `axes`, by default over all."""
+        return self.apply(ops.ReduceMean(axes, keepdims), x, name=name)
+
+    def softmax(self, x: Var, axis: int = -1, *, name: str | None = None) -> Var:
+        """`ops.Softmax` along `axis`."""
+        return self.apply(ops.Softmax(axis), x, name=name)
+
+    def log_softmax(self, x: Var, axis: int = -1, *, name: str | None = None) -> Var:
+        """`ops.LogSoftmax` along `axis`."""
+        return self.apply(ops.LogSoftmax(axis), x, name=name)
+
+    def cross_entropy(self, logits: Var, targets: Var, *, name: str | None = None) -> Var:
+        """`ops.CrossEntropy`: targets are weights of the logits' shape, or integer labels."""
+        return self.apply(ops.CrossEntropy(), logits, targets, name=name)
+
+    def mean_squared_error(self, a: Var, b: Var, *, name: str | None = None) -> Var:
+        """`ops.MeanSquaredError` of two arrays of one shape."""
+        return self.apply(ops.MeanSquaredError(), a, b, name=name)
+
+
+def _given(*inputs: Var | None) -> list[Var]:
+    """The inputs, without one that was left out."""
+    return [x for x in inputs if x is not None]
+
+
+def _moved(node: Node, new: dict[int, int]) -> Node:
+    """The node with its inputs at their new places."""
+    return Node(node.name, node.op, tuple(new[j] for j in node.inputs), node.shape, node.dtype, node.constant)
+
+
+def _stem(op: Op) -> str:
+    """What a node without a name is called after: `max_pool` for a Pool of Max, else its class."""
+    words = type(op.kind).__name__ + "Pool" if isinstance(op, Pool) else type(op).__name__
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", words).lower()
+
+
+def _result_dtype(op: Op, dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
+    """The dtype of an op's output: the common one of its inputs, where integers beside floats are labels or counts."""
+    if isinstance(op, Pool):
+        return op.kind.result_dtype(dtypes[0])
+    floats = [dtype for dtype in dtypes if dtype.kind not in "biu"]
+    return np.result_type(*(floats or dtypes))

@@ -1,0 +1,352 @@
+"""The native engine against the specification: every kind, window, dtype, memory layout and hostile number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hostile
+from closeness import finite_size, jvp_allowance, last_place, same, value_allowance, vjp_allowance, within
+from ndpool import (
+    Avg,
+    Kind,
+    Lp,
+    Max,
+    Min,
+    Pool,
+    SmoothMax,
+    Sum,
+    Window,
+    _engine,
+    get_num_threads,
+    set_num_threads,
+    spec,
+)
+from ndpool.kinds import TIES
+from strategies import RATIONAL_KINDS, SMOOTH_KINDS, Case, cases
+
+KINDS: list[Kind] = [*RATIONAL_KINDS, *SMOOTH_KINDS, SmoothMax(40.0), SmoothMax(-7.0, False), Lp(3), Lp(7.5)]
+EXTREMES = [kind for kind in KINDS if isinstance(kind, Max | Min)]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A pool and an array for it, with the array in plain memory beside it; what it runs on is set."""
+
+    pool: Pool
+    x: np.ndarray
+    plain: np.ndarray
+    level: str
+    threads: int
+    rng: np.random.Generator
+
+    def direction(self, shape, special=False):
+        """A tangent or a cotangent in some layout, and plain."""
+        dtype = np.dtype(np.float64) if self.x.dtype.kind in "biu" else self.plain.dtype
+        flavour = self.rng.choice(["normal", "ties", "special"] if special else ["normal", "ties"])
+        a = hostile.numbers(self.rng, flavour, shape, dtype)
+        a = hostile.layout(self.rng.choice(list(hostile.LAYOUTS)), a, self.rng)
+        return a, np.array(a, dtype=dtype, order="C")
+
+
+@st.composite
+def problems(draw, kinds=KINDS, dtypes=hostile.DTYPES):
+    case: Case = draw(cases(kinds, max_rank=5, large=True))
+    dtype = draw(st.sampled_from(dtypes))
+    flavour = draw(st.sampled_from(hostile.flavours(dtype)))
+    layout = draw(st.sampled_from(list(hostile.LAYOUTS)))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    x = hostile.layout(layout, hostile.numbers(rng, flavour, case.shape, dtype), rng)
+    plain = np.array(x, dtype=dtype, order="C")
+    if isinstance(case.pool.kind, SmoothMax | Lp) and dtype in (np.int64, np.uint64):
+        # The smooth kinds see integers as float64, where neighbours beyond 2**53 are one number.
+        plain = plain.astype(np.float64)
+    level = draw(st.sampled_from(_engine.levels()))
+    return Problem(case.pool, x, plain, level, draw(st.sampled_from([1, 2, 5])), rng)
+
+
+@pytest.fixture(autouse=True)
+def as_it_was():
+    """Tests may choose the instruction level and the number of threads."""
+    level, threads = _engine.level(), get_num_threads()
+    yield
+    _engine.set_level(level)
+    set_num_threads(threads)
+
+
+def run_on(problem):
+    _engine.set_level(problem.level)
+    set_num_threads(problem.threads)
+
+
+def forced(pool, x, choice):
+    """Forward with the method for wide windows forbidden (0) or demanded (1)."""
+    plan = pool._plan(x)
+    y = plan.empty(plan.result)
+    plan.native.forward(plan.inside(x), y, choice)
+    return plan.outside(y)
+
+
+# --- hypothesis-made everything -------------------------------------------------------------------
+
+
+@given(problems())
+@settings(max_examples=500, deadline=None)
+def test_forward(problem):
+    """Y as the specification has it, by every method; the input is not changed."""
+    run_on(problem)
+    before = problem.x.tobytes()
+    expected = spec.forward(problem.pool, problem.plain)
+    allowed = value_allowance(problem.pool, problem.plain, expected)
+    within(problem.pool(problem.x), expected, allowed)
+    assert problem.x.tobytes() == before
+    for choice in (0, 1):
+        within(forced(problem.pool, problem.plain, choice), expected, allowed)
+
+
+@given(problems(), st.sampled_from(["C", "Fortran", "transposed", "strided", "reversed", "sliced", "unaligned"]))
+@settings(max_examples=150, deadline=None)
+def test_forward_into_out(problem, layout):
+    """`out=` takes the very numbers of the plain call, is returned, and nothing beside it is written."""
+    run_on(problem)
+    y = problem.pool(problem.x)
+    out = hostile.layout(layout, np.zeros(y.shape, y.dtype), problem.rng)
+    base = out
+    while base.base is not None:
+        base = base.base
+    owner = np.frombuffer(base, np.uint8) if base.flags.c_contiguous and base.size else None
+    assert problem.pool(problem.x, out) is out
+    same(out, y)
+    if owner is not None and y.dtype.kind in "iu":
+        # Everything around `out` was 0, and still is.
+        inside = np.count_nonzero(np.ascontiguousarray(out).view(np.uint8)) if out.size else 0
+        assert np.count_nonzero(owner) == inside
+
+
+@given(problems())
+@settings(max_examples=400, deadline=None)
+def test_jvp(problem):
+    """Dy = sum of w_i * t_i, beside the y of a forward pass; an infinite t_i reaches only who leans on it."""
+    run_on(problem)
+    pool = problem.pool
+    t, plain = problem.direction(problem.x.shape, special=not isinstance(pool.kind, SmoothMax | Lp))
+    with np.errstate(invalid="ignore"):
+        expected_y, expected = spec.jvp(pool, problem.plain, plain)
+    y, dy = pool.jvp(problem.x, t)
+    within(y, expected_y, value_allowance(pool, problem.plain, expected_y))
+    within(dy, expected, jvp_allowance(pool, problem.plain, plain, expected))
+
+
+@given(problems())
+@settings(max_examples=400, deadline=None)
+def test_vjp(problem):
+    """gx_i += w_i * g over every window, with a random cotangent."""
+    run_on(problem)
+    pool = problem.pool
+    y, pullback = pool.vjp(problem.x)
+    expected_y = spec.forward(pool, problem.plain)
+    within(y, expected_y, value_allowance(pool, problem.plain, expected_y))
+    g, plain = problem.direction(y.shape, special=not isinstance(pool.kind, SmoothMax | Lp))
+    with np.errstate(invalid="ignore"):
+        expected = spec.vjp(pool, problem.plain, plain)
+    allowed = vjp_allowance(pool, problem.plain, plain, expected)
+    within(pullback(g), expected, allowed)
+    within(pullback(g), expected, allowed)  # a pullback may be used again
+
+
+@given(problems(kinds=EXTREMES))
+@settings(max_examples=300, deadline=None)
+def test_indices(problem):
+    """The first winner in row-major order, whatever the policy (rules "Ties" and "NaN")."""
+    run_on(problem)
+    y, indices = problem.pool.with_indices(problem.x)
+    first = Pool(type(problem.pool.kind)(), problem.pool.window, problem.pool.axes)
+    same(indices, spec.winners(first, problem.plain))
+    same(y, spec.forward(first, problem.plain))
+
+
+@given(problems(kinds=RATIONAL_KINDS, dtypes=[d for d in hostile.DTYPES if d.kind != "b"]))
+@settings(max_examples=100, deadline=None)
+def test_small_whole_numbers_are_exact(problem):
+    """Over small integers every sum is exact, so y, dy and gx are the Fractions of `spec.exact`, rounded once."""
+    run_on(problem)
+    pool, rng = problem.pool, problem.rng
+    x = rng.integers(0, 4, problem.plain.shape).astype(problem.plain.dtype)
+    derivative = np.float64 if x.dtype.kind in "iu" else x.dtype
+    t = rng.integers(-3, 4, x.shape).astype(derivative)
+    g = rng.integers(-3, 4, pool.output_shape(x.shape)).astype(derivative)
+    y, dy = spec.exact(pool, x, t=t)
+    gx = spec.exact(pool, x, g=g)
+    ours_y, ours_dy = pool.jvp(x, t)
+    whole = isinstance(pool.kind, Max | Min | Sum) and getattr(pool.kind, "ties", "all") != "split"
+    for ours, exact in ((ours_y, y), (ours_dy, dy), (pool.vjp(x)[1](g), gx)):
+        rounded = exact.astype(np.float64).astype(ours.dtype)
+        size = np.abs(rounded.astype(np.float64))
+        within(ours, rounded, 0.0 if whole else 2 * size * float(hostile.info(np.dtype(derivative)).eps) + 2.0**-40)
+
+
+# --- what each dtype and layout must do, one by one -----------------------------------------------
+
+
+@pytest.mark.parametrize("layout", list(hostile.LAYOUTS))
+@pytest.mark.parametrize("dtype", hostile.DTYPES, ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    "kind", [Max(), Min("split"), Avg(), Sum(), SmoothMax(2.0), Lp(2)], ids=lambda k: type(k).__name__
+)
+def test_every_layout_of_every_dtype(kind, dtype, layout):
+    """A memory layout never changes a result: not in y, dy, gx or the indices.
+
+    Another order of axes may be summed in another order, which shows in the last place alone.
+    """
+    rng = np.random.default_rng(7)
+    pool = Pool(kind, Window((2, 3), stride=(2, 1), padding=1), axes=(1, 3))
+    plain = hostile.numbers(rng, "any" if dtype.kind in "biu" else "normal", (2, 5, 3, 7), dtype)
+    x = hostile.layout(layout, plain, rng)
+    plain = np.array(x, dtype=dtype, order="C")
+    derivative = np.dtype(np.float64) if dtype.kind in "biu" else dtype
+    t = hostile.layout(layout, rng.normal(size=x.shape).astype(derivative), rng)
+    g = hostile.layout(layout, rng.normal(size=pool.output_shape(x.shape)).astype(derivative), rng)
+    plain_t, plain_g = (np.array(a, dtype=derivative, order="C") for a in (t, g))
+    results = [pool(x), *pool.jvp(x, t), pool.vjp(x)[1](g)]
+    for ours, theirs in zip(
+        results, [pool(plain), *pool.jvp(plain, plain_t), pool.vjp(plain)[1](plain_g)], strict=True
+    ):
+        exact = isinstance(kind, Max | Min) or ours.dtype.kind in "iu"
+        within(ours, theirs, 0.0 if exact else 4 * last_place(ours.dtype, finite_size(theirs).max()))
+    if isinstance(kind, Max | Min):
+        same(pool.with_indices(x)[1], pool.with_indices(plain)[1])
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 4), (3, 0, 4, 4), (0, 0, 4, 4)])
+@pytest.mark.parametrize("kind", KINDS, ids=repr)
+def test_empty_batches(kind, shape):
+    """Nothing in, nothing out: right shapes and dtypes, in all four functions."""
+    pool = Pool(kind, Window((2, 2)))
+    x = np.empty(shape, np.float32)
+    out = (*shape[:-2], 2, 2)
+    y, dy = pool.jvp(x, x)
+    assert y.shape == dy.shape == pool(x).shape == out
+    z, pullback = pool.vjp(x)
+    assert z.shape == out
+    assert pullback(np.empty(out, np.float32)).shape == shape
+
+
+def test_all_infinite_windows():
+    """-inf everywhere gives -inf, won by the first cell, and so does +inf for Min (rule "NaN")."""
+    for kind, number in ((Max(), -np.inf), (Min(), np.inf)):
+        x = np.full((3, 40), number, np.float32)
+        y, indices = Pool(kind, Window((3, 9), (1, 9))).with_indices(x)
+        assert (y == x[0, 0]).all()
+        assert indices.tolist() == [[0, 9, 18, 27]]
+
+
+@pytest.mark.parametrize("dtype", [d for d in hostile.DTYPES if d.kind != "b"], ids=lambda d: d.name)
+@pytest.mark.parametrize("kind", [Max(), Min()], ids=repr)
+def test_padding_never_wins_against_the_lowest_number(kind, dtype):
+    """The lowest number that there is may tie with what stands for padding, and must win (rule "Padded cells")."""
+    integer = dtype.kind in "iu"
+    limits = np.iinfo(dtype) if integer else None
+    high = limits.max if integer else np.inf
+    low = limits.min if integer else -np.inf
+    x = np.full((3, 21), low if isinstance(kind, Max) else high).astype(dtype)
+    for window in (
+        Window((3, 3), 1, 1),
+        Window((3, 3), 2, 2),
+        Window((3, 2), (2, 9), ((2, 2), (1, 0))),
+        Window((2, 8), 1, (1, 7)),
+    ):
+        pool = Pool(kind, window)
+        y, indices = pool.with_indices(x)
+        same(indices, spec.winners(pool, x))
+        same(y, np.full(y.shape, x[0, 0], dtype))
+
+
+# --- segments: windows that go one by one ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [Max(), Min("all"), Sum(), Avg(), SmoothMax(2.0), Lp(2)], ids=repr)
+@pytest.mark.parametrize(
+    ("window", "shape"),
+    [
+        (Window((2, 2), (1, 8), ((0, 0), (12, 4)), (1, 20)), (2, 40)),
+        (Window((2, 3), (1, 8), ((0, 0), (12, 12)), (1, 11)), (3, 40)),
+        (Window((2, 2), (1, 9), ((0, 0), (12, 0)), (1, 25)), (2, 40)),
+    ],
+)
+def test_dilation_beyond_the_stride(kind, window, shape):
+    """The first window's first real cell need not be the lowest that a row's windows see, nor the last the highest."""
+    x = np.random.default_rng(0).normal(size=shape)
+    pool = Pool(kind, window)
+    expected = spec.forward(pool, x)
+    within(pool(x), expected, value_allowance(pool, x, expected))
+
+
+@pytest.mark.parametrize("kind", [Sum(), Avg(), SmoothMax(2.0)], ids=repr)
+@pytest.mark.parametrize("padding", [(0, 20), (20, 0), (20, 20)])
+@pytest.mark.parametrize("stride", [1, 2, 9])
+def test_windows_in_the_padding_alone(kind, padding, stride):
+    """Kinds that need no real cell have windows far outside of the array, which must not be read there."""
+    x = np.random.default_rng(0).normal(size=(2, 5))
+    pool = Pool(kind, Window((2, 2), (1, stride), ((0, 0), padding)))
+    expected = spec.forward(pool, x)
+    within(pool(x), expected, value_allowance(pool, x, expected))
+    g = np.random.default_rng(1).normal(size=expected.shape)
+    gx = spec.vjp(pool, x, g)
+    within(pool.vjp(x)[1](g), gx, vjp_allowance(pool, x, g, gx))
+
+
+# --- what a pool keeps ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ties", TIES)
+def test_writing_to_the_output_does_not_change_the_pullback(ties):
+    """The output belongs to the caller, who may work in place on it."""
+    x, g = np.array([1.0, 2.0, 3.0, 3.0]), np.array([5.0, 7.0])
+    y, pullback = Pool(Max(ties), Window((2,))).vjp(x)
+    expected = pullback(g)
+    y *= 0
+    same(pullback(g), expected)
+
+
+# --- numbers that the engine does not know --------------------------------------------------------
+
+
+class Median(Kind):
+    """A kind of the user's own."""
+
+    def value(self, x, pad=0):
+        return sorted(x)[len(x) // 2]
+
+    def weights(self, x, pad=0):
+        return [(sorted(range(len(x)), key=x.__getitem__)[len(x) // 2], 1)]
+
+
+def test_a_kind_without_native_code_works():
+    """A kind that has no functor yet still works, through the generic path."""
+    pool = Pool(Median(), Window((3,), 1))
+    x = np.array([3.0, 1.0, 2.0, 9.0])
+    same(pool(x), np.array([2.0, 2.0]))
+    same(pool.jvp(x, np.array([1.0, 2.0, 3.0, 4.0]))[1], np.array([3.0, 3.0]))
+    same(pool.vjp(x)[1](np.array([1.0, 10.0])), np.array([0.0, 0.0, 11.0, 0.0]))
+
+
+@pytest.mark.parametrize("dtype", [np.complex128, np.longdouble, object])
+def test_other_numbers_work(dtype):
+    """Dtypes without native code are computed by the specification."""
+    pool = Pool(Sum(), Window((2,)))
+    assert pool(np.array([1, 2, 3, 4], dtype=dtype)).tolist() == [3, 7]
+
+
+@pytest.mark.parametrize("direction", [np.int32, np.float16, np.float32, np.float64, np.bool_])
+def test_directions_of_another_dtype(direction):
+    """Tangents and cotangents of any real dtype are taken; the derivative has the input's dtype."""
+    pool = Pool(Max(), Window((2,)))
+    x = np.array([1, 2, 4, 3], np.float32)
+    dy = pool.jvp(x, np.array([0, 1, 1, 0], direction))[1]
+    gx = pool.vjp(x)[1](np.array([1, 0], direction))
+    same(dy, np.array([1, 1], np.float32))
+    same(gx, np.array([0, 1, 0, 0], np.float32))

@@ -1,0 +1,233 @@
+"""Every road through the engine, on shapes large enough to take it, against all windows gathered.
+
+Small random shapes never leave the first branch. Here each shape is chosen for one: rows that go in parts, slabs that
+are cut for the pullback, places of many channels, phases of every stride, wide windows by each method, winners of 1, 2
+and 4 bytes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from closeness import finite_size, last_place, same, value_allowance, vjp_allowance, within
+from hostile import numbers
+from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, _engine, spec
+from oracle import Gathered
+from strategies import ALL_KINDS, cases
+
+KINDS = [Max(), Min("split"), Avg(False), Sum(), SmoothMax(1.5), Lp(2.5)]
+
+
+def road(name, window, shape, axes=None, dtype=np.float32):
+    return pytest.param(window, shape, axes, np.dtype(dtype), id=name)
+
+
+ROADS = [
+    # Rows longer than the nearest cache go in parts.
+    road("row in parts, k3s2p1", Window((3,), 2, 1), (2, 10007)),
+    road("row in parts, k2s3d5", Window((2,), 3, 4, 5), (2, 10007)),
+    road("row in parts, k5s1", Window((5,), 1, "same"), (9001,)),
+    road("row in parts, segments", Window((4,), 9, ((3, 5),)), (2, 20011)),
+    road("row in parts, wide", Window((70,), 1, 35), (3, 5003)),
+    road("row in parts, wide and strided", Window((33,), 4, 16), (3, 9001)),
+    road("row in parts, wide and dilated", Window((17,), 1, 16, 3), (2, 9001)),
+    road("row in parts, two rows", Window((2, 3), (2, 2), 1), (4, 9001)),
+    road("row in parts, three channels", Window((3,), 2, 1), (4001, 3), (0,)),
+    # Phases: every stride, and segments from 8 on.
+    *(road(f"stride {s}", Window((3, 4), (1, s), (1, 3), (1, 1 + s % 3)), (2, 6, 331)) for s in range(1, 11)),
+    # Channels last: fewer than, as many as, more than a register holds.
+    *(
+        road(f"{c} channels last", Window((3, 3), 2, 1), (2, 9, 11, c), (1, 2))
+        for c in (1, 2, 3, 4, 7, 8, 15, 16, 17, 64, 65)
+    ),
+    *(road(f"{c} channels last, segments", Window((2, 3), 9, 1), (2, 20, 31, c), (1, 2)) for c in (1, 2, 3, 8, 17)),
+    *(road(f"{c} channels last, wide", Window((9, 9), 1, 4), (1, 13, 14, c), (1, 2)) for c in (1, 2, 3, 8, 17)),
+    # Wide windows, by halves of halves along a row and by blocks across rows.
+    road("wide k15s1p7", Window((15, 15), 1, 7), (2, 33, 40)),
+    road("wide k31s5", Window((31, 31), 5, 15), (2, 70, 61)),
+    road("wide k70 of 63", Window((70, 63), 1), (1, 81, 75)),
+    road("wide across rows alone", Window((24, 1), 2, ((3, 9), (0, 0))), (2, 60, 37)),
+    road("wide along rows alone", Window((1, 24), 2, ((0, 0), (3, 9))), (2, 11, 80)),
+    road("wide, longer than the array", Window((20, 20), 1, 15), (2, 11, 13)),
+    # Winners in two bytes and in four.
+    road("two-byte winners", Window((17, 17), 8, 8), (1, 60, 61)),
+    road("exactly 256 cells", Window((16, 16), 16), (1, 50, 70)),
+    road("257 cells", Window((257,), 100, 80), (2, 700)),
+    road("four-byte winners", Global(), (2, 257, 256), (1, 2)),
+    road("four-byte winners, overlapping", Window((257, 256), 5), (1, 262, 262)),
+    # Adaptive bins that overlap, and more outputs than inputs.
+    road("adaptive 7x7", Adaptive((7, 7)), (2, 61, 67)),
+    road("adaptive, upsampling", Adaptive((11, 13)), (3, 5, 7)),
+    road("adaptive, channels last", Adaptive((3, 4)), (2, 11, 13, 17), (1, 2)),
+    road("adaptive, one long axis", Adaptive((97,)), (70001,)),
+    road("adaptive, one even axis", Adaptive((100,)), (70000,)),
+    road("global", Global(), (2, 3, 57, 61), (2, 3)),
+    road("global, channels last", Global(False), (2, 57, 31, 17), (1, 2)),
+    road("global, a long row", Global(), (70001,), (0,)),
+    # Slabs of more than 65536 elements, which the pullback cuts.
+    road("cut slab", Window((3, 3), 2, 1), (1, 400, 331)),
+    road("cut slab, dilated", Window((3, 3), 1, 2, 2), (1, 300, 231)),
+    road("cut slab, segments", Window((2, 2), (9, 10), 1), (1, 400, 331)),
+    road("cut slab, wide", Window((7, 7), 2, 3), (1, 300, 231)),
+    road("cut row", Window((3,), 2, 1), (1, 140001)),
+    road("cut row, dilated", Window((2,), 3, ((4, 0),), 4), (1, 140001)),
+    road("cut row, far apart", Window((2,), 11, 1), (1, 140001)),
+    road("cut row of channels", Window((3,), 2, 1), (10000, 17), (0,)),
+    road("cut slab of channels", Window((3, 3), 2, 1), (150, 50, 17), (0, 1)),
+    road("cut slab, adaptive", Adaptive((41, 7)), (1, 400, 331)),
+    road("cut volume", Window((2, 3, 2), (2, 1, 2), (0, 1, 1)), (1, 30, 50, 60)),
+    # Many axes, pooled and not.
+    road("axes in between", Window((2, 3, 2), (1, 2, 2), (1, 1, 0)), (4, 3, 20, 2, 30), (0, 2, 4)),
+    road("axes in between, wide", Window((9, 3), 1, 1), (3, 13, 2, 14, 3), (1, 3)),
+    road("seven pooled axes", Window((2,) * 7, 1, 1), (2, 3, 2, 3, 2, 3, 2)),
+    road("three pooled of nine", Window((2, 2, 2), 1), (2, 1, 3, 2, 1, 3, 2, 3, 2), (2, 5, 7)),
+    # Other types of lanes.
+    road("float64", Window((3, 3), 2, 1), (2, 57, 61), None, np.float64),
+    road("float64, wide", Window((15, 15), 1, 7), (2, 33, 40), None, np.float64),
+    road("float64, segments", Window((5, 20), 10), (2, 57, 131), None, np.float64),
+    road("float16", Window((3, 3), 2, 1), (2, 57, 61), None, np.float16),
+    road("float16, two-byte winners", Window((17, 17), 8, 8), (1, 60, 61), None, np.float16),
+    road("float16, four-byte winners", Global(), (2, 257, 256), (1, 2), np.float16),
+    road("uint8", Window((3, 3), 2, 1), (2, 57, 61), None, np.uint8),
+    road("uint8, wide", Window((16, 16), 1, 7), (2, 33, 40), None, np.uint8),
+    road("uint8, two-byte winners", Window((17, 17), 8, 8), (1, 60, 61), None, np.uint8),
+    road("int8, four-byte winners", Global(), (2, 257, 256), (1, 2), np.int8),
+    road("int16", Window((3, 5), 1, (1, 2)), (2, 57, 61), None, np.int16),
+    road("int32", Window((3, 5), 1, (1, 2)), (2, 57, 61), None, np.int32),
+]
+
+
+@pytest.fixture(autouse=True)
+def level_as_it_was():
+    before = _engine.level()
+    yield
+    _engine.set_level(before)
+
+
+def array_for(kind, shape, dtype, seed=0):
+    """Ties for Max and Min, and for sums of narrow floats; else normal numbers."""
+    tied = isinstance(kind, Max | Min) or dtype.itemsize < 4 or dtype.kind in "iu"
+    return numbers(np.random.default_rng(seed), "ties" if tied else "normal", shape, dtype)
+
+
+def directions(pool, shape, dtype):
+    rng = np.random.default_rng(1)
+    derivative = np.dtype(np.float64) if dtype.kind in "iu" else dtype
+    return tuple(rng.normal(size=s).astype(derivative) for s in (shape, pool.output_shape(shape)))
+
+
+def allowance(pool, x, y, dtype):
+    """A last place, and what a sum of so many cells may lose in float64."""
+    if isinstance(pool.kind, Max | Min):
+        return 0.0
+    size = finite_size(y)
+    if isinstance(pool.kind, Sum | Avg):
+        return last_place(dtype, size) + 2.0**-40 * Gathered(pool, np.abs(x.astype(np.float64))).value()
+    if isinstance(pool.kind, SmoothMax):
+        # Between a cell and log(n)/beta beyond it: where the two cancel, the last place of neither is y's own.
+        size = size + np.log(2) / abs(pool.kind.beta)
+    return 4 * last_place(dtype, size) + 2.0**-40 * size
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: type(kind).__name__)
+@pytest.mark.parametrize(("window", "shape", "axes", "dtype"), ROADS)
+def test_every_road(kind, window, shape, axes, dtype):
+    """At every instruction level: the value by each method for wide windows, the winners, the JVP and the VJP."""
+    pool = Pool(kind, window, axes)
+    x = array_for(kind, shape, dtype)
+    t, g = directions(pool, shape, dtype)
+    gathered = Gathered(pool, x)
+    unsigned = Gathered(pool, np.abs(x)) if isinstance(kind, Lp) else gathered
+    y = gathered.value().astype(kind.result_dtype(dtype))
+    allowed = allowance(pool, x, y, t.dtype)
+    derivatives = [
+        (theirs.astype(t.dtype), 2 * last_place(t.dtype, mass) + 2.0**-40 * mass)
+        for theirs, mass in (
+            (gathered.jvp(t), unsigned.jvp(np.abs(t))),
+            (gathered.vjp(g), unsigned.vjp(np.abs(g))),
+        )
+    ]
+    for level in _engine.levels():
+        _engine.set_level(level)
+        within(pool(x), y, allowed)
+        ours_y, ours_dy = pool.jvp(x, t)
+        within(ours_y, y, allowed)
+        within(ours_dy, *derivatives[0])
+        ours_y, pullback = pool.vjp(x)
+        within(ours_y, y, allowed)
+        within(pullback(g), *derivatives[1])
+        for choice in (0, 1):
+            within(forced(pool, x, choice), y, allowed)
+        if isinstance(kind, Max | Min):
+            ours_y, indices = pool.with_indices(x)
+            same(ours_y, y)
+            same(indices, gathered.winners())
+
+
+def forced(pool, x, choice):
+    """Forward with the method for wide windows forbidden (0) or demanded (1), on a contiguous array."""
+    plan = pool._plan(x)
+    y = plan.empty(plan.result)
+    plan.native.forward(x, y, choice)
+    return y
+
+
+@given(cases(ALL_KINDS, large=True, empty=False, max_rank=3), st.integers(0, 2**32 - 1))
+@settings(max_examples=100, deadline=None)
+def test_the_oracle_of_this_file(case, seed):
+    """What stands for the specification here agrees with it."""
+    x = numbers(np.random.default_rng(seed), "ties" if seed % 2 else "normal", case.shape, np.float64)
+    gathered = Gathered(case.pool, x)
+    expected = spec.forward(case.pool, x)
+    within(gathered.value(), expected, value_allowance(case.pool, x, expected))
+    g = np.random.default_rng(seed).normal(size=expected.shape)
+    gx = spec.vjp(case.pool, x, g)
+    within(gathered.vjp(g), gx, vjp_allowance(case.pool, x, g, gx))
+    if isinstance(case.pool.kind, Max | Min) and case.pool.kind.ties == "first":
+        same(gathered.winners(), spec.winners(case.pool, x))
+
+
+@pytest.mark.parametrize("kind", [Max(), Min("all"), Avg(), SmoothMax(2.0), SmoothMax(-2.0), Lp(2)], ids=repr)
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(
+    ("window", "shape", "axes"),
+    [
+        (Window((3,), 2, 1), (10007,), None),
+        (Window((33,), 1, 16), (9001,), None),
+        (Window((15, 15), 1, 7), (2, 61, 67), None),
+        (Window((3, 3), (10, 11)), (2, 61, 67), None),
+        (Window((3, 3), 2, 1), (31, 37, 17), (0, 1)),
+        (Adaptive((7, 7)), (61, 67), None),
+        (Window((7, 3), 2, 1), (400, 331), None),
+    ],
+)
+def test_what_is_not_finite_stays_in_its_windows(kind, odd, window, shape, axes):
+    """A NaN or an inf changes the windows that see it alone, by every method, both ways (rule "Accumulation")."""
+    pool = Pool(kind, window, axes)
+    rng = np.random.default_rng(0)
+    plain = rng.normal(size=shape)
+    x = plain.copy()
+    where = tuple(n // 2 for n in shape)
+    x[where] = odd
+    sees = np.zeros(shape)
+    sees[where] = 1
+    touched = Pool(Max(), window, axes)(sees) > 0
+    assert touched.any()
+    assert not touched.all()
+    t, g = directions(pool, shape, plain.dtype)
+    y, dy = pool.jvp(x, t)
+    clean_y, clean_dy = pool.jvp(plain, t)
+    size = 2.0**-40 * (1 + np.abs(clean_y[~touched]))
+    within(y[~touched], clean_y[~touched], size)
+    within(dy[~touched], clean_dy[~touched], 2.0**-38 * (1 + np.abs(clean_dy[~touched])))
+    for choice in (0, 1):
+        z = forced(pool, x, choice)
+        within(z[~touched], clean_y[~touched], size)
+        np.testing.assert_array_equal(np.isfinite(z[touched]), np.isfinite(y[touched]))
+    # The cells that share no window with it have the gradient that they had.
+    shared = Pool(Sum(), window, axes).vjp(x)[1](touched * 1.0) > 0
+    gx, clean_gx = pool.vjp(x)[1](g), pool.vjp(plain)[1](g)
+    within(gx[~shared], clean_gx[~shared], 2.0**-38 * (1 + np.abs(clean_gx[~shared])))

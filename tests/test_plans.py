@@ -1,0 +1,431 @@
+"""The native Plan checks all that it is given; the module is what its stub says; a Pool keeps few plans."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import inspect
+import pickle
+import re
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ndpool
+from closeness import same
+from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Window, _engine
+from processes import run_python
+
+LINE = [8, 4, 2, 2, 1, 0, 0, 0]  # length, output, kernel, stride, dilation, two paddings, adaptive
+
+
+def plan(dims=(LINE,), kind="max", dtype="float32", derivative="float32", parameter=0.0, option="first"):
+    return _engine.Plan([list(d) for d in dims], kind, dtype, derivative, parameter, option)
+
+
+# --- what makes a plan ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["", "MAX", "median", "max\0"])
+def test_unknown_kind(kind):
+    with pytest.raises(ValueError, match="kind"):
+        plan(kind=kind)
+
+
+@pytest.mark.parametrize("dtype", ["", "float", "complex64", "float128", "bool", "float32 "])
+def test_unknown_dtype(dtype):
+    with pytest.raises(ValueError, match="type"):
+        plan(dtype=dtype)
+    with pytest.raises(ValueError, match="type"):
+        plan(derivative=dtype)
+
+
+@pytest.mark.parametrize("derivative", ["int8", "uint64"])
+def test_derivatives_are_floats(derivative):
+    with pytest.raises(ValueError, match="float"):
+        plan(derivative=derivative)
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameter", "option"),
+    [
+        ("max", 0.0, ""),
+        ("min", 0.0, "last"),
+        ("avg", 0.0, "every"),
+        ("avg", 0.0, "fixed"),
+        ("avg", -2.0, "fixed"),
+        ("avg", float("nan"), "fixed"),
+        ("smooth_max", 0.0, "real"),
+        ("smooth_max", float("inf"), "real"),
+        ("smooth_max", 1.0, "some"),
+        ("lp", 0.5, ""),
+        ("lp", float("nan"), ""),
+    ],
+)
+def test_unknown_options_and_parameters(kind, parameter, option):
+    """What the Python side never asks for is refused, not taken for something else."""
+    with pytest.raises(ValueError, match=r"\w"):
+        plan(kind=kind, parameter=parameter, option=option)
+
+
+@pytest.mark.parametrize("numbers", [[], [8, 4], LINE[:-1], [*LINE, 0], [8] * 9])
+def test_wrong_number_of_numbers(numbers):
+    with pytest.raises(ValueError, match=r"one number or eight"):
+        plan(dims=[numbers, LINE])
+
+
+@pytest.mark.parametrize("dims", [[], [[3]], [[3], [4]]])
+def test_nothing_pooled(dims):
+    with pytest.raises(ValueError, match="pooled"):
+        plan(dims=dims)
+
+
+def test_negative_dimension():
+    with pytest.raises(ValueError, match=r"\w"):
+        plan(dims=[[-1], LINE])
+    with pytest.raises(ValueError, match=r"\w"):
+        plan(dims=[LINE, [-1]])
+
+
+@pytest.mark.parametrize("place", range(7))
+@pytest.mark.parametrize("value", [-1, -(2**63)])
+def test_negative_numbers_of_an_axis(place, value):
+    numbers = list(LINE)
+    numbers[place] = value
+    with pytest.raises((ValueError, OverflowError)):
+        plan(dims=[numbers])
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_zero_of_an_axis(place):
+    numbers = list(LINE)
+    numbers[place] = 0
+    with pytest.raises(ValueError, match=r"\w"):
+        plan(dims=[numbers])
+
+
+@pytest.mark.parametrize("adaptive", [0, 1])
+@pytest.mark.parametrize("place", range(7))
+@pytest.mark.parametrize("value", [2**62, 2**63 - 1])
+def test_huge_numbers_of_an_axis(place, value, adaptive):
+    """Either a plan that then finds every array too small, or an error: never an overflow into a small number."""
+    numbers = [*LINE[:-1], adaptive]
+    numbers[place] = value
+    try:
+        made = plan(dims=[numbers], kind="sum", option="")
+    except (ValueError, OverflowError):
+        return
+    if place == 0:
+        with pytest.raises(ValueError, match="x has"):
+            made.forward(np.zeros(8, np.float32), np.zeros(4, np.float32))
+    elif place == 1:
+        with pytest.raises(ValueError, match="y has"):
+            made.forward(np.zeros(8, np.float32), np.zeros(4, np.float32))
+
+
+def test_numbers_beyond_64_bits():
+    with pytest.raises(TypeError):
+        plan(dims=[[2**63, *LINE[1:]]])
+
+
+def test_more_elements_than_there_can_be():
+    with pytest.raises(OverflowError):
+        plan(dims=[[2**32], [2**31], LINE])
+
+
+def test_more_outputs_than_fit_the_padded_axis():
+    """A window that would start beyond the padding."""
+    with pytest.raises(ValueError, match="window"):
+        plan(dims=[[8, 40, 2, 2, 1, 0, 0, 0]])
+
+
+def test_too_many_dimensions():
+    with pytest.raises(ValueError, match="dimensions"):
+        plan(dims=[[1]] * 65 + [LINE])
+
+
+@pytest.mark.parametrize("kind", ["Sum()", "Max()", "SmoothMax(1.0)"])
+@pytest.mark.parametrize("log_size", [44, 61])
+def test_kernels_beyond_all_memory(kind, log_size):
+    """Enormous windows over enormous padding are legal arguments: an error, then, or a result, and not a crash."""
+    code = f"""
+    import numpy as np
+    from ndpool import *
+    half = 2 ** {log_size - 1}
+    for kernel, padding in (((2 * half, 1), ((half, half), (0, 0))), ((1, 2 * half), ((0, 0), (half, half)))):
+        try:
+            y = Pool({kind}, Window(kernel, 1, padding))(np.ones((3, 3), np.float32))
+        except (ValueError, OverflowError, MemoryError):
+            print("refused")
+        else:
+            print("done")
+    """
+    assert set(run_python(code)) <= {"refused", "done"}
+
+
+# --- arrays ---------------------------------------------------------------------------------------
+
+
+def arrays(**other):
+    """Right arguments for each method, with some replaced."""
+    right = {
+        "x": np.arange(8, dtype=np.float32),
+        "t": np.ones(8, np.float32),
+        "y": np.zeros(4, np.float32),
+        "dy": np.zeros(4, np.float32),
+        "g": np.ones(4, np.float32),
+        "gx": np.zeros(8, np.float32),
+        "winners": np.zeros(4, np.uint8),
+        "indices": np.zeros(4, np.int64),
+    }
+    return {**right, **other}
+
+
+METHODS = {
+    "forward": ("x", "y"),
+    "forward_with_winners": ("x", "y", "winners"),
+    "indices": ("winners", "indices"),
+    "jvp": ("x", "t", "y", "dy"),
+    "vjp": ("x", "y", "winners", "g", "gx"),
+}
+OUTPUTS = {"forward": "y", "forward_with_winners": "y winners", "indices": "indices", "jvp": "y dy", "vjp": "gx"}
+USED = {"first": {"vjp": ("winners", "g", "gx")}, "split": {"vjp": ("x", "y", "g", "gx")}}
+
+
+def call(made, method, **other):
+    given = arrays(**other)
+    return getattr(made, method)(*(given[name] for name in METHODS[method]))
+
+
+def every_argument(option):
+    for method, names in METHODS.items():
+        for name in USED[option].get(method, names):
+            yield method, name
+
+
+ARGUMENTS = [(o, m, n) for o in ("first", "split") for m, n in every_argument(o)]
+
+
+@pytest.mark.parametrize(("option", "method", "name"), ARGUMENTS)
+def test_sizes_are_checked(option, method, name):
+    made = plan(option=option)
+    call(made, method)
+    right = arrays()[name]
+    for wrong in (right[:-1], np.concatenate([right, right]), np.zeros(0, right.dtype), right.reshape(2, -1)[:1]):
+        with pytest.raises(ValueError, match=f"{name} has"):
+            call(made, method, **{name: wrong})
+
+
+@pytest.mark.parametrize(("option", "method", "name"), ARGUMENTS)
+def test_sizes_of_elements_are_checked(option, method, name):
+    """As many bytes, in elements of another size."""
+    made = plan(option=option)
+    right = arrays()[name]
+    other = np.dtype(np.uint16 if right.itemsize == 1 else np.uint8)
+    for wrong in (right.astype(np.complex128), np.zeros(right.nbytes // other.itemsize, other)):
+        with pytest.raises(ValueError, match=f"{name} has"):
+            call(made, method, **{name: wrong})
+
+
+@pytest.mark.parametrize(("option", "method", "name"), ARGUMENTS)
+def test_strided_arrays_are_refused(option, method, name):
+    made = plan(option=option)
+    right = arrays()[name]
+    with pytest.raises((ValueError, BufferError), match="contiguous"):
+        call(made, method, **{name: np.repeat(right, 2)[::2]})
+
+
+@pytest.mark.parametrize(("option", "method", "name"), ARGUMENTS)
+def test_what_is_no_array_is_refused(option, method, name):
+    made = plan(option=option)
+    for wrong in (None, 3, "text", [1.0] * 8, object()):
+        with pytest.raises(TypeError):
+            call(made, method, **{name: wrong})
+
+
+@pytest.mark.parametrize(("method", "name"), [(m, n) for m, names in OUTPUTS.items() for n in names.split()])
+def test_outputs_must_be_writable(method, name):
+    made = plan()
+    locked = arrays()[name]
+    locked.flags.writeable = False
+    with pytest.raises((ValueError, BufferError)):
+        call(made, method, **{name: locked})
+
+
+def test_only_extremes_have_winners():
+    for kind, parameter, option in (
+        ("sum", 1.0, ""),
+        ("avg", 0.0, "real"),
+        ("smooth_max", 1.0, "real"),
+        ("lp", 2.0, ""),
+    ):
+        made = plan(kind=kind, parameter=parameter, option=option)
+        for method in ("forward_with_winners", "indices"):
+            with pytest.raises(ValueError, match="winners"):
+                call(made, method)
+
+
+@pytest.mark.parametrize(("cells", "size"), [(1, 1), (256, 1), (257, 2), (65536, 2), (65537, 4)])
+def test_winners_take_as_few_bytes_as_they_can(cells, size):
+    """One byte for each output where the window has up to 256 cells, then two, then four."""
+    assert plan(dims=[[cells, 1, cells, cells, 1, 0, 0, 0]]).winner_bytes == size
+
+
+@pytest.mark.parametrize(
+    ("window", "shape", "axes"),
+    [
+        (Window((2, 2)), (5, 8, 8), None),
+        (Window((3, 3), 2, 2), (5, 8, 9), None),
+        (Window((3, 5), (2, 9), 2, 2), (5, 18, 19), None),
+        (Adaptive((3, 4)), (5, 7, 9), None),
+        (Window((17, 17), 5), (2, 40, 41), None),
+        (Window((300, 300)), (1, 310, 310), None),
+        (Window((3, 3), 2, 1), (7, 9, 17), (0, 1)),
+        (Window((3, 3), 2, 1), (1, 300, 301), None),
+    ],
+)
+@pytest.mark.parametrize("derivative", ["float32", "float64", "float16"])
+def test_winners_that_cannot_be(window, shape, axes, derivative):
+    """Any bytes at all given as winners: some result, and nothing outside of the arrays is touched."""
+    pool = Pool(Max(), window, axes)
+    native = pool._plan(np.zeros(shape, derivative)).native
+    outputs = pool.output_shape(shape)
+    rng = np.random.default_rng(0)
+    dtype = np.dtype(f"u{native.winner_bytes}")
+    for winners in (
+        np.full(outputs, np.iinfo(dtype).max, dtype),
+        rng.integers(0, np.iinfo(dtype).max, outputs, dtype=dtype, endpoint=True),
+    ):
+        guarded = np.full(int(np.prod(shape)) + 128, 7, derivative)
+        gx = guarded[64:-64].reshape(shape)
+        native.vjp(None, None, winners, np.ones(outputs, derivative), gx)
+        assert (guarded[:64] == 7).all()
+        assert (guarded[-64:] == 7).all()
+        assert gx.sum(dtype=np.float64) <= np.prod(outputs)
+        indices = np.zeros(outputs, np.int64)
+        native.indices(winners, indices)
+
+
+@pytest.mark.parametrize("ties", ["split", "all"])
+def test_outputs_that_no_cell_has(ties):
+    """A `y` that is not this input's: no cell ties for it, so none gets a share, and there is no 0/0."""
+    native = Pool(Max(ties), Window((2,)))._plan(np.zeros(8, np.float32)).native
+    gx = np.full(8, 7, np.float32)
+    native.vjp(np.arange(8, dtype=np.float32), np.full(4, 99, np.float32), None, np.ones(4, np.float32), gx)
+    assert gx.tolist() == [0] * 8
+
+
+def test_unknown_level():
+    before = _engine.level()
+    for name in ("", "sse9", "AVX2"):
+        with pytest.raises(ValueError, match="level"):
+            _engine.set_level(name)
+    assert _engine.level() == before == _engine.levels()[-1]
+    assert _engine.levels()[0] == "baseline"
+
+
+# --- the stub -------------------------------------------------------------------------------------
+
+
+def declared():
+    """Names and signatures of the stub: {"forward": ["self", "x", ...]}."""
+    tree = ast.parse((Path(ndpool.__file__).parent / "_engine.pyi").read_text())
+    found, docstrings = {}, {}
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            found[node.name], docstrings[node.name] = parameters(node), ast.get_docstring(node)
+        elif isinstance(node, ast.ClassDef):
+            found[node.name], docstrings[node.name] = None, ast.get_docstring(node)
+            for method in node.body:
+                if isinstance(method, ast.FunctionDef):
+                    found[f"{node.name}.{method.name}"] = parameters(method)
+    return found, docstrings
+
+
+def parameters(node):
+    return [a.arg for a in node.args.args if a.arg != "self"], len(node.args.defaults)
+
+
+def actual(function):
+    """Parameters, and how many have defaults, from nanobind's own signature."""
+    ((signature, _, defaults),) = function.__nb_signature__
+    inside = re.search(r"\((.*)\) ->", signature, re.S).group(1)
+    names = re.findall(r"(?:^|, )(\w+)(?=[:,=]|$)", re.sub(r"\[[^\]]*(\[[^\]]*\])*[^\]]*\]", "", inside))
+    return [n for n in names if n != "self"], len(defaults or ())
+
+
+def test_the_stub_is_the_module():
+    """The same names in both, with the same parameters, defaults and docstrings."""
+    found, docstrings = declared()
+    public = {name for name in vars(_engine) if not name.startswith("_")}
+    assert public == {name for name in found if "." not in name}
+    methods = {name for name in vars(_engine.Plan) if not name.startswith("_")} | {"__init__"}
+    assert methods == {name.split(".")[1] for name in found if "." in name}
+    for name, expected in found.items():
+        if expected is None or name == "Plan.winner_bytes":
+            continue
+        function = _engine
+        for part in name.split("."):
+            function = inspect.getattr_static(function, part) if part == "__init__" else getattr(function, part)
+        assert actual(function) == expected, name
+    for name, text in docstrings.items():
+        assert text in getattr(_engine, name).__doc__
+
+
+def test_keywords_work_as_the_stub_says():
+    made = _engine.Plan(dims=[LINE], kind="max", dtype="float32", derivative="float32", parameter=0.0, option="first")
+    y = np.zeros(4, np.float32)
+    made.forward(x=np.arange(8, dtype=np.float32), y=y, forced=0)
+    assert y.tolist() == [1, 3, 5, 7]
+
+
+# --- what a Pool keeps ----------------------------------------------------------------------------
+
+
+def test_plans_are_kept_and_bounded():
+    """The same shape, dtype and order of axes has one plan; a pool keeps at most 64."""
+    pool = Pool(Max(), Window((2,)))
+    x = np.zeros((3, 8), np.float32)
+    assert pool._plan(x) is pool._plan(x.copy())
+    assert pool._plan(x) is not pool._plan(x.astype(np.float64))
+    for n in range(2, 300):
+        pool(np.zeros(n))
+    assert len(pool._plans) <= 64
+    assert pool(np.zeros(2)).shape == (1,)
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda pool: pickle.loads(pickle.dumps(pool))])
+@pytest.mark.parametrize("kind", [Max("split"), Avg(False, 3), SmoothMax(2.0), Lp(2)], ids=repr)
+@pytest.mark.parametrize("window", [Window((2, 3), 1, "same"), Adaptive((2, None)), Global(False)], ids=repr)
+def test_pools_can_be_copied_and_pickled(duplicate, kind, window):
+    """Before and after use; the copy is equal, hashes alike, has plans of its own and gives the same."""
+    axes = (1, 2) if isinstance(window, Global) else None
+    pool = Pool(kind, window, axes)
+    x = np.random.default_rng(0).normal(size=(2, 5, 6))
+    y = pool(x)
+    other = duplicate(pool)
+    assert other == pool
+    assert hash(other) == hash(pool)
+    assert other._plans is not pool._plans
+    same(other(x), y)
+
+
+def test_plans_do_not_change_what_a_pool_is():
+    """Equality and the text of a pool know nothing of its plans."""
+    used, fresh = Pool(Min(), Window((2,))), Pool(Min(), Window((2,)))
+    used(np.zeros(4))
+    assert used == fresh
+    assert repr(used) == repr(fresh)
+
+
+def test_a_lock_is_not_needed_to_pickle():
+    """A pool in use in another thread can be pickled."""
+    pool = Pool(Max(), Window((3, 3), 1))
+    x = np.zeros((50, 100, 100), np.float32)
+    thread = threading.Thread(target=lambda: [pool(x) for _ in range(5)])
+    thread.start()
+    for _ in range(50):
+        assert pickle.loads(pickle.dumps(pool)) == pool
+    thread.join()
