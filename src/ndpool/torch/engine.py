@@ -1,0 +1,301 @@
+"""Tensors to the engine and back: one pool over one shape, order of axes in memory and dtype. No autograd here.
+
+Nothing is copied that the engine can read as it lies: a tensor that is dense in some order of its axes (channels last,
+say) is handed over in that order, and the result is written in the same one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import accumulate
+from operator import mul
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import _engine
+from ..kinds import Avg, Kind, Lp, Max, Min, SmoothMax, Sum
+from ..pool import _NATIVE_KINDS, _PLANS_KEPT, Pool, _numbers
+
+Size: TypeAlias = tuple[int, ...]
+Order: TypeAlias = tuple[int, ...] | None
+
+#: What the engine calls each dtype; bool is uint8 there.
+TYPES = {
+    getattr(torch, name): "uint8" if name == "bool" else name
+    for name in (
+        "bool",
+        *(f"{sign}int{bits}" for sign in ("u", "") for bits in (8, 16, 32, 64)),
+        *("float16", "bfloat16", "float32", "float64"),
+    )
+}
+_NUMPY = {dtype: np.dtype(name) for dtype, name in TYPES.items() if dtype not in (torch.bool, torch.bfloat16)}
+WINNERS = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32}
+
+
+#: Tensors that are what they seem, and not a subclass with a meaning of its own.
+PLAIN = (Tensor, torch.nn.Parameter)
+
+V = TypeVar("V")
+
+
+def put(kept: dict[Any, V], key: Any, value: V, most: int) -> V:
+    """Keep a value for the next time, and let the oldest go when there are too many."""
+    if len(kept) >= most:
+        kept.pop(next(iter(kept)), None)
+    kept[key] = value
+    return value
+
+
+class TensorPool:
+    """A `Pool` for tensors, and its plans. The pooled axes are counted from the end, so more may come in front."""
+
+    __slots__ = ("linear", "orders", "plans", "pool", "wins")
+
+    def __init__(self, pool: Pool) -> None:
+        if type(pool.kind) not in _NATIVE_KINDS:
+            raise TypeError(f"{pool.kind!r} is not one of the engine's kinds, which are all that tensors can have")
+        self.pool = pool
+        self.plans: dict[Any, Plan] = {}
+        self.orders: dict[Any, Order] = {}
+        #: Whether one winner a window says all about the derivative.
+        self.wins = isinstance(pool.kind, Max | Min) and pool.kind.ties == "first"
+        #: Whether the derivative is the same everywhere.
+        self.linear = isinstance(pool.kind, Sum | Avg)
+
+    @property
+    def kind(self) -> Kind:
+        return self.pool.kind
+
+    @property
+    def curved(self) -> bool:
+        """Whether there is a second derivative that is not 0."""
+        return isinstance(self.pool.kind, SmoothMax) or (isinstance(self.pool.kind, Lp) and self.pool.kind.p != 1)
+
+    def plan(self, size: Size, order: Order, dtype: torch.dtype) -> Plan:
+        key = (size, order, dtype)
+        try:
+            return self.plans[key]
+        except KeyError:
+            pass
+        return put(self.plans, key, Plan(self.pool, size, order, dtype), _PLANS_KEPT)
+
+    def plan_of(self, x: Tensor) -> Plan:
+        return self.plan(x.shape, self.order_of(x), x.dtype)
+
+    def axes_of(self, ndim: int) -> list[int]:
+        """The pooled axes of a tensor with so many, in ascending order."""
+        return sorted(ndim + axis for axis in self.pool.axes or ())
+
+    def order_of(self, x: Tensor) -> Order:
+        """The order of the axes of `x` in memory; None where it is the usual one, or not one the engine can follow."""
+        if x.is_contiguous():
+            return None
+        if type(x) not in PLAIN:  # whose sizes may be symbols
+            return memory_order(x.stride(), self.axes_of(x.dim()))
+        key = (x.shape, x.stride())
+        try:
+            return self.orders[key]
+        except KeyError:
+            order = memory_order(x.stride(), self.axes_of(x.dim()))
+            return put(self.orders, key, order, _PLANS_KEPT)
+
+
+def memory_order(strides: Sequence[int], pooled: Sequence[int]) -> Order:
+    """The axes from the longest stride to the shortest, if that leaves the pooled ones in their order.
+
+    An axis that is repeated in the same place (stride 0) counts as the outermost.
+    """
+    order = sorted(range(len(strides)), key=lambda d: -strides[d] if strides[d] else -math.inf)
+    usual = order == list(range(len(strides)))
+    return None if usual or [d for d in order if d in pooled] != list(pooled) else tuple(order)
+
+
+def order_without(order: Order, axes: Sequence[int]) -> Order:
+    """The order of the axes that are left when some are gone."""
+    if order is None:
+        return None
+    left = sorted(set(order) - set(axes))
+    return tuple(left.index(d) for d in order if d in left)
+
+
+class Plan:
+    """What the engine needs for tensors of one size, order and dtype, and the tensors that it gives."""
+
+    __slots__ = ("axes", "dtype", "native", "order", "result", "size", "winner", "y_order", "y_size")
+
+    def __init__(self, pool: Pool, size: Size, order: Order, dtype: torch.dtype) -> None:
+        if dtype not in TYPES:
+            raise TypeError(
+                f"x has dtype {dtype}, which ndpool does not pool; give one of {', '.join(map(str, TYPES))}"
+            )
+        found = pool._layout(tuple(size))
+        places = order or tuple(range(len(size)))
+        pooled = dict(zip(found.axes, found.geometry, strict=True))
+        name, parameter, option = _NATIVE_KINDS[type(pool.kind)](pool.kind)
+        derivative = TYPES[dtype] if dtype.is_floating_point else "float64"
+        numbers = [_numbers(pooled[d]) if d in pooled else [size[d]] for d in places]
+        self.native = _engine.Plan(numbers, name, TYPES[dtype], derivative, parameter, option)
+        self.axes, self.order, self.dtype = found.axes, order, dtype
+        self.size, self.y_size = tuple(size), found.output_shape
+        self.y_order = order if len(self.y_size) == len(size) else order_without(order, found.axes)
+        self.result = result_dtype(pool.kind, dtype)
+        self.winner = WINNERS[self.native.winner_bytes]
+
+    # --- tensors as the engine wants them, and back ---
+
+    def enter(self, a: Tensor) -> Any:
+        """The memory of a tensor shaped like x."""
+        return memory(a if self.order is None else a.permute(self.order))
+
+    def enter_y(self, a: Tensor) -> Any:
+        """The memory of a tensor shaped like y, whose pooled axes may be gone."""
+        return memory(a if self.y_order is None else a.permute(self.y_order))
+
+    def new_y(self, dtype: torch.dtype) -> tuple[Tensor, Any]:
+        """Room for a result, and its memory."""
+        return empty(self.y_size, self.y_order, dtype)
+
+    def new_x(self, dtype: torch.dtype) -> tuple[Tensor, Any]:
+        """Room for a tensor shaped like x, and its memory."""
+        return empty(self.size, self.order, dtype)
+
+
+def result_dtype(kind: Kind, dtype: torch.dtype) -> torch.dtype:
+    """The dtype of the output (rule "Integers")."""
+    if dtype.is_floating_point or kind.integers == "keep":
+        return dtype
+    if kind.integers == "float64":
+        return torch.float64
+    return torch.uint64 if dtype in (torch.uint8, torch.uint16, torch.uint32, torch.uint64) else torch.int64
+
+
+_SMALL = 2048
+
+
+def empty(size: Size, order: Order, dtype: torch.dtype) -> tuple[Tensor, Any]:
+    """A new tensor with its axes in this order in memory, and that memory.
+
+    NumPy is quicker to make a small one; PyTorch aligns it for what comes after. It must not be a view of another
+    tensor: forward mode would want tangents with the layout of that.
+    """
+    if order is not None:
+        strides = dict(
+            zip(reversed(order), accumulate((size[d] for d in reversed(order)), mul, initial=1), strict=False)
+        )
+        ordered = torch.empty_strided(size, [strides[d] for d in range(len(size))], dtype=dtype)
+        return ordered, _memory(ordered.permute(order))
+    if math.prod(size) <= _SMALL and dtype in _NUMPY:
+        small: Any = np.empty(size, _NUMPY[dtype])
+        return torch.from_numpy(small), small
+    large = torch.empty(size, dtype=dtype)
+    return large, _memory(large)
+
+
+def memory(a: Tensor) -> Any:
+    """The memory of a tensor, dense in the order of its axes."""
+    if a._is_zerotensor() or a.is_neg():  # what forward mode and complex numbers put in place of zeros and of -a
+        a = a.clone()
+    return _memory((a.detach() if a.requires_grad else a).contiguous())
+
+
+def _memory(a: Tensor) -> Any:
+    if a.dtype == torch.bfloat16:  # which NumPy does not have; the engine knows it by its name
+        a = a.view(torch.int16)
+    return a.numpy()
+
+
+# --- what the engine does -------------------------------------------------------------------------
+
+
+def use_threads() -> None:
+    """The threads are PyTorch's."""
+    threads = torch.get_num_threads()
+    if _engine.get_num_threads() != threads:
+        _engine.set_num_threads(threads)
+
+
+def forward(pool: TensorPool, x: Tensor) -> Tensor:
+    """`y`."""
+    plan = pool.plan_of(x)
+    use_threads()
+    y, y_memory = plan.new_y(plan.result)
+    plan.native.forward(plan.enter(x), y_memory)
+    return y
+
+
+def forward_with_winners(pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
+    """`y`, and each winner's place in its window: one byte for windows of up to 256 cells."""
+    plan = pool.plan_of(x)
+    use_threads()
+    (y, y_memory), (winners, winners_memory) = plan.new_y(plan.result), plan.new_y(plan.winner)
+    plan.native.forward_with_winners(plan.enter(x), y_memory, winners_memory)
+    return y, winners
+
+
+def indices(pool: TensorPool, winners: Tensor, size: Size) -> Tensor:
+    """Each winner's flat row-major index over the pooled axes."""
+    plan = pool.plan(size, y_order(pool, winners, size), torch.float32)
+    use_threads()
+    found, found_memory = plan.new_y(torch.int64)
+    plan.native.indices(plan.enter_y(winners), found_memory)
+    return found
+
+
+def jvp(pool: TensorPool, t: Tensor, x: Tensor | None, winners: Tensor | None) -> Tensor:
+    """`dy`, linear in `t`; from the winners where there are some, from `x` or, for linear kinds, from neither."""
+    if pool.linear:
+        return forward(pool, t)
+    if winners is not None:
+        return _gather(pool, t, winners)
+    assert x is not None
+    plan = pool.plan_of(x)
+    use_threads()
+    dy, dy_memory = plan.new_y(plan.dtype)
+    plan.native.jvp(plan.enter(x), plan.enter(t), plan.new_y(plan.result)[1], dy_memory)
+    return dy
+
+
+def _gather(pool: TensorPool, t: Tensor, winners: Tensor) -> Tensor:
+    axes = pool.plan_of(t).axes
+    found = indices(pool, winners, t.shape)
+    last = tuple(range(-len(axes), 0))
+    cells = t.movedim(axes, last).flatten(-len(axes))
+    if found.dim() != t.dim():
+        return cells.gather(-1, found.unsqueeze(-1)).squeeze(-1)
+    found = found.movedim(axes, last)
+    return cells.gather(-1, found.flatten(-len(axes))).reshape(found.shape).movedim(last, axes).contiguous()
+
+
+def vjp(
+    pool: TensorPool, g: Tensor, size: Size, order: Order, x: Tensor | None, y: Tensor | None, winners: Tensor | None
+) -> Tensor:
+    """`gx`, linear in `g`, for an input of this size and order; what is not known of y and the winners x tells."""
+    plan = pool.plan(size, order, g.dtype)
+    use_threads()
+    if pool.wins:
+        if winners is None:
+            assert x is not None
+            winners = forward_with_winners(pool, x)[1]
+        known = (None, None, plan.enter_y(winners))
+    elif pool.linear:
+        known = (None, None, None)
+    else:
+        assert x is not None
+        if isinstance(pool.kind, Max | Min):
+            known = (plan.enter(x), plan.enter_y(forward(pool, x) if y is None else y), None)
+        else:
+            known = (plan.enter(x), None, None)
+    gx, gx_memory = plan.new_x(g.dtype)
+    plan.native.vjp(*known, plan.enter_y(g), gx_memory)
+    return gx
+
+
+def y_order(pool: TensorPool, y: Tensor, size: Size) -> Order:
+    """The order of axes in which a tensor shaped like the output lies; unknown, so the usual, if its axes are gone."""
+    if y.is_contiguous() or y.dim() != len(size):
+        return None
+    return memory_order(y.stride(), pool.axes_of(len(size)))

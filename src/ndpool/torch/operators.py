@@ -1,0 +1,175 @@
+"""The operators `torch.ops.ndpool.*`: how PyTorch sees a pool while it traces, exports or pretends.
+
+Each has the engine as its kernel, a fake kernel that gives shapes, strides and dtypes alone, reverse mode by the rules
+of `autograd`, and a rule for `vmap`. They have no forward mode, which PyTorch offers to Functions only.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..windows import Adaptive, layout
+from . import autograd, engine
+from .engine import Order, TensorPool
+from .schema import SCHEMA, decode
+
+_SIGNATURES = {
+    "forward": "Tensor x",
+    "forward_with_winners": "Tensor x",
+    "indices": "Tensor winners, SymInt[] size",
+    "jvp": "Tensor t, Tensor? x, Tensor? winners",
+    "vjp": "Tensor g, SymInt[] size, int[]? order, Tensor? x, Tensor? y, Tensor? winners",
+}
+_RESULTS = {"forward_with_winners": "(Tensor, Tensor)"}
+_VALUES = SCHEMA.count(",") + 1
+
+
+def _pool_of(inputs: Sequence[Any]) -> TensorPool:
+    return decode(*inputs[-_VALUES:])
+
+
+def _with_pool(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function(pool, *arguments)` as an operator calls it: with the pool's values at the end."""
+    return lambda *inputs: function(_pool_of(inputs), *inputs[:-_VALUES])
+
+
+# --- kernels --------------------------------------------------------------------------------------
+
+
+def _vjp(
+    pool: TensorPool, g: Tensor, size: Sequence[int], order: Sequence[int] | None, *known: Tensor | None
+) -> Tensor:
+    return engine.vjp(pool, g, tuple(size), None if order is None else tuple(order), *known)
+
+
+def _indices(pool: TensorPool, winners: Tensor, size: Sequence[int]) -> Tensor:
+    return engine.indices(pool, winners, tuple(size))
+
+
+_KERNELS: dict[str, Callable[..., Any]] = {
+    "forward": engine.forward,
+    "forward_with_winners": engine.forward_with_winners,
+    "indices": _indices,
+    "jvp": engine.jvp,
+    "vjp": _vjp,
+}
+
+
+# --- fake kernels ---------------------------------------------------------------------------------
+
+
+def _fake(size: Sequence[int], order: Order, like: Tensor, dtype: torch.dtype) -> Tensor:
+    """What `engine.empty` gives, for sizes that may be symbols."""
+    if order is None:
+        return like.new_empty(size, dtype=dtype)
+    return like.new_empty([size[d] for d in order], dtype=dtype).permute([order.index(d) for d in range(len(order))])
+
+
+def _fake_y(pool: TensorPool, size: Sequence[int], order: Order, like: Tensor, dtype: torch.dtype) -> Tensor:
+    y_size, axes = _fake_size(pool, size), pool.axes_of(len(size))
+    y_order = order if len(y_size) == len(size) else engine.order_without(order, axes)
+    return _fake(y_size, y_order, like, dtype)
+
+
+def _fake_size(pool: TensorPool, size: Sequence[int]) -> Sequence[int]:
+    """The size of the output, with no question asked about a symbol that the answer does not need."""
+    window = pool.pool.window
+    if not isinstance(window, Adaptive):
+        return layout(window, pool.pool.axes, tuple(size), cell_for=None).output_shape
+    outputs = window.output_size if isinstance(window.output_size, tuple) else itertools.repeat(window.output_size)
+    bins = dict(zip(pool.pool.axes or (), outputs, strict=False))
+    return [bins.get(d - len(size)) or length for d, length in enumerate(size)]
+
+
+def _winner_dtype(pool: TensorPool, size: Sequence[int]) -> torch.dtype:
+    cells = 1
+    for axis in pool.pool._layout(tuple(size)).geometry:
+        cells *= axis.kernel
+    return engine.WINNERS[1 if cells <= 1 << 8 else 2 if cells <= 1 << 16 else 4]
+
+
+def _fake_forward(pool: TensorPool, x: Tensor) -> Tensor:
+    return _fake_y(pool, x.shape, pool.order_of(x), x, engine.result_dtype(pool.kind, x.dtype))
+
+
+def _fake_forward_with_winners(pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
+    order = pool.order_of(x)
+    return _fake_forward(pool, x), _fake_y(pool, x.shape, order, x, _winner_dtype(pool, x.shape))
+
+
+def _fake_indices(pool: TensorPool, winners: Tensor, size: Sequence[int]) -> Tensor:
+    return _fake_y(pool, size, engine.y_order(pool, winners, tuple(size)), winners, torch.int64)
+
+
+def _fake_jvp(pool: TensorPool, t: Tensor, x: Tensor | None, winners: Tensor | None) -> Tensor:
+    order = None if winners is not None else pool.order_of(t if x is None else x)
+    return _fake_y(pool, t.shape, order, t, t.dtype)
+
+
+def _fake_vjp(
+    pool: TensorPool, g: Tensor, size: Sequence[int], order: Sequence[int] | None, *known: Tensor | None
+) -> Tensor:
+    return _fake(size, None if order is None else tuple(order), g, g.dtype)
+
+
+_FAKES: dict[str, Callable[..., Any]] = {
+    "forward": _fake_forward,
+    "forward_with_winners": _fake_forward_with_winners,
+    "indices": _fake_indices,
+    "jvp": _fake_jvp,
+    "vjp": _fake_vjp,
+}
+
+
+# --- derivatives and vmap -------------------------------------------------------------------------
+
+_FUNCTIONS: dict[str, Any] = {
+    "forward": autograd.Forward,
+    "forward_with_winners": autograd.Forward,
+    "indices": autograd.Indices,
+    "jvp": autograd.Jvp,
+    "vjp": autograd.Vjp,
+}
+
+
+def _setup_context(function: Any) -> Callable[..., None]:
+    def setup_context(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
+        several = output if isinstance(output, tuple) or function is not autograd.Forward else (output,)
+        function.setup_context(ctx, (*inputs[:-_VALUES], _pool_of(inputs)), several)
+
+    return setup_context
+
+
+def _backward(function: Any) -> Callable[..., Any]:
+    def backward(ctx: Any, *cotangents: Any) -> tuple[Any, ...]:
+        return (*function.backward(ctx, *cotangents)[:-1], *(None,) * _VALUES)
+
+    return backward
+
+
+def _vmap(name: str) -> Callable[..., Any]:
+    def vmap(info: Any, dims: tuple[Any, ...], *inputs: Any) -> Any:
+        function, pool = _FUNCTIONS[name], _pool_of(inputs)
+        found, found_dims = function.vmap(info, (*dims[:-_VALUES], None), *inputs[:-_VALUES], pool)
+        return (found[0], found_dims[0]) if name == "forward" else (found, found_dims)
+
+    return vmap
+
+
+def _register(name: str) -> None:
+    called = f"ndpool::{name}"
+    torch.library.define(called, f"({_SIGNATURES[name]}, {SCHEMA}) -> {_RESULTS.get(name, 'Tensor')}")
+    torch.library.impl(called, "cpu")(_with_pool(_KERNELS[name]))
+    torch.library.register_fake(called)(_with_pool(_FAKES[name]))
+    function = _FUNCTIONS[name]
+    torch.library.register_autograd(called, _backward(function), setup_context=_setup_context(function))
+    torch.library.register_vmap(called, _vmap(name))
+
+
+for _name in _SIGNATURES:
+    _register(_name)

@@ -1,0 +1,131 @@
+"""The arguments of a call as a `TensorPool`: checked and laid out once, then found again by how they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec
+
+import torch
+from torch import Tensor
+
+from ..kinds import Kind
+from ..pool import Pool
+from ..windows import Adaptive, AnyWindow, Global, Ints, PaddingLike, Window, checked_axes, whole
+from .engine import TensorPool, put
+
+P = ParamSpec("P")
+
+_POOLS_KEPT = 512
+
+
+def remembered(make: Callable[P, TensorPool]) -> Callable[P, TensorPool]:
+    """`make`, which is called once for each way in which its arguments can be written.
+
+    Not by their hash: 2, 2.0 and True have the same, and only the first is a kernel size.
+    """
+    made: dict[str, TensorPool] = {}
+
+    def remember(*args: P.args, **kwargs: P.kwargs) -> TensorPool:
+        if torch.compiler.is_compiling():
+            return make(*args, **kwargs)
+        key = repr(args)
+        try:
+            return made[key]
+        except KeyError:
+            pass
+        return put(made, key, make(*args, **kwargs), _POOLS_KEPT)
+
+    return remember
+
+
+def tensor_pool(kind: Kind, window: AnyWindow, axes: Ints | None, ndim: int) -> TensorPool:
+    """A pool over axes counted from the end of a tensor with `ndim` of them."""
+    chosen = checked_axes(axes, window)
+    if chosen is None:
+        chosen = tuple(range(-(window.rank or 0), 0))
+    for axis in chosen:
+        if axis >= ndim:
+            raise ValueError(f"axes={chosen}: {axis} is out of range for {ndim} axes; give {-ndim} to {ndim - 1}")
+    return TensorPool(Pool(kind, window, tuple(axis - ndim if axis >= 0 else axis for axis in chosen)))
+
+
+# --- as ndpool spells it --------------------------------------------------------------------------
+
+
+@remembered
+def over_window(
+    kind: type[Kind],
+    options: tuple[Any, ...],
+    kernel_size: Ints,
+    stride: Ints | None,
+    padding: PaddingLike,
+    dilation: Ints,
+    ceil_mode: bool,
+    axes: Ints | None,
+    ndim: int,
+) -> TensorPool:
+    return tensor_pool(kind(*options), Window(kernel_size, stride, padding, dilation, ceil_mode), axes, ndim)
+
+
+@remembered
+def over_bins(kind: type[Kind], options: tuple[Any, ...], output_size: Any, axes: Ints | None, ndim: int) -> TensorPool:
+    return tensor_pool(kind(*options), Adaptive(output_size), axes, ndim)
+
+
+@remembered
+def over_all(kind: type[Kind], options: tuple[Any, ...], keepdims: bool, axes: Ints, ndim: int) -> TensorPool:
+    return tensor_pool(kind(*options), Global(keepdims), axes, ndim)
+
+
+# --- as PyTorch spells it -------------------------------------------------------------------------
+
+
+@remembered
+def over_torch_window(
+    kind: type[Kind],
+    options: tuple[Any, ...],
+    rank: int,
+    kernel_size: Ints,
+    stride: Ints | None,
+    padding: Ints,
+    dilation: Ints,
+    ceil_mode: bool,
+) -> TensorPool:
+    """The last `rank` axes. PyTorch takes one number in a tuple for all axes, and padding up to half the kernel."""
+    kernel = for_each("kernel_size", kernel_size, rank, 1)
+    steps = kernel if stride is None or stride == () or stride == [] else for_each("stride", stride, rank, 1)
+    pads, apart = for_each("padding", padding, rank, 0), for_each("dilation", dilation, rank, 1)
+    for k, pad, step in zip(kernel, pads, apart, strict=True):
+        reach = step * (k - 1) + 1
+        if 2 * pad > reach:
+            raise ValueError(
+                f"padding={padding!r} is more than half of the {reach} cells that kernel_size={kernel_size!r} reaches "
+                "over; give less, or call the function without a number in its name, which takes any padding"
+            )
+    return tensor_pool(kind(*options), Window(kernel, steps, pads, apart, ceil_mode), None, rank)
+
+
+@remembered
+def over_torch_bins(kind: type[Kind], rank: int, output_size: Any) -> TensorPool:
+    """The last `rank` axes, each in so many bins."""
+    if isinstance(output_size, Sequence) and len(output_size) != rank:
+        raise ValueError(f"output_size={output_size!r} has {len(output_size)} entries; give one int, or {rank}")
+    return tensor_pool(kind(), Adaptive(output_size), tuple(range(-rank, 0)), rank)
+
+
+def for_each(name: str, value: Any, rank: int, least: int) -> tuple[int, ...]:
+    """One int for each axis, from an int, a sequence of one, or a sequence of `rank`."""
+    given = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+    if len(given) not in (1, rank):
+        raise ValueError(f"{name}={value!r} has {len(given)} entries; give one int, or {rank}")
+    return tuple(whole(name, number, least) for number in (given * rank if len(given) == 1 else given))
+
+
+def check_torch_input(name: str, x: Tensor, rank: int) -> None:
+    """PyTorch's shapes: channels and `rank` axes, none of them empty, with or without a batch, which may be."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} takes a tensor and got a {type(x).__name__}; call torch.as_tensor on it")
+    if x.dim() not in (rank + 1, rank + 2) or (x.numel() == 0 and 0 in x.shape[-rank - 1 :]):
+        raise ValueError(
+            f"{name} got a tensor of shape {tuple(x.shape)}; give {rank + 1} axes, none of length 0, or a batch of such"
+        )

@@ -1,0 +1,82 @@
+"""A pool as the plain values that an operator of PyTorch may take, and back.
+
+kind, parameter, option   as the engine calls them: ("avg", 0.0, "counted")
+window                    "floor" and "ceil", perhaps with a padding word; "adaptive"; "global" and "global flat"
+numbers                   kernel, stride, dilation, lo and hi for each axis; its output size; or nothing
+axes                      counted from the end
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from ..kinds import Avg, Kind, Lp, Max, Min, SmoothMax, Sum
+from ..pool import _NATIVE_KINDS, Pool
+from ..windows import Adaptive, AnyWindow, Global, Window
+from .engine import TensorPool, put
+
+Values: TypeAlias = tuple[str, float, str, str, list[int], list[int]]
+
+SCHEMA = "str kind, float parameter, str option, str window, int[] numbers, int[] axes"
+
+_KINDS: dict[str, Callable[[float, str], Kind]] = {
+    "max": lambda _, ties: Max(ties),
+    "min": lambda _, ties: Min(ties),
+    "sum": lambda _, __: Sum(),
+    "avg": lambda divisor, count: Avg(count != "real", int(divisor) if count == "fixed" else None),
+    "smooth_max": lambda beta, count: SmoothMax(beta, count == "counted"),
+    "lp": lambda p, _: Lp(p),
+}
+
+_KEEP_LENGTH = -1  # an output size of None
+
+
+def encode(pool: Pool) -> Values:
+    kind, parameter, option = _NATIVE_KINDS[type(pool.kind)](pool.kind)
+    axes = pool.axes
+    assert axes is not None
+    return (kind, parameter, option, *_encode_window(pool.window, len(axes)), list(axes))
+
+
+def _encode_window(window: AnyWindow, rank: int) -> tuple[str, list[int]]:
+    if isinstance(window, Global):
+        return "global" if window.keepdims else "global flat", []
+    if isinstance(window, Adaptive):
+        sizes = window.output_size if isinstance(window.output_size, tuple) else (window.output_size,) * rank
+        return "adaptive", [_KEEP_LENGTH if n is None else n for n in sizes]
+    rounding = "ceil" if window.ceil_mode else "floor"
+    numbers: list[int] = []
+    for j in range(rank):
+        kernel, stride, padding, dilation = window.of_axis(j, rank)
+        if isinstance(padding, str):
+            rounding, padding = rounding.split()[0] + " " + padding, 0
+        lo, hi = padding if isinstance(padding, tuple) else (padding, padding)
+        numbers += [kernel, stride, dilation, lo, hi]
+    return rounding, numbers
+
+
+def decode(
+    kind: str, parameter: float, option: str, window: str, numbers: Sequence[int], axes: Sequence[int]
+) -> TensorPool:
+    key = (kind, parameter, option, window, tuple(numbers), tuple(axes))
+    try:
+        return _decoded[key]
+    except KeyError:
+        pass
+    pool = TensorPool(Pool(_KINDS[kind](parameter, option), _decode_window(window, numbers), tuple(axes)))
+    return put(_decoded, key, pool, _DECODED_KEPT)
+
+
+_decoded: dict[tuple[object, ...], TensorPool] = {}
+_DECODED_KEPT = 256
+
+
+def _decode_window(window: str, numbers: Sequence[int]) -> AnyWindow:
+    if window.startswith("global"):
+        return Global(keepdims=window == "global")
+    if window == "adaptive":
+        return Adaptive([None if n == _KEEP_LENGTH else n for n in numbers])
+    rounding, _, word = window.partition(" ")
+    kernel, stride, dilation, lo, hi = (list(numbers[i::5]) for i in range(5))
+    return Window(kernel, stride, word or list(zip(lo, hi, strict=True)), dilation, rounding == "ceil")

@@ -1,0 +1,225 @@
+"""PyTorch's own pooling functions: the same names, signatures, defaults, shapes and results, from ndpool's engine.
+
+What they do that ndpool's functions do not: `lp_pool*d` sums `x^p` and not `|x|^p`, averages of integers are truncated,
+and padding is at most half the kernel. One function is written for all ranks, and spelled for each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..kinds import Avg, Lp, Max
+from ..windows import Ints
+from . import autograd
+from .engine import TensorPool
+from .pools import check_torch_input, for_each, over_torch_bins, over_torch_window
+
+Sizes = int | Sequence[int | None]
+
+
+def _spelled(function: Callable[..., Any], name: str) -> Any:
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
+# --- max ------------------------------------------------------------------------------------------
+
+
+def _max_pool(rank: int, always_indices: bool = False) -> Any:
+    name = f"max_pool{rank}d"
+
+    def max_pool(
+        input: Tensor,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        dilation: Ints = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = always_indices,
+    ) -> Any:
+        check_torch_input(name, input, rank)
+        pool = over_torch_window(Max, (), rank, kernel_size, stride, padding, dilation, ceil_mode)
+        return autograd.with_indices(pool, input) if return_indices or always_indices else autograd.forward(pool, input)
+
+    max_pool.__doc__ = f"As `torch.nn.functional.{name}`" + (", with indices." if always_indices else ".")
+    return _spelled(max_pool, name + "_with_indices" * always_indices)
+
+
+def _adaptive_max_pool(rank: int, always_indices: bool = False) -> Any:
+    name = f"adaptive_max_pool{rank}d"
+
+    def adaptive_max_pool(input: Tensor, output_size: Sizes, return_indices: bool = always_indices) -> Any:
+        check_torch_input(name, input, rank)
+        pool = over_torch_bins(Max, rank, output_size)
+        return autograd.with_indices(pool, input) if return_indices or always_indices else autograd.forward(pool, input)
+
+    adaptive_max_pool.__doc__ = f"As `torch.nn.functional.{name}`" + (", with indices." if always_indices else ".")
+    return _spelled(adaptive_max_pool, name + "_with_indices" * always_indices)
+
+
+max_pool1d = _max_pool(1)
+max_pool2d = _max_pool(2)
+max_pool3d = _max_pool(3)
+max_pool1d_with_indices = _max_pool(1, always_indices=True)
+max_pool2d_with_indices = _max_pool(2, always_indices=True)
+max_pool3d_with_indices = _max_pool(3, always_indices=True)
+adaptive_max_pool1d = _adaptive_max_pool(1)
+adaptive_max_pool2d = _adaptive_max_pool(2)
+adaptive_max_pool3d = _adaptive_max_pool(3)
+adaptive_max_pool1d_with_indices = _adaptive_max_pool(1, always_indices=True)
+adaptive_max_pool2d_with_indices = _adaptive_max_pool(2, always_indices=True)
+adaptive_max_pool3d_with_indices = _adaptive_max_pool(3, always_indices=True)
+
+
+# --- avg ------------------------------------------------------------------------------------------
+
+
+def _mean(pool: TensorPool, x: Tensor) -> Tensor:
+    """The averages of integers are integers, rounded towards 0: PyTorch's rule."""
+    y = autograd.forward(pool, x)
+    return y if x.is_floating_point() else y.trunc().to(x.dtype)
+
+
+def _avg_pool(rank: int) -> Any:
+    name = f"avg_pool{rank}d"
+
+    def avg_pool(
+        input: Tensor,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Tensor:
+        check_torch_input(name, input, rank)
+        if divisor_override == 0:
+            raise ValueError("divisor_override=0 divides by zero; give another int, or None")
+        divisor = None if divisor_override is None else abs(divisor_override)
+        options = (count_include_pad, divisor)
+        y = _mean(over_torch_window(Avg, options, rank, kernel_size, stride, padding, 1, ceil_mode), input)
+        return -y if divisor_override is not None and divisor_override < 0 else y
+
+    def avg_pool_without_divisor(
+        input: Tensor,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> Tensor:
+        return avg_pool(input, kernel_size, stride, padding, ceil_mode, count_include_pad)
+
+    chosen = avg_pool_without_divisor if rank == 1 else avg_pool
+    chosen.__doc__ = f"As `torch.nn.functional.{name}`."
+    return _spelled(chosen, name)
+
+
+def _adaptive_avg_pool(rank: int) -> Any:
+    name = f"adaptive_avg_pool{rank}d"
+
+    def adaptive_avg_pool(input: Tensor, output_size: Sizes) -> Tensor:
+        check_torch_input(name, input, rank)
+        return _mean(over_torch_bins(Avg, rank, output_size), input)
+
+    adaptive_avg_pool.__doc__ = f"As `torch.nn.functional.{name}`."
+    return _spelled(adaptive_avg_pool, name)
+
+
+avg_pool1d = _avg_pool(1)
+avg_pool2d = _avg_pool(2)
+avg_pool3d = _avg_pool(3)
+adaptive_avg_pool1d = _adaptive_avg_pool(1)
+adaptive_avg_pool2d = _adaptive_avg_pool(2)
+adaptive_avg_pool3d = _adaptive_avg_pool(3)
+
+
+# --- lp -------------------------------------------------------------------------------------------
+
+
+def _lp_pool(rank: int) -> Any:
+    name, maximum, average = f"lp_pool{rank}d", _max_pool(rank), _avg_pool(rank)
+
+    def lp_pool(
+        input: Tensor, norm_type: float, kernel_size: Ints, stride: Ints | None = None, ceil_mode: bool = False
+    ) -> Tensor:
+        check_torch_input(name, input, rank)
+        if math.isinf(norm_type):
+            sign = 1 if norm_type > 0 else -1
+            y: Tensor = sign * maximum(sign * input.abs(), kernel_size, stride, 0, 1, ceil_mode)
+            return y
+        if norm_type == 0:
+            raise ValueError("norm_type=0 has no root; give another number")
+        if norm_type >= 1 and norm_type % 2 == 0 and not ceil_mode and input.is_floating_point():
+            pool = over_torch_window(Lp, (norm_type,), rank, kernel_size, stride, 0, 1, ceil_mode)
+            return autograd.forward(pool, input)
+        # Odd powers keep their sign, and a window cut short by the end counts as if it were whole.
+        mean: Tensor = average(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
+        cells = math.prod(for_each("kernel_size", kernel_size, rank, 1))
+        return (mean.sign() * mean.abs().relu()).mul(cells).pow(1.0 / norm_type)
+
+    lp_pool.__doc__ = (
+        f"As `torch.nn.functional.{name}`: `(sum x_i^p)^(1/p)`, not of |x_i|, so odd p differ from ndpool's `lp_pool`."
+    )
+    return _spelled(lp_pool, name)
+
+
+lp_pool1d = _lp_pool(1)
+lp_pool2d = _lp_pool(2)
+lp_pool3d = _lp_pool(3)
+
+
+# --- unpool ---------------------------------------------------------------------------------------
+
+
+def _max_unpool(rank: int) -> Any:
+    name = f"max_unpool{rank}d"
+
+    def max_unpool(
+        input: Tensor,
+        indices: Tensor,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        output_size: Sequence[int] | None = None,
+    ) -> Tensor:
+        check_torch_input(name, input, rank)
+        if indices.shape != input.shape or indices.dtype != torch.int64:
+            raise ValueError(
+                f"indices has {indices.dtype}{tuple(indices.shape)} beside an input of shape {tuple(input.shape)}; "
+                "give what return_indices=True gave: int64, of the same shape"
+            )
+        sides = _unpooled(rank, input.shape[-rank:], kernel_size, stride, padding, output_size)
+        flat = input.new_zeros((*input.shape[:-rank], math.prod(sides)))
+        return flat.scatter(-1, indices.flatten(-rank), input.flatten(-rank)).reshape(*input.shape[:-rank], *sides)
+
+    max_unpool.__doc__ = f"As `torch.nn.functional.{name}`: each value at its index, zeros elsewhere."
+    return _spelled(max_unpool, name)
+
+
+def _unpooled(
+    rank: int, lengths: Sequence[int], kernel_size: Ints, stride: Ints | None, padding: Ints, output_size: Any
+) -> tuple[int, ...]:
+    """The sides of what was pooled: as asked for, if a pool of it could have these lengths."""
+    kernel, pads = for_each("kernel_size", kernel_size, rank, 1), for_each("padding", padding, rank, 0)
+    steps = kernel if stride is None else for_each("stride", stride, rank, 1)
+    usual = tuple((n - 1) * s + k - 2 * p for n, s, k, p in zip(lengths, steps, kernel, pads, strict=True))
+    if output_size is None:
+        return usual
+    sides = tuple(output_size)[2:] if len(output_size) == rank + 2 else tuple(output_size)
+    if len(sides) != rank or any(abs(n - m) >= s for n, m, s in zip(sides, usual, steps, strict=True)):
+        raise ValueError(
+            f"output_size={tuple(output_size)} does not fit: {rank} sides, each less than its stride {steps} away from "
+            f"{usual}, give an input of {tuple(lengths)}"
+        )
+    return sides
+
+
+max_unpool1d = _max_unpool(1)
+max_unpool2d = _max_unpool(2)
+max_unpool3d = _max_unpool(3)

@@ -1,0 +1,236 @@
+"""Tensors as PyTorch has them: layouts, dtypes, threads, autocast, modes, memory kept, and what is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.testing import assert_close
+from torch_cases import FEW_POOLS, distinct
+
+import ndpool
+import ndpool.torch.functional as F
+from ndpool import Avg, Kind, Lp, Max, Pool, SmoothMax, Window
+
+T = torch.nn.functional
+
+
+@pytest.mark.parametrize("pool", FEW_POOLS, ids=str)
+def test_any_strides_are_right(pool):
+    """Channels last, transposed, sliced, expanded, read backwards: as the contiguous copy, gradient included."""
+    base = distinct(4, 6, 6, 3)
+    for x in [
+        base.permute(0, 3, 1, 2),
+        base.transpose(1, 2),
+        base.permute(3, 2, 1, 0),
+        base[::2, :, ::2],
+        base[:1].expand(5, -1, -1, -1),
+        base[..., :1].expand(-1, -1, -1, 4),
+        base.flip(1)[:, 1:],
+    ]:
+        a, b = x.detach().requires_grad_(), x.contiguous().detach().requires_grad_()
+        y, want = F.pool(a, pool), F.pool(b, pool)
+        assert_close(y, want)
+        g = torch.randn_like(want)
+        assert_close(torch.autograd.grad(y, a, g)[0], torch.autograd.grad(want, b, g)[0])
+
+
+@pytest.mark.parametrize("pool", FEW_POOLS, ids=str)
+def test_channels_last_stays(pool):
+    x = distinct(2, 3, 8, 8).to(memory_format=torch.channels_last).requires_grad_()
+    y = F.pool(x, pool)
+    y.sum().backward()
+    assert y.is_contiguous(memory_format=torch.channels_last)
+    assert x.grad.is_contiguous(memory_format=torch.channels_last)
+    volume = distinct(2, 3, 4, 6, 6).to(memory_format=torch.channels_last_3d)
+    assert F.max_pool3d(volume, 2).is_contiguous(memory_format=torch.channels_last_3d)
+
+
+def test_zero_copy():
+    """The engine reads the tensor's own memory, and writes the result's: no copy of either is made."""
+    x = torch.randn(64, 64, 64)
+    for layout in (x, x[None].to(memory_format=torch.channels_last)):
+        with torch.profiler.profile(profile_memory=True) as profile:
+            y = F.max_pool2d(layout, 2)
+        allocated = sum(max(event.self_cpu_memory_usage, 0) for event in profile.key_averages())
+        assert allocated <= y.nbytes + 4096
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_floats(dtype):
+    """16-bit floats are summed in 32 bits and rounded once."""
+    x = distinct(2, 3, 8, 8, dtype=dtype)
+    for kind in (Avg(), SmoothMax(2.0), Lp(3)):
+        pool = Pool(kind, Window(3, 2, 1), (-2, -1))
+        assert F.pool(x, pool).dtype == dtype
+        # The last bit may go the other way where a number lies between two.
+        assert_close(F.pool(x, pool), F.pool(x.double(), pool).to(dtype))
+    assert torch.equal(F.max_pool2d(x, 3), T.max_pool2d(x, 3))
+
+
+@pytest.mark.parametrize("name", ["uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"])
+def test_integers(name):
+    """Max keeps the dtype, Sum widens, Avg gives float64; under PyTorch's name an average stays an integer."""
+    x = torch.arange(16).reshape(1, 4, 4).to(getattr(torch, name))
+    for function in ("max_pool", "sum_pool", "avg_pool"):
+        want = torch.from_numpy(getattr(ndpool, function)(x.numpy(), (2, 2)))
+        assert torch.equal(getattr(F, function)(x, (2, 2)), want)
+    assert F.avg_pool2d(x, 2).dtype == x.dtype
+
+
+def test_booleans():
+    x = torch.tensor([[True, False, False, False]])
+    assert F.max_pool1d(x, 2).tolist() == [[True, False]]
+    assert F.sum_pool1d(x, 2).tolist() == [[1, 0]]
+
+
+def test_several_nans():
+    """The first NaN has the index, where PyTorch gives it to the last."""
+    x = torch.tensor([[1.0, torch.nan, torch.nan, 2.0]])
+    y, indices = F.max_pool1d(x, 4, return_indices=True)
+    assert y.isnan().all()
+    assert indices.item() == 1
+    assert T.max_pool1d(x, 4, return_indices=True)[1].item() == 2
+
+
+def test_lp_as_pytorch_has_it():
+    """Odd powers keep their sign, and a window over the end is scaled up, as in PyTorch; the norm is `lp_pool`."""
+    x = distinct(1, 2, 5, 5)
+    for p in (1.0, 2.0, 3, 4, float("inf"), -float("inf")):
+        for ceil_mode in (False, True):
+            assert_close(
+                F.lp_pool2d(x, p, 2, ceil_mode=ceil_mode), T.lp_pool2d(x, p, 2, ceil_mode=ceil_mode), equal_nan=True
+            )
+    assert_close(F.lp_pool1d(-x[0].abs(), 3, 2, 1), T.lp_pool1d(-x[0].abs(), 3, 2, 1), equal_nan=True)
+    assert_close(F.lp_pool3d(x.abs(), 3, 1, 2), T.lp_pool3d(x.abs(), 3, 1, 2))
+    assert_close(F.lp_pool(x, 3, (2, 2)), T.lp_pool2d(x.abs(), 3, 2))
+
+
+def test_empty_batch():
+    x = torch.empty(0, 3, 4, 4, requires_grad=True)
+    for y in (F.max_pool2d(x, 2), F.avg_pool2d(x, 2), F.smooth_max_pool2d(x, 1.0, 2)):
+        assert y.shape == (0, 3, 2, 2)
+        assert torch.autograd.grad(y.sum(), x)[0].shape == x.shape
+
+
+def test_threads_are_pytorchs():
+    x = torch.randn(8, 64, 64, 64)
+    results = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        results.append(F.avg_pool2d(x, 3, 2, 1))
+        assert ndpool.get_num_threads() == threads
+    assert torch.equal(*results)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast(dtype):
+    """A pool works in the dtype it is given."""
+    layer, x = torch.nn.Conv2d(3, 4, 3), torch.randn(1, 3, 9, 9)
+    with torch.autocast("cpu", dtype=dtype):
+        convolved = layer(x)
+        y = F.avg_pool2d(F.max_pool2d(convolved, 2), 2)
+    assert y.dtype == convolved.dtype == dtype
+    y.sum().backward()
+    assert layer.weight.grad.dtype == torch.float32
+
+
+def test_inference_mode():
+    x = torch.randn(1, 2, 8, 8)
+    with torch.inference_mode():
+        y = F.max_pool2d(x.relu(), 2)
+    assert y.is_inference()
+    assert torch.equal(y, T.max_pool2d(x.relu(), 2))
+
+
+def test_deterministic_algorithms():
+    x = torch.randn(2, 3, 9, 9, requires_grad=True)
+    torch.use_deterministic_algorithms(True)
+    try:
+        grads = [torch.autograd.grad(F.max_pool2d(x, 3, 1).sin().sum(), x)[0] for _ in range(2)]
+        F.max_unpool2d(*F.max_pool2d(x, 3, return_indices=True), 3).sum().backward()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert torch.equal(*grads)
+
+
+KEPT = {
+    "max": (lambda x: F.max_pool2d(x, 3, 2, 1), lambda x, y: y.numel()),
+    "min": (lambda x: F.min_pool2d(x, 3, 2, 1), lambda x, y: y.numel()),
+    "max, wide": (lambda x: F.max_pool2d(x, 17, 2), lambda x, y: 2 * y.numel()),
+    "avg": (lambda x: F.avg_pool2d(x, 3, 2, 1), lambda x, y: 0),
+    "sum": (lambda x: F.global_sum_pool(x), lambda x, y: 0),
+    "smooth max": (lambda x: F.smooth_max_pool2d(x, 1.0, 2), lambda x, y: x.nbytes),
+    "split": (lambda x: F.max_pool(x, (2, 2), ties="split"), lambda x, y: x.nbytes + y.nbytes),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_memory_kept_for_backward(name):
+    """One byte an output for max, nothing for avg; seen, packed and unpacked by saved-tensor hooks."""
+    function, expected = KEPT[name]
+    kept = []
+
+    def pack(a):
+        kept.append(a)
+        return a.clone()
+
+    x = distinct(2, 3, 24, 24).requires_grad_()
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda a: a):
+        y = function(x)
+    assert sum(a.nbytes for a in kept) == expected(x, y)
+    g = torch.randn_like(y)
+    assert_close(torch.autograd.grad(y, x, g), torch.autograd.grad(function(x), x, g))
+
+
+def test_other_devices_are_refused():
+    with FakeTensorMode(), pytest.raises(NotImplementedError, match="cuda:0, for which ndpool has no engine"):
+        F.max_pool2d(torch.empty(1, 4, 4, device="cuda"), 2)
+
+
+class Mine(Kind):
+    def value(self, x, pad=0):
+        return x[0]
+
+    def weights(self, x, pad=0):
+        return [(0, 1)]
+
+
+X = torch.zeros(1, 4, 4)
+ERRORS = [
+    (lambda: F.max_pool2d(X.numpy(), 2), TypeError, "max_pool2d takes a tensor and got a ndarray"),
+    (lambda: F.max_pool(X.numpy(), (2, 2)), TypeError, "x is a ndarray; give a tensor"),
+    (lambda: F.max_pool2d(X, 2, padding=2), ValueError, "padding=2 is more than half of the 2 cells"),
+    (lambda: F.max_pool2d(X, (2, 2, 2)), ValueError, r"kernel_size=\(2, 2, 2\) has 3 entries; give one int, or 2"),
+    (lambda: F.max_pool2d(X, 2.0), TypeError, "kernel_size=2.0 is a float"),
+    (lambda: F.max_pool2d(X.to(torch.complex64), 2), TypeError, "dtype torch.complex64, which ndpool does not pool"),
+    (lambda: F.max_pool(X, (2, 2), return_indices=1), TypeError, "return_indices=1 is not a bool"),
+    (lambda: F.max_pool(X, 2, axes=(1, 3)), ValueError, "3 is out of range for 3 axes"),
+    (lambda: F.pool(X, Pool(Mine(), Window((2,)))), TypeError, "not one of the engine's kinds"),
+    (lambda: F.pool(X, Pool(Max(), Window((5,)))), ValueError, "reaches over 5 cells"),
+    (lambda: F.adaptive_max_pool2d(X, (2, 2, 2)), ValueError, "has 3 entries; give one int, or 2"),
+    (lambda: F.lp_pool2d(X, 0, 2), ValueError, "norm_type=0 has no root"),
+    (lambda: F.max_unpool2d(X, X.long(), 2, output_size=(20, 20)), ValueError, "does not fit"),
+    (lambda: F.max_unpool2d(X, X, 2), ValueError, "int64, of the same shape"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), ERRORS, ids=[case[2] for case in ERRORS])
+def test_errors(call, error, message):
+    for _ in range(2):  # a call that failed is not remembered as one that did not
+        with pytest.raises(error, match=message):
+            call()
+
+
+def test_equal_numbers_of_another_type_are_not_confused():
+    F.max_pool2d(X, 2)
+    with pytest.raises(TypeError, match="is a float"):
+        F.max_pool2d(X, 2.0)
+
+
+def test_ndpool_does_not_import_torch():
+    code = "import ndpool, sys; assert 'torch' not in sys.modules; import ndpool.torch; assert 'torch' in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
