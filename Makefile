@@ -6,14 +6,18 @@ BUILD_TOOLS := 'scikit-build-core>=0.10' 'nanobind>=2.4' 'cmake>=3.18' ninja
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 INSTALL := $(PIP) --no-build-isolation --editable
 
-.PHONY: demo examples test lint format bench clean
+.PHONY: demo examples test lint format docs bench clean
 
-demo: .venv/.installed
-	$(BIN)/python examples/demo.py
+demo: .venv/.cli
+	$(BIN)/ndpool demo
 
 examples: .venv/.examples
 	$(BIN)/python examples/signals.py
 	$(BIN)/python examples/digits.py
+
+docs: .venv/.docs
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "The documentation is in site/index.html"
 
 test: .venv/.test
 	$(BIN)/python -m pytest
@@ -39,6 +43,14 @@ clean:
 
 .venv/.installed: .venv/.tools pyproject.toml $(NATIVE)
 	$(INSTALL) .
+	touch $@
+
+.venv/.cli: .venv/.installed
+	$(INSTALL) '.[cli]'
+	touch $@
+
+.venv/.docs: .venv/.cli
+	$(INSTALL) '.[docs,cli]'
 	touch $@
 
 .venv/.examples: .venv/.installed
