@@ -100,6 +100,7 @@ def divisor(kind: Kind, over: Sequence[Line], output: Sequence[int]) -> int:
 # --- the page -------------------------------------------------------------------------------------
 
 MOST_CELLS = 24
+KINDS = ("Max", "Min", "Avg", "Sum", "SmoothMax", "Lp")
 
 
 def page(pool: Pool, x: ArrayLike) -> str:
@@ -114,6 +115,8 @@ def page(pool: Pool, x: ArrayLike) -> str:
     x = np.asarray(x, dtype=np.float64)
     if x.ndim not in (1, 2) or max(x.shape, default=0) > MOST_CELLS:
         raise ValueError(f"x has shape {x.shape}; the page shows one axis or two, of at most {MOST_CELLS} cells each")
+    if type(pool.kind).__name__ not in KINDS:
+        raise TypeError(f"{pool.kind!r} is not a kind that the page knows; give one of {', '.join(KINDS)}")
     over = lines(pool, x.shape)
     if len(over) != x.ndim:
         raise ValueError(f"{len(over)} of the {x.ndim} axes of x are pooled; the page pools all of them")

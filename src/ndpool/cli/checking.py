@@ -195,7 +195,7 @@ def table(tallies: Sequence[Tally], count: int, seed: int) -> Table:
     """The tallies for people."""
     result = Table(title=f"{count} configurations of seed {seed}, against the specification", title_justify="left")
     result.add_column("", no_wrap=True)
-    for heading in ("y", "JVP", "VJP", "not offered", "largest error", "disagree"):
+    for heading in ("y", "JVP", "VJP", "not compared", "largest error", "disagree"):
         result.add_column(heading, justify="right")
     for tally in tallies:
         agreed = [str(number) if number else "-" for number in tally.agreed.values()]

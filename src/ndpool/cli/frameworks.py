@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar
@@ -37,6 +38,11 @@ def needed_padding(axis: Axis) -> tuple[int, int]:
     return axis.pad_lo, reach - axis.length - axis.pad_lo
 
 
+def seen_cells(axes: Sequence[Axis]) -> tuple[slice, ...]:
+    """The cells up to the last that a window sees: what is left needs no negative padding."""
+    return tuple(slice(axis.length + min(0, needed_padding(axis)[1])) for axis in axes)
+
+
 def is_plain(axes: Sequence[Axis]) -> bool:
     return not any(axis.adaptive for axis in axes)
 
@@ -49,6 +55,20 @@ def counts_kernel(kind: Avg, axes: Sequence[Axis]) -> bool:
     if kind.count_include_pad:
         return all(hi <= axis.pad_hi for (_, hi), axis in zip(lo_hi, axes, strict=True))
     return all(lo == 0 and hi <= 0 for lo, hi in lo_hi)
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Nothing on the error stream, not even from C++, which does not ask Python where it is."""
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(nowhere)
+        os.close(kept)
 
 
 class Torch:
@@ -120,12 +140,13 @@ class Jax:
         if not is_plain(axes) or not (isinstance(kind, Max | Min) or counts):
             return None
         kernel, stride, _, dilation = ((1, 1, *each) for each in zip(*map(_numbers, axes), strict=True))
-        padding = [(0, 0), (0, 0), *map(needed_padding, axes)]
+        padding = [(0, 0), (0, 0), *((lo, max(0, hi)) for lo, hi in map(needed_padding, axes))]
+        inside = (slice(None), slice(None), *seen_cells(axes))
         scale = float(np.prod(kernel)) if isinstance(kind, Avg) else 1.0
         start = x.dtype.type(lowest)
 
         def function(x: Any) -> Any:
-            return lax.reduce_window(x, start, merge, kernel, stride, padding, window_dilation=dilation) / scale
+            return lax.reduce_window(x[inside], start, merge, kernel, stride, padding, window_dilation=dilation) / scale
 
         return function
 
@@ -146,7 +167,8 @@ class TensorFlow:
 
     def __init__(self) -> None:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-        self.tf = import_module("tensorflow")
+        with silence():
+            self.tf = import_module("tensorflow")
 
     def pooling(self, pool: Pool, x: Array) -> Function | None:
         axes, kind, tf = axes_of(pool, x), pool.kind, self.tf
@@ -154,14 +176,10 @@ class TensorFlow:
         dilated = any(axis.dilation != 1 for axis in axes)
         if name is None or not is_plain(axes) or dilated or (isinstance(kind, Avg) and not counts_kernel(kind, axes)):
             return None
-        if any(hi < 0 for _, hi in map(needed_padding, axes)):  # cells at the end that no window sees
-            ends = [axis.length + min(0, needed_padding(axis)[1]) for axis in axes]
-        else:
-            ends = [axis.length for axis in axes]
         kernel, stride, _, _ = ([*each] for each in zip(*map(_numbers, axes), strict=True))
         padding = [[0, 0], *([lo, max(0, hi)] for lo, hi in map(needed_padding, axes)), [0, 0]]
         function = getattr(tf.nn, f"{name}_pool{len(axes)}d")
-        inside = (slice(None), *map(slice, ends), slice(None))
+        inside = (slice(None), *seen_cells(axes), slice(None))
         fill = -np.inf if name == "max" else 0.0
         return lambda x: function(tf.pad(x[inside], padding, constant_values=fill), kernel, stride, "VALID")
 
