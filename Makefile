@@ -16,7 +16,7 @@ examples: .venv/.examples
 	$(BIN)/python examples/digits.py
 
 docs: .venv/.docs
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The documentation is in site/index.html"
 
 test: .venv/.test

@@ -134,7 +134,7 @@ def _within(y: NDArray[Any], x: NDArray[Any]) -> bool:
 
 def show_array(panel: Axes, array: NDArray[Any], title: str, **how: Any) -> None:
     """One array: as pixels, and with its numbers where there is room for them."""
-    from matplotlib import colormaps
+    from matplotlib import colormaps, rcParams
     from matplotlib.colors import Normalize
 
     plane = _plane(array)
@@ -147,7 +147,8 @@ def show_array(panel: Axes, array: NDArray[Any], title: str, **how: Any) -> None
     if not colours and max(plane.shape) <= WRITTEN_SIDE:
         shade = colormaps[how["cmap"]](Normalize(how.get("vmin", plane.min()), how.get("vmax", plane.max()))(plane))
         for (i, j), cell in np.ndenumerate(plane):
-            ink = "black" if not np.isfinite(cell) or shade[i, j, :3].mean() > 0.5 else "white"
+            ink = "black" if shade[i, j, :3].mean() > 0.5 else "white"
+            ink = ink if np.isfinite(cell) else rcParams["text.color"]  # such a cell is not filled
             size = "small" if max(plane.shape) <= 7 else "x-small"
             panel.text(j, i, _number(float(cell)), ha="center", va="center", color=ink, fontsize=size)
 
