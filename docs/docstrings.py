@@ -1,4 +1,4 @@
-"""Docstrings as Markdown for the reference: examples are put into fences, which MkDocs would otherwise take for quotes."""
+"""Docstrings as Markdown: examples are put into fences, which MkDocs would otherwise take for quotes."""
 
 from __future__ import annotations
 
