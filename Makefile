@@ -6,7 +6,7 @@ BUILD_TOOLS := 'scikit-build-core>=0.10' 'nanobind>=2.4' 'cmake>=3.18' ninja
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 INSTALL := $(PIP) --no-build-isolation --editable
 
-.PHONY: demo examples test lint format docs bench clean
+.PHONY: demo examples test lint format bench clean
 
 demo: .venv/.cli
 	$(BIN)/ndpool demo
@@ -15,6 +15,7 @@ examples: .venv/.examples
 	$(BIN)/python examples/signals.py
 	$(BIN)/python examples/digits.py
 
+.PHONY: docs
 docs: .venv/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The documentation is in site/index.html"
