@@ -66,6 +66,12 @@ def test_each_command_has_help(ndpool_says, command):
     assert len(options) > 1
 
 
+def test_help_says_the_defaults(ndpool_says):
+    said = " ".join(re.sub(r"[│╭╮╰╯─]", " ", ndpool_says("pool --help")).split())
+    for words in ("(default: first)", "(default: the kernel)", "(default: 1)", "(default: the last)"):
+        assert words in said
+
+
 def test_version(ndpool_says):
     assert ndpool_says("--version") == f"ndpool {ndpool.__version__}\n"
 

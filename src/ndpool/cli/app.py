@@ -35,7 +35,7 @@ NUMBERS = "one number, or one for each axis"
 
 KindOption = Annotated[KindName, typer.Option("--kind", help="What one output is.", rich_help_panel=WHAT)]
 TiesOption = Annotated[
-    Ties | None, typer.Option("--ties", help="Who wins when several cells do [default: first].", rich_help_panel=WHAT)
+    Ties | None, typer.Option("--ties", help="Who wins when several cells do (default: first).", rich_help_panel=WHAT)
 ]
 BetaOption = Annotated[float | None, typer.Option("--beta", help="Sharpness of smooth-max.", rich_help_panel=WHAT)]
 POption = Annotated[float | None, typer.Option("--p", help="Power of lp.", rich_help_panel=WHAT)]
@@ -43,7 +43,7 @@ PadOption = Annotated[
     bool | None,
     typer.Option(
         "--count-include-pad/--no-count-include-pad",
-        help="Whether padding counts in avg and smooth-max [default: it does].",
+        help="Whether padding counts in avg and smooth-max (default: it does).",
         rich_help_panel=WHAT,
     ),
 ]
@@ -54,7 +54,7 @@ KernelOption = Annotated[
     typer.Option("--kernel", "--kernel-size", metavar="N[,N...]", help=f"Cells: {NUMBERS}.", rich_help_panel=WINDOW),
 ]
 StrideOption = Annotated[
-    str | None, typer.Option("--stride", metavar="N[,N...]", help="Step [default: the kernel].", rich_help_panel=WINDOW)
+    str | None, typer.Option("--stride", metavar="N[,N...]", help="Step (default: the kernel).", rich_help_panel=WINDOW)
 ]
 PaddingOption = Annotated[
     str | None,
@@ -67,7 +67,7 @@ PaddingOption = Annotated[
 ]
 DilationOption = Annotated[
     str | None,
-    typer.Option("--dilation", metavar="N[,N...]", help="Distance between cells [default: 1].", rich_help_panel=WINDOW),
+    typer.Option("--dilation", metavar="N[,N...]", help="Distance between cells (default: 1).", rich_help_panel=WINDOW),
 ]
 CeilOption = Annotated[bool, typer.Option("--ceil-mode", help="Let a last window overhang.", rich_help_panel=WINDOW)]
 AdaptiveOption = Annotated[
@@ -77,7 +77,7 @@ AdaptiveOption = Annotated[
 GlobalOption = Annotated[bool, typer.Option("--global", help="One window over everything.", rich_help_panel=WINDOW)]
 AxesOption = Annotated[
     str | None,
-    typer.Option("--axes", metavar="N[,N...]", help="The pooled axes [default: the last].", rich_help_panel=WINDOW),
+    typer.Option("--axes", metavar="N[,N...]", help="The pooled axes (default: the last).", rich_help_panel=WINDOW),
 ]
 
 
@@ -163,8 +163,8 @@ def pool(
 ) -> None:
     """Pool an image or arrays from one file into another.
 
-    Of an image the height and the width are pooled, and the result is rounded to whole pixels. Of arrays the last
-    axes are pooled, as many as --kernel has numbers; every array of an .npz file is.
+    Of an image, height and width are pooled, and the result is rounded to whole pixels.
+    Of arrays, the last axes are pooled, as many as --kernel has numbers.
     """
     from .work import pool_file
 
