@@ -8,12 +8,17 @@ INSTALL := $(PIP) --no-build-isolation --editable
 
 .PHONY: demo examples test lint format sanitize bench clean
 
-demo: .venv/.installed
-	$(BIN)/python examples/demo.py
+demo: .venv/.cli
+	$(BIN)/ndpool demo
 
 examples: .venv/.examples
 	$(BIN)/python examples/signals.py
 	$(BIN)/python examples/digits.py
+
+.PHONY: docs
+docs: .venv/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "The documentation is in site/index.html"
 
 test: .venv/.test
 	$(BIN)/python -m pytest
@@ -58,6 +63,14 @@ clean:
 
 .venv/.installed: .venv/.tools pyproject.toml $(NATIVE)
 	$(INSTALL) .
+	touch $@
+
+.venv/.cli: .venv/.installed
+	$(INSTALL) '.[cli]'
+	touch $@
+
+.venv/.docs: .venv/.cli
+	$(INSTALL) '.[docs,cli]'
 	touch $@
 
 .venv/.examples: .venv/.installed

@@ -1,0 +1,506 @@
+"""The command line, through the command line: every command's help, every result, every error path."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from rich.console import Console
+
+import ndpool
+from ndpool import Avg, Max, Pool, Window, spec
+from ndpool.cli import checking, frameworks, main, work
+from ndpool.cli import demo as demo_module
+from ndpool.cli.arguments import KINDS, KindName
+
+COMMANDS = ("demo", "pool", "explain", "check")
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+
+
+@pytest.fixture
+def ndpool_says(capsys):
+    """What `ndpool ARGUMENTS` prints, after its exit code has been checked."""
+
+    def run(arguments: str, code: int = 0) -> str:
+        capsys.readouterr()
+        assert main(arguments.split()) == code, capsys.readouterr()
+        printed = capsys.readouterr()
+        if code == 2:
+            assert printed.out == ""
+            (line,) = printed.err.splitlines()
+            assert line.startswith("ndpool: ")
+            return line
+        return printed.out
+
+    return run
+
+
+# --- help -----------------------------------------------------------------------------------------
+
+
+def test_no_arguments_is_help(ndpool_says):
+    said = ndpool_says("")
+    assert said == ndpool_says("--help")
+    assert all(command in said for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_help(ndpool_says, command):
+    said = ndpool_says(f"{command} --help")
+    assert f"Usage: ndpool {command}" in said
+    options = re.findall(r"(--[a-z-]+)", said)
+    assert "--help" in options
+    assert len(options) > 1
+
+
+def test_help_says_the_defaults(ndpool_says):
+    said = " ".join(re.sub(r"[│╭╮╰╯─]", " ", ndpool_says("pool --help")).split())
+    for words in ("(default: first)", "(default: the kernel)", "(default: 1)", "(default: the last)"):
+        assert words in said
+
+
+def test_version(ndpool_says):
+    assert ndpool_says("--version") == f"ndpool {ndpool.__version__}\n"
+
+
+@pytest.mark.parametrize("command", [["-m", "ndpool"], ["-c", "import sys, ndpool.cli; sys.exit(ndpool.cli.main())"]])
+def test_as_a_process(command):
+    def run(*arguments):
+        return subprocess.run([sys.executable, *command, *arguments], capture_output=True, text=True, timeout=60)
+
+    good = run("explain", "--shape", "4", "--kernel", "2")
+    assert (good.returncode, good.stderr) == (0, "")
+    bad = run("explain", "--shape", "4", "--kernel", "9")
+    assert (bad.returncode, bad.stdout) == (2, "")
+    assert bad.stderr.startswith("ndpool: kernel_size=9 with dilation=1 reaches over 9 cells")
+    assert bad.stderr.count("\n") == 1
+
+
+def test_without_typer_one_is_told_what_to_install(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "typer", None)
+    monkeypatch.delitem(sys.modules, "ndpool.cli.app", raising=False)
+    assert main(["demo"]) == 2
+    assert "pip install 'ndpool[cli]'" in capsys.readouterr().err
+
+
+def test_import_needs_numpy_alone():
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(['typer', 'rich', 'PIL', 'matplotlib', 'torch'])); import ndpool"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+# --- pool -----------------------------------------------------------------------------------------
+
+IMAGE = np.random.default_rng(0).integers(0, 256, (9, 12, 3), dtype=np.uint8)
+
+
+def save(name, array):
+    Image.fromarray(array).save(name)
+
+
+def load(name):
+    with Image.open(name) as image:
+        return np.asarray(image)
+
+
+@pytest.mark.parametrize("ending", ["png", "tif", "tiff"])
+def test_pool_an_image(ndpool_says, ending):
+    save("in.png", IMAGE)
+    said = ndpool_says(f"pool in.png -o out.{ending} --kind max --kernel 2,2 --stride 2")
+    assert "(9, 12, 3) to (4, 6, 3)" in said
+    expected = ndpool.max_pool(IMAGE, (2, 2), 2, axes=(0, 1))
+    np.testing.assert_array_equal(load(f"out.{ending}"), expected)
+
+
+def test_pool_a_jpeg(ndpool_says):
+    save("in.jpg", IMAGE)
+    ndpool_says("pool in.jpg -o out.JPEG --kind avg --kernel 3")
+    assert load("out.JPEG").shape == (3, 4, 3)
+
+
+def test_averages_become_the_nearest_pixels(ndpool_says):
+    save("in.png", IMAGE[..., 0])
+    ndpool_says("pool in.png -o out.png --kind avg --kernel 3 --padding 1")
+    y = ndpool.avg_pool(IMAGE[..., 0], (3, 3), padding=1)
+    np.testing.assert_array_equal(load("out.png"), np.rint(y))
+
+
+def test_sixteen_bits_stay_sixteen(ndpool_says):
+    deep = np.random.default_rng(1).integers(0, 65536, (6, 8)).astype(np.uint16)
+    save("in.tif", deep)
+    ndpool_says("pool in.tif -o out.png --kernel 2")
+    np.testing.assert_array_equal(load("out.png"), ndpool.max_pool(deep, (2, 2)))
+
+
+def test_float_images(ndpool_says):
+    x = np.random.default_rng(2).random((6, 8), dtype=np.float32)
+    save("in.tif", x)
+    ndpool_says("pool in.tif -o out.tif --kind avg --kernel 2")
+    np.testing.assert_allclose(load("out.tif"), ndpool.avg_pool(x, (2, 2)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["1", "P", "LA", "RGBA", "CMYK"])
+def test_other_images_are_read(ndpool_says, mode):
+    image = Image.fromarray(IMAGE).convert(mode)
+    image.save(f"in.{'tif' if mode == 'CMYK' else 'png'}")
+    ndpool_says(f"pool in.{'tif' if mode == 'CMYK' else 'png'} -o out.png --kernel 3")
+    channels = {"1": (), "P": (3,), "LA": (2,), "RGBA": (4,), "CMYK": (3,)}[mode]
+    assert load("out.png").shape == (3, 4, *channels)
+
+
+def test_what_pixels_cannot_hold_is_refused_or_clipped(ndpool_says):
+    save("in.png", IMAGE)
+    line = ndpool_says("pool in.png -o out.png --kind sum --kernel 3", code=2)
+    assert "its pixels hold 0 to 255; write .npy or .npz, or give --clip" in line
+    ndpool_says("pool in.png -o out.png --kind sum --kernel 3 --clip")
+    expected = np.minimum(ndpool.sum_pool(IMAGE, 3, axes=(0, 1)), 255)
+    np.testing.assert_array_equal(load("out.png"), expected)
+
+
+X = np.random.default_rng(3).standard_normal((2, 3, 7, 8))
+KIND_OPTIONS = {
+    "--kind max --ties split": ndpool.Max("split"),
+    "--kind min": ndpool.Min(),
+    "--kind avg --no-count-include-pad": ndpool.Avg(False),
+    "--kind avg --divisor 3": ndpool.Avg(divisor_override=3),
+    "--kind sum": ndpool.Sum(),
+    "--kind smooth-max --beta -2": ndpool.SmoothMax(-2.0),
+    "--kind lp --p 3": ndpool.Lp(3),
+}
+WINDOW_OPTIONS = {
+    "--kernel 3,2 --stride 2,1 --padding 1:0,1": ndpool.Window((3, 2), (2, 1), ((1, 0), 1)),
+    "--kernel-size 2,2 --padding same --dilation 2": ndpool.Window((2, 2), None, "same", 2),
+    "--kernel 3,3 --stride 2 --ceil-mode": ndpool.Window((3, 3), 2, ceil_mode=True),
+    "--adaptive 3,2": ndpool.Adaptive((3, 2)),
+}
+
+
+@pytest.mark.parametrize("kind", KIND_OPTIONS)
+@pytest.mark.parametrize("window", WINDOW_OPTIONS)
+def test_pool_arrays_with_every_kind_and_window(ndpool_says, kind, window):
+    np.save("in.npy", X)
+    ndpool_says(f"pool in.npy -o out.npy {kind} {window}")
+    expected = Pool(KIND_OPTIONS[kind], WINDOW_OPTIONS[window])(X)
+    np.testing.assert_array_equal(np.load("out.npy"), expected)
+
+
+def test_every_kind_has_a_name():
+    native = {ndpool.Max, ndpool.Min, ndpool.Avg, ndpool.Sum, ndpool.SmoothMax, ndpool.Lp}
+    assert {kind for kind, _ in KINDS.values()} == native
+    assert set(KINDS) == set(KindName)
+
+
+def test_global_and_axes(ndpool_says):
+    np.save("in.npy", X)
+    ndpool_says("pool in.npy -o out.npy --global --axes=1,-1 --kind avg")
+    np.testing.assert_allclose(np.load("out.npy"), X.mean(axis=(1, 3), keepdims=True), rtol=1e-12)
+
+
+def test_npz_keeps_its_names(ndpool_says):
+    np.savez("in.npz", a=X, b=X[0, 0])
+    said = ndpool_says("pool in.npz -o out.npz --kernel 2,2")
+    assert "(2, 3, 7, 8) to (2, 3, 3, 4) and (7, 8) to (3, 4)" in said
+    found = np.load("out.npz")
+    assert sorted(found) == ["a", "b"]
+    np.testing.assert_array_equal(found["b"], ndpool.max_pool(X[0, 0], (2, 2)))
+
+
+def test_formats_can_change(ndpool_says):
+    save("in.png", IMAGE)
+    ndpool_says("pool in.png -o out.npz --kernel 2")
+    np.testing.assert_array_equal(np.load("out.npz")["y"], ndpool.max_pool(IMAGE, 2, axes=(0, 1)))
+    ndpool_says("pool out.npz -o back.npy --kernel 1,1 --axes 0,1")
+    np.testing.assert_array_equal(np.load("back.npy"), np.load("out.npz")["y"])
+
+
+def test_nothing_is_overwritten_without_force(ndpool_says):
+    np.save("in.npy", X)
+    Path("out.npy").touch()
+    assert "out.npy exists; give another name, or --force" in ndpool_says("pool in.npy -o out.npy --kernel 2,2", code=2)
+    assert Path("out.npy").read_bytes() == b""
+    ndpool_says("pool in.npy -o out.npy --kernel 2,2 --force")
+    assert np.load("out.npy").shape == (2, 3, 3, 4)
+
+
+def test_a_failure_leaves_nothing_behind(ndpool_says, tmp_path, monkeypatch):
+    np.save("in.npy", X)
+    monkeypatch.setattr(np, "save", lambda *args, **more: (_ for _ in ()).throw(OSError("the disk is full")))
+    assert "the disk is full" in ndpool_says("pool in.npy -o out.npy --kernel 2,2", code=2)
+    assert [path.name for path in tmp_path.iterdir()] == ["in.npy"]
+
+
+def test_pieces_give_the_whole(monkeypatch):
+    monkeypatch.setattr(work, "PIECE_CELLS", 50)
+    steps = []
+    for pool in [Pool(Avg(), Window((2, 2))), Pool(Max(), Window((2, 2)), axes=(0, 3)), Pool(Max(), Window((1,) * 4))]:
+        np.testing.assert_array_equal(work.pooled(pool, X, lambda: steps.append(1)), pool(X))
+    assert len(steps) == 3 + 7 + 1
+
+
+def test_the_bar_comes_after_a_while(monkeypatch, capsys):
+    monkeypatch.setattr(work, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(work, "Console", lambda **more: Console(**more, force_terminal=True))
+    monkeypatch.setenv("TERM", "xterm")
+    with work.progress(4, "pooling") as step:
+        time.sleep(0.3)
+        step()
+    assert "pooling" in capsys.readouterr().err
+    with work.progress(4, "pooling") as step:
+        step()
+    assert capsys.readouterr().err == ""
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+ERRORS = {
+    "": "Missing argument 'INPUT'",
+    "in.npy": "Missing option '--output'",
+    "none.npy -o out.npy --kernel 2,2": "none.npy: there is no such file",
+    "in.txt -o out.npy --kernel 2,2": "in.txt: the ending '.txt' says no format that is known; use one of .png",
+    "in.npy -o out --kernel 2,2": "out: the ending '' says no format",
+    "in.npy -o nowhere/out.npy --kernel 2,2": "nowhere: there is no such folder",
+    "broken.npy -o out.npy --kernel 2,2": "broken.npy: not a .npy file that can be read",
+    "broken.npz -o out.npy --kernel 2,2": "broken.npz: not a .npz file that can be read",
+    "broken.png -o out.npy --kernel 2,2": "broken.png: not an image that can be read",
+    "words.npy -o out.npy --kernel 1 --axes 0": "words.npy: has dtype <U3; give real numbers",
+    "two.npz -o out.npy --kernel 2,2": "two.npz holds 2 arrays and out.npy one; write .npz",
+    "in.npy -o out.png --kernel 2,2": "a result of shape (2, 3, 3, 4) is no image; write .npy or .npz",
+    "nan.npy -o out.png --kernel 1,1": "the result has NaNs, which an image cannot hold",
+    "in.npy -o out.npy": "there is no window; give --kernel",
+    "in.npy -o out.npy --kernel 2": "ceil_mode=False) does not say how many axes to pool; give axes=...",
+    "in.npy -o out.npy --kernel 2,x": "--kernel 2,x: 'x' is not a whole number",
+    "in.npy -o out.npy --kernel 2,2 --padding half": "'half' is not a whole number; give one for all axes, or one for "
+    "each with commas, one of valid, same, same_lower, or before:after",
+    "in.npy -o out.npy --kernel 0,2": "kernel_size[0]=0 is less than 1; give an int >= 1",
+    "in.npy -o out.npy --kernel 2,2 --stride 0": "stride=0 is less than 1",
+    "in.npy -o out.npy --kernel 9,9": "kernel_size=9 with dilation=1 reaches over 9 cells",
+    "in.npy -o out.npy --kernel 2,2 --padding 3": "sees no real cell",
+    "in.npy -o out.npy --kernel 2,2 --adaptive 2": "--adaptive and --kernel are two ways",
+    "in.npy -o out.npy --global --adaptive 2": "--adaptive and --global are two ways",
+    "in.npy -o out.npy --kernel 2,2 --axes 0,9": "9 is out of range for shape (2, 3, 7, 8)",
+    "in.npy -o out.npy --kernel 2,2 --kind median": "'median' is not one of 'max', 'min', 'avg'",
+    "in.npy -o out.npy --kernel 2,2 --ties last": "'last' is not one of 'first', 'split', 'all'",
+    "in.npy -o out.npy --kernel 2,2 --kind smooth-max": "--kind smooth-max needs --beta; give for example --beta 2",
+    "in.npy -o out.npy --kernel 2,2 --kind lp": "--kind lp needs --p",
+    "in.npy -o out.npy --kernel 2,2 --kind lp --p 0.5": "p=0.5 must be finite and >= 1",
+    "in.npy -o out.npy --kernel 2,2 --beta 2": "--beta is for --kind smooth-max; leave it out with --kind max",
+    "in.npy -o out.npy --kernel 2,2 --kind sum --divisor 2": "--divisor is for --kind avg",
+    "in.npy -o out.npy --kernel 2,2 --depth 3": "No such option: --depth",
+}
+
+
+@pytest.mark.parametrize("arguments", ERRORS)
+def test_bad_arguments_are_one_line(ndpool_says, arguments):
+    np.save("in.npy", X)
+    np.savez("two.npz", a=X, b=X)
+    np.save("words.npy", np.array(["one", "two"]))
+    np.save("nan.npy", np.full((2, 2), np.nan))
+    for name in ("broken.npy", "broken.npz", "broken.png", "in.txt"):
+        with open(name, "wb") as file:
+            file.write(b"not what it says")
+    assert ERRORS[arguments] in ndpool_says(f"pool {arguments}", code=2)
+
+
+def test_unknown_command(ndpool_says):
+    assert "No such command 'pol'" in ndpool_says("pol", code=2)
+
+
+# --- explain --------------------------------------------------------------------------------------
+
+
+def test_explain_draws_the_windows(ndpool_says):
+    said = ndpool_says("explain --shape 8 --kernel 4 --stride 3 --padding 1 --ceil-mode --kind avg")
+    assert "(8,) becomes (3,)" in said
+    rows = [line.split()[2:] for line in said.splitlines() if line.strip().startswith("output ")]
+    assert ["".join(row) for row in rows] == ["□■■■······", "···■■■■···", "······■■■□"]
+    assert "divisor: 4 in every window" in said
+    assert "no cell is dropped" in said
+
+
+def test_explain_counts_and_drops(ndpool_says):
+    said = ndpool_says("explain --shape 5,5 --kernel 3,3 --stride 2 --padding 1 --ceil-mode")
+    assert "(5, 5) becomes (3, 3)" in said
+    assert [line.split() for line in said.splitlines() if re.fullmatch(r"\s*\d+\s+\d+\s+\d+\s*", line)] == [
+        ["4", "6", "4"],
+        ["6", "9", "6"],
+        ["4", "6", "4"],
+    ]
+    said = ndpool_says("explain --shape 7 --kernel 3 --stride 4")
+    assert "dropped: along axis 0, cell 3 is in no window" in said
+    said = ndpool_says("explain --shape 4 --kernel 3 --stride 2 --ceil-mode --kind avg")
+    assert "\N{MULTIPLICATION SIGN}" in said
+    assert "beyond the padding: never counts" in said
+    assert re.search(r"divisor, for each output:\s+3\s+2\s*\n", said)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--shape 2,3,224,224 --kernel 7,7 --stride 2 --padding 3", "sees 217 to 223"),
+        ("--shape 8,9,10 --kernel 2 --kind avg", "divisor: 8 in every window"),
+        ("--shape 8,9,10 --kernel 3 --stride 1 --padding 1 --kind smooth-max --beta 1", "terms in the sum: 27 in"),
+        ("--shape 7 --adaptive 3", "7 cells shared out to 3 outputs"),
+        ("--shape 7,3 --global --kind lp --p 2", "cells in the norm: 21 in every window"),
+        ("--shape 99 --kernel 3 --stride 2 --dilation 2 --padding 2", "sees 0 to 2 in steps of 2 and 1 padded"),
+        ("--shape 20 --kernel 1 --stride 1 --kind sum", "..."),
+        ("--shape 5,9,9 --kernel 3,3,3 --stride 1 --padding 1", "cells that can win: from 8 to 27"),
+    ],
+)
+def test_explain_any_rank_and_window(ndpool_says, arguments, words):
+    assert words in ndpool_says(f"explain {arguments}")
+
+
+def test_explain_agrees_with_the_specification(ndpool_says):
+    rng = np.random.default_rng(4)
+    for _ in range(40):
+        length, kernel, stride, padding, dilation = (int(n) for n in rng.integers([3, 1, 1, 0, 1], [12, 4, 4, 2, 3]))
+        ceil = " --ceil-mode" * int(rng.integers(2))
+        pool = Pool(ndpool.Sum(), Window((kernel,), stride, padding, dilation, bool(ceil)))
+        try:
+            windows = spec.windows(pool, (length,))
+        except ValueError:
+            continue
+        said = ndpool_says(
+            f"explain --kind sum --shape {length} --kernel {kernel} --stride {stride} --padding {padding} "
+            f"--dilation {dilation}{ceil}"
+        )
+        drawn = {}
+        for line in said.splitlines():
+            if line.strip().startswith("output "):
+                _, output, *marks = line.split()
+                drawn[(int(output),)] = sorted(
+                    [("□", None)] * marks.count("□") + [("■", (k - padding,)) for k, m in enumerate(marks) if m == "■"]
+                )
+        expected = {
+            out: sorted(("□", None) if cell is None else ("■", cell) for cell in cells)
+            for out, cells in windows.items()
+        }
+        if len(windows) <= 12:
+            assert drawn == expected
+
+
+def test_explain_writes_a_page(ndpool_says, tmp_path):
+    said = ndpool_says("explain --shape 5,5 --kernel 3,3 --html page.html")
+    assert "page.html: open it in a browser" in said
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    line = ndpool_says("explain --shape 5,5 --kernel 3,3 --html page.html", code=2)
+    assert "page.html exists; give another name, or --force" in line
+    ndpool_says("explain --shape 6 --kernel 3 --html page.html --force")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--kernel 3", "Missing option '--shape'"),
+        ("--shape 5,a --kernel 3", "--shape 5,a: 'a' is not a whole number"),
+        ("--shape 5,5 --kernel 3,3,3", "3 axes are pooled and the input of shape (5, 5) has 2"),
+        ("--shape 5 --kernel 2 --padding 2", "sees no real cell"),
+        ("--shape 0 --kernel 2", "has length 0"),
+        ("--shape 4,4,4 --kernel 2 --html page.html", "the page shows one axis or two, of at most 24 cells each"),
+        ("--shape 4,4 --kernel 2,2 --axes 0 --html page.html", "axes=(0,) names 1 axes"),
+        ("--shape 4,4 --kernel 2 --axes 0 --html page.html", "1 of the 2 axes of x are pooled; the page pools all"),
+        ("--shape 4,4 --kernel 2 --html nowhere/page.html", "nowhere: there is no such folder"),
+    ],
+)
+def test_explain_refuses(ndpool_says, arguments, words):
+    assert words in ndpool_says(f"explain {arguments}", code=2)
+
+
+# --- check ----------------------------------------------------------------------------------------
+
+
+def test_check_agrees(ndpool_says):
+    said = ndpool_says("check -n 60 --seed 2")
+    assert "60 configurations of seed 2" in said
+    assert "Everything agrees." in said
+    assert said == ndpool_says("check -n 60 --seed 2")
+    for framework in frameworks.installed():
+        assert framework.name in said
+
+
+def test_check_sees_a_disagreement(ndpool_says, monkeypatch):
+    right = Pool.__call__
+    monkeypatch.setattr(Pool, "__call__", lambda self, x, out=None: right(self, x, out) + 1e-3)
+    said = ndpool_says("check -n 10 --no-frameworks", code=1)
+    assert re.search(r"engine: y is off by 0.00\d+ in #\d: Pool\(", said)
+    assert "Everything agrees" not in said
+
+
+def test_check_sees_a_framework_disagree(ndpool_says, monkeypatch):
+    class Wrong:
+        name, package = "Wrong", "wrong"
+
+        def pooling(self, pool, x):
+            return pool
+
+        def forward(self, function, x):
+            return lambda: function(x)[..., :1]
+
+        def pull(self, function, x, g):
+            return np.full_like(x, np.nan)
+
+    monkeypatch.setattr(frameworks, "installed", lambda: [Wrong()])
+    said = ndpool_says("check -n 10", code=1)
+    assert "Wrong: y is off by inf in #" in said
+    assert "Wrong: gx is off by inf in #" in said
+
+
+def test_difference():
+    assert checking.difference(np.array([1.0, np.nan]), np.array([1.0, np.nan])) == 0
+    assert checking.difference(np.array([1.0, 3.0]), np.array([1.0, np.nan])) == np.inf
+    assert checking.difference(np.array([1.0, -np.inf]), np.array([1.0, np.inf])) == np.inf
+    assert checking.difference(np.array([np.nan]), np.array([1.0])) == np.inf
+    assert checking.difference(np.array([101.0]), np.array([100.0])) == 0.01
+
+
+@pytest.mark.parametrize("arguments", ["-n 0", "-n x", "--seed -1"])
+def test_check_refuses(ndpool_says, arguments):
+    assert "Invalid value for '--" in ndpool_says(f"check {arguments}", code=2)
+
+
+# --- demo -----------------------------------------------------------------------------------------
+
+
+def test_demo(ndpool_says, tmp_path):
+    start = time.perf_counter()
+    said = ndpool_says("demo")
+    assert time.perf_counter() - start < 60
+    assert said.count("proved") == len(demo_module.KINDS)
+    assert "WRONG" not in said
+    assert "NumPy" in said
+    for framework in frameworks.installed():
+        assert frameworks.title(framework) in said
+    with Image.open(tmp_path / "ndpool-demo.png") as picture:
+        assert picture.size[0] > 1000
+
+
+def test_demo_says_when_a_result_is_wrong(monkeypatch, capsys):
+    monkeypatch.setattr(demo_module, "ENOUGH_ULPS", -1.0)
+    monkeypatch.setattr(demo_module, "KINDS", (Max(),))
+    assert main(["demo", "-o", "here.png"]) == 2
+    assert "further from the exact one than rounding allows" in capsys.readouterr().err
+
+
+def test_demo_refuses_a_folder_that_is_not_there(ndpool_says):
+    assert "nowhere: there is no such folder" in ndpool_says("demo -o nowhere/x.png", code=2)
+
+
+def test_the_photograph_is_small():
+    from importlib import resources
+
+    assert len(resources.files("ndpool").joinpath("data/lake.jpg").read_bytes()) < 60_000
+    assert demo_module.photograph().shape == (240, 320, 3)

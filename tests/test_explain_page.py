@@ -1,0 +1,280 @@
+"""The page of `ndpool explain --html`, driven in a real browser by its own controls and held against the specification.
+
+A script is added to the page that does what a person would: it sets the controls, types the numbers, points at every
+output, and writes down what is shown. All configurations are one visit.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import unquote
+
+import numpy as np
+import pytest
+
+from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, explain, spec
+from ndpool.kinds import TIES
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
+needs_browser = pytest.mark.skipif(
+    BROWSER is None, reason="no Chromium on the PATH (Debian's package is `chromium`): the page is not driven"
+)
+
+DRIVER = """
+function set(id, value) {
+  const control = document.getElementById(id);
+  if (control.type === "checkbox") control.checked = value; else control.value = value;
+  control.dispatchEvent(new Event("input", {bubbles: true}));
+}
+function visit({controls, x}) {
+  for (const [id, value] of controls) set(id, value);
+  if (document.getElementById("error").textContent) return {error: document.getElementById("error").textContent};
+  x.forEach((row, i) => row.forEach((cell, j) => {
+    const field = document.querySelector(`[data-place="${i},${j}"] input`);
+    if (field.value === cell) return;
+    field.value = cell;
+    field.dispatchEvent(new Event("input", {bubbles: true}));
+  }));
+  const places = selector => [...document.querySelectorAll(`#input ${selector}`)].map(place => place.dataset.place);
+  const outputs = [...document.querySelectorAll("#output button")].map(button => {
+    button.dispatchEvent(new PointerEvent("pointerenter"));
+    const weights = [...document.querySelectorAll("#input .weight")].filter(label => label.textContent)
+      .map(label => [label.parentElement.dataset.place, label.title, label.textContent]);
+    return {
+      at: button.dataset.output, value: button.title, text: button.textContent, pressed: button.ariaPressed, weights,
+      seen: places(".seen.real"), padded: places(".seen.padded").length, winners: places(".winner"),
+      detail: document.getElementById("detail").textContent,
+    };
+  });
+  const gradient = [...document.querySelectorAll("#gradient .place")].map(place => place.title);
+  return {error: document.getElementById("error").textContent, outputs, gradient,
+          size: document.getElementById("output-size").textContent, unseen: places(".unseen")};
+}
+const found = JSON.parse(decodeURIComponent(document.getElementById("visits").textContent)).map(visit);
+document.body.append(element("pre", {id: "found", textContent: encodeURIComponent(JSON.stringify(found))}));
+"""
+
+
+def browse(visits, folder):
+    """What the page shows on each of the visits."""
+    page = explain.page(Pool(Max(), Window((2, 2))), np.zeros((4, 4)))
+    text = json.dumps(visits).replace("%", "%25").replace("<", "%3C")
+    added = f'<script id="visits" type="application/json">{text}</script><script>{DRIVER}</script></body>'
+    path = folder / "page.html"
+    path.write_text(page.replace("</body>", added), encoding="utf-8")
+    command = [BROWSER, *FLAGS, f"--user-data-dir={folder / 'profile'}", "--dump-dom", path.as_uri()]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    found = re.search(r'<pre id="found">([^<]*)</pre>', shown.stdout)
+    assert found, f"the page did not answer: {shown.stdout[-2000:]}\n{shown.stderr[-2000:]}"
+    return json.loads(unquote(found[1]))
+
+
+# --- configurations -------------------------------------------------------------------------------
+
+KINDS = [
+    *(Max(ties) for ties in TIES),
+    *(Min(ties) for ties in TIES),
+    *(Avg(), Avg(count_include_pad=False), Avg(divisor_override=3), Sum(), Lp(1), Lp(2), Lp(3), Lp(2.5)),
+    *(SmoothMax(1.5), SmoothMax(-0.5), SmoothMax(3.0, count_include_pad=False), SmoothMax(40.0)),
+]
+NUMBERS = {
+    "ties": lambda rng, shape: rng.integers(-2, 3, shape).astype(float),
+    "distinct": lambda rng, shape: rng.standard_normal(shape).round(3),
+    "special": lambda rng, shape: rng.choice([0.0, 1.0, -1.0, np.nan, np.inf, -np.inf, 700.0], shape),
+}
+
+
+def random_window(rng):
+    def pair(low, high):
+        return tuple(int(n) for n in rng.integers(low, high + 1, 2))
+
+    family = rng.random()
+    if family < 0.15:
+        return Adaptive(pair(1, 5))
+    if family < 0.25:
+        return Global()
+    ends = (pair(0, 2), pair(0, 2))
+    padding = ends if rng.random() < 0.6 else str(rng.choice(["same", "same_lower", "valid"]))
+    return Window(pair(1, 4), pair(1, 3), padding, pair(1, 2), bool(rng.integers(2)))
+
+
+def configurations(count):
+    rng = np.random.default_rng(11)
+    for number in range(count):
+        kind = KINDS[number % len(KINDS)]
+        shape = tuple(int(n) for n in rng.integers(1, 6, 2))
+        numbers = list(NUMBERS)[rng.integers(3)]
+        yield Pool(kind, random_window(rng), axes=(0, 1)), NUMBERS[numbers](rng, shape)
+
+
+def controls_of(pool, shape):
+    """What a person would set, from top to bottom; sizes come last, when all else fits them."""
+    kind, window = pool.kind, pool.window
+    family = {Adaptive: "adaptive", Global: "global"}.get(type(window), "window")
+    controls = [("family", "global"), ("kind", type(kind).__name__)]
+    controls += [("ties", kind.ties)] if hasattr(kind, "ties") else []
+    controls += [("beta", str(kind.beta))] if hasattr(kind, "beta") else []
+    controls += [("p", str(kind.p))] if hasattr(kind, "p") else []
+    controls += [("include", kind.count_include_pad)] if hasattr(kind, "count_include_pad") else []
+    controls += [("divisor", str(kind.divisor_override or ""))] if hasattr(kind, "divisor_override") else []
+    controls += [(f"length-{k}", str(length)) for k, length in enumerate(shape)]
+    if family == "adaptive":
+        controls += [(f"output-{k}", str(n)) for k, n in enumerate(window.output_size)]
+    if family == "window":
+        for k in range(2):
+            kernel, stride, padding, dilation = window.of_axis(k, 2)
+            padding = padding if isinstance(padding, str) else f"{padding[0]}:{padding[1]}"
+            values = {"kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation}
+            controls += [(f"{field}-{k}", str(value)) for field, value in values.items()]
+        controls += [("ceil", window.ceil_mode)]
+    return [*controls, ("family", family)]
+
+
+def typed(x):
+    return [[repr(float(cell)) for cell in row] for row in x]
+
+
+# --- the comparison -------------------------------------------------------------------------------
+
+
+def at(text):
+    return tuple(int(part) for part in text.split(","))
+
+
+def as_float(text):
+    return float(text.replace("Infinity", "inf"))
+
+
+def weights_by_specification(pool, x):
+    """For each output its weights by place, one unit cotangent at a time."""
+    for out, cells in spec.windows(pool, x.shape).items():
+        real = [cell for cell in cells if cell is not None]
+        pairs = pool.kind.weights([float(x[cell]) for cell in real], len(cells) - len(real))
+        yield out, cells, {real[k]: float(w) for k, w in pairs}
+
+
+def compare(pool, x, shown):
+    try:
+        y = spec.forward(pool, x)
+    except ValueError:
+        assert shown["error"], "the page shows a result where ndpool refuses"
+        return False
+    assert not shown["error"], shown["error"]
+    assert shown["size"] == f"{y.shape[0]} x {y.shape[1]}"
+    expected = list(weights_by_specification(pool, x))
+    assert [at(output["at"]) for output in shown["outputs"]] == [out for out, _, _ in expected]
+    covered = set()
+    for output, (out, cells, weights) in zip(shown["outputs"], expected, strict=True):
+        real = {cell for cell in cells if cell is not None}
+        covered |= real
+        np.testing.assert_allclose(as_float(output["value"]), y[out], rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(as_float(output["text"]), as_float(output["value"]), rtol=1e-3)
+        assert output["pressed"] == "true"
+        assert ({at(place) for place in output["seen"]}, output["padded"]) == (real, cells.count(None))
+        found = {at(place): as_float(weight) for place, weight, _ in output["weights"]}
+        assert list(found) == list(weights)
+        np.testing.assert_allclose(list(found.values()), list(weights.values()), rtol=1e-11, atol=1e-14)
+        is_hard = isinstance(pool.kind, Max | Min)
+        assert [at(place) for place in output["winners"]] == (list(weights) if is_hard else [])
+        assert f"y[{out[0]}, {out[1]}] = {output['text']}, of {len(real)} cell" in output["detail"]
+    gx = spec.vjp(pool, x, np.ones(y.shape))
+    np.testing.assert_allclose([as_float(cell) for cell in shown["gradient"]], gx.ravel(), rtol=1e-11, atol=1e-12)
+    assert {at(place) for place in shown["unseen"]} == set(np.ndindex(x.shape)) - covered
+    return True
+
+
+@needs_browser
+def test_the_page_shows_what_the_specification_says(tmp_path):
+    cases = list(configurations(320))
+    visits = [{"controls": controls_of(pool, x.shape), "x": typed(x)} for pool, x in cases]
+    shown = browse(visits, tmp_path)
+    assert len(shown) == len(cases)
+    computed = [compare(pool, x, result) for (pool, x), result in zip(cases, shown, strict=True)]
+    assert sum(computed) > 200
+    assert not all(computed)
+
+
+@needs_browser
+@pytest.mark.parametrize(
+    ("pool", "x"),
+    [
+        (Pool(Max("split"), Window((3, 3), 2, 1, ceil_mode=True)), np.arange(25.0).reshape(5, 5) % 4),
+        (Pool(SmoothMax(-2.0, False), Window((2, 3), 1, "same", 2)), np.arange(20.0).reshape(4, 5) % 7),
+        (Pool(Avg(divisor_override=5), Adaptive((3, 2))), np.array([[np.nan, np.inf], [-np.inf, 0.1]])),
+        (Pool(Lp(2.5), Global(), axes=(0, 1)), np.arange(6.0).reshape(2, 3)),
+        (Pool(Min("all"), Window((3,), 2, ((1, 0),))), np.array([1.0, 0.0, 0.0, 2.0, 2.0])),
+    ],
+    ids=lambda value: value.kind.__class__.__name__ if isinstance(value, Pool) else "",
+)
+def test_the_page_opens_as_it_was_made(tmp_path, pool, x):
+    page = explain.page(pool, x)
+    added = "<script id='visits' type='application/json'>[{\"controls\": [], \"x\": []}]</script>"
+    path = tmp_path / "page.html"
+    path.write_text(page.replace("</body>", f"{added}<script>{DRIVER}</script></body>"), encoding="utf-8")
+    command = [BROWSER, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", path.as_uri()]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+    (result,) = json.loads(unquote(re.search(r'<pre id="found">([^<]*)</pre>', shown)[1]))
+    if x.ndim == 1:  # one axis is a row, with a kernel of one cell in the other direction
+        kernel, stride, padding, dilation = pool.window.of_axis(0, 1)
+        window = Window((1, kernel), (1, stride), (0, padding), (1, dilation), pool.window.ceil_mode)
+        pool, x = replace(pool, window=window), x.reshape(1, -1)
+    assert compare(pool, x, result)
+
+
+BAD = {
+    ("kernel-0", "0"): "kernel_size=0 is less than 1",
+    ("kernel-0", "9"): "kernel_size=9 with dilation=1 does not fit into 4 cells",
+    ("stride-1", "1.5"): 'stride: "1.5" is not a whole number',
+    ("padding-0", "3"): "sees no real cell, only padding, and Max needs one",
+    ("padding-0", "1:2:3"): "is not one number, before:after, same, same_lower or valid",
+    ("padding-1", "some"): 'padding: "some" is not a whole number',
+}
+
+
+@needs_browser
+def test_bad_values_are_said_and_mended(tmp_path):
+    defaults = {"kernel-0": "2", "stride-1": "2", "padding-0": "0", "padding-1": "0", "dilation-1": "1"}
+    visits = []
+    for bad in BAD:
+        visits += [{"controls": [bad], "x": []}, {"controls": [(bad[0], defaults[bad[0]])], "x": []}]
+    kinds = [("SmoothMax", "beta", "0", "1"), ("SmoothMax", "beta", "much", "1"), ("Lp", "p", "0.5", "2")]
+    kinds += [("Avg", "divisor", "0", "")]
+    for kind, field, bad, good in kinds:
+        visits += [{"controls": [("kind", kind), (field, bad)], "x": []}, {"controls": [(field, good)], "x": []}]
+    shown = browse(visits, tmp_path)
+    for (bad, words), result in zip(BAD.items(), shown[::2], strict=False):
+        assert words in result["error"], bad
+    assert all(result["error"] for result in shown[::2])
+    assert [result["error"] for result in shown[1::2]] == [""] * (len(BAD) + len(kinds))
+
+
+def test_the_page_needs_no_network():
+    page = explain.page(Pool(Max(), Window((2, 2))), np.zeros((4, 4)))
+    assert not re.search(r"https?:|//[a-z]|\bsrc=|\bhref=|@import|url\(|fetch|XMLHttpRequest", page)
+
+
+def test_what_the_page_cannot_show_is_refused():
+    class Median(Max):
+        pass
+
+    with pytest.raises(ValueError, match=r"x has shape \(2, 2, 2\); the page shows one axis or two"):
+        explain.page(Pool(Max(), Window((2, 2, 2))), np.zeros((2, 2, 2)))
+    with pytest.raises(ValueError, match="of at most 24 cells each"):
+        explain.page(Pool(Max(), Window((2,))), np.zeros(25))
+    with pytest.raises(ValueError, match="1 of the 2 axes of x are pooled"):
+        explain.page(Pool(Max(), Window((2,))), np.zeros((3, 4)))
+    with pytest.raises(TypeError, match="is not a kind that the page knows; give one of Max, Min"):
+        explain.page(Pool(Median(), Window((2,))), np.zeros(4))
+
+
+def test_the_template_ships_with_the_package():
+    assert (Path(explain.__file__).parent / "explain.html").is_file()
