@@ -34,6 +34,7 @@ format: .venv/.lint
 
 bench: .venv/.bench
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.torch_end_to_end
 
 # The engine's tests on a build in which every access outside an array and all undefined behaviour is an error.
 SANE := .venv-sanitize
