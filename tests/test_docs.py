@@ -171,7 +171,7 @@ def test_the_site_builds_without_warnings(tmp_path):
             pytest.skip(f"the site needs {needed}: install ndpool[docs]; `make docs` builds it")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
     built = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=120, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+        command, cwd=ROOT, capture_output=True, text=True, timeout=300, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     )
     assert built.returncode == 0, built.stderr
     assert "&gt;&gt;&gt;" not in re.sub(

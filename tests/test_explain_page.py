@@ -72,7 +72,7 @@ def browse(visits, folder):
     path = folder / "page.html"
     path.write_text(page.replace("</body>", added), encoding="utf-8")
     command = [BROWSER, *FLAGS, f"--user-data-dir={folder / 'profile'}", "--dump-dom", path.as_uri()]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=300)
     found = re.search(r'<pre id="found">([^<]*)</pre>', shown.stdout)
     assert found, f"the page did not answer: {shown.stdout[-2000:]}\n{shown.stderr[-2000:]}"
     return json.loads(unquote(found[1]))
@@ -221,7 +221,7 @@ def test_the_page_opens_as_it_was_made(tmp_path, pool, x):
     path = tmp_path / "page.html"
     path.write_text(page.replace("</body>", f"{added}<script>{DRIVER}</script></body>"), encoding="utf-8")
     command = [BROWSER, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", path.as_uri()]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=300).stdout
     (result,) = json.loads(unquote(re.search(r'<pre id="found">([^<]*)</pre>', shown)[1]))
     if x.ndim == 1:  # one axis is a row, with a kernel of one cell in the other direction
         kernel, stride, padding, dilation = pool.window.of_axis(0, 1)
