@@ -53,7 +53,7 @@ $(SANE)/.installed: pyproject.toml constraints.txt $(NATIVE) $(wildcard src/ndpo
 	touch $@
 
 clean:
-	rm -rf .venv .venv-sanitize build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-sanitize build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
