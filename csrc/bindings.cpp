@@ -147,7 +147,7 @@ Plan make_plan(const std::vector<std::vector<i64>> &dims) {
     if (last < 0) throw std::invalid_argument("no dimension is pooled");
     plan.outer = plan.inner = plan.in_rows = plan.out_rows = plan.cells = plan.outer_cells = 1;
     for (std::size_t d = last + 1; d < dims.size(); ++d) plan.inner = product(plan.inner, dims[d][0]);
-    plan.same_count = plan.same_real = plan.disjoint = true;
+    plan.same_count = plan.same_real = true;
     for (int d = 0; d <= last; ++d) {
         if (dims[d].size() == 1 && plan.axis_count == 0) {
             plan.outer = product(plan.outer, dims[d][0]);
@@ -159,7 +159,6 @@ Plan make_plan(const std::vector<std::vector<i64>> &dims) {
             plan.same_count &= same_for_all(axis, false);
             plan.same_real &= same_for_all(axis, true);
             plan.padded |= has_padding(axis);
-            plan.disjoint &= axis.disjoint();
             if (d < last) plan.outer_cells = product(plan.outer_cells, axis.kernel);
             plan.cells = product(plan.cells, axis.kernel);
             dim = {plan.axis_count, axis.length, axis.output, 0};

@@ -59,9 +59,6 @@ struct Axis {
         if (*hi > output) *hi = output;
         if (*lo > *hi) *lo = *hi;
     }
-
-    // Whether no cell is in two windows.
-    NDPOOL_INLINE bool disjoint() const { return !adaptive && stride >= dilation * (kernel - 1) + 1; }
 };
 
 constexpr int MAX_DIMS = 64;
@@ -93,7 +90,6 @@ struct Plan {
     bool padded;              // whether some window sees a padded cell that counts
     bool same_count;          // whether all windows count the same number of cells, `cells`
     bool same_real;           // whether all windows have the same number of real cells, `cells`
-    bool disjoint;            // whether no cell is in two windows
 
     NDPOOL_INLINE const Axis &last() const { return axes[axis_count - 1]; }
 };

@@ -11,6 +11,8 @@
 #include <immintrin.h>
 #endif
 
+#include "geometry.h"
+
 #if defined(__AVX512F__)
 #define NDPOOL_VECTOR_BYTES 64
 #elif defined(__AVX2__)

@@ -245,7 +245,8 @@ inline Axis part_of_axis(const Axis &axis, i64 begin, i64 end, i64 *lo, i64 *hi)
 
 // gx = the transpose of the sum, applied to what the outputs hold.
 //
-// prepare(slab, begin, end, part, q) writes what each output of the part, the one over cells begin..end-1, hands to its cells; finish(slab, row, spread, first, stop, fresh)
+// prepare(slab, begin, end, part, q) writes what each output of the part, the one over cells begin..end-1, hands to its
+// cells; finish(slab, row, spread, first, stop, fresh)
 // takes the elements first..stop-1 of a row of the result, and `fresh` is false if it equals the row before.
 template <class Prepare, class Finish>
 void transpose_all(const Plan &plan, const Prepare &prepare, const Finish &finish) {
