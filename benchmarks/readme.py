@@ -34,7 +34,8 @@ def speed_table(everything: dict[str, Any], threads: int = 1) -> str:
     versions = ", ".join(f"{PEERS[p]} {v}" for p in PEERS if (v := about["versions"].get(p)))
     header = ["(8, 64, 112, 112) float32", "ndpool", "memory's limit", *PEERS.values()]
     return (
-        f"{table(header, rows)}\n{about['cpu']}, {plural(threads)}; {versions}. Others in multiples of ndpool's time."
+        f"{table(header, rows)}\nOthers in multiples of ndpool's time. "
+        f"`{about['command']}` on {about['cpu']}, {plural(threads)}; {versions}."
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import platform
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,8 @@ def machine() -> dict[str, Any]:
             versions[package] = version(package)
         except PackageNotFoundError:
             continue
-    return {"cpu": cpu_model(), "processors": len(processors()), "versions": versions}
+    command = " ".join(["python -m benchmarks", *sys.argv[1:]])
+    return {"command": command, "cpu": cpu_model(), "processors": len(processors()), "versions": versions}
 
 
 def cpu_model() -> str:
