@@ -139,7 +139,7 @@ def test_blocks_are_rewritten(benchmarks, tmp_path):
 def test_speed_table_has_only_what_was_measured(benchmarks):
     readme = benchmarks("benchmarks.readme")
     record = {"case": "max k2s2 NCHW", "threads": 1, "limit": 1e-3, "seconds": {"ndpool": 2e-3, "torch": 5e-3}}
-    machine = {"cpu": "a processor", "versions": {"torch": "2.0"}}
+    machine = {"command": "measure", "cpu": "a processor", "versions": {"torch": "2.0"}}
     other = record | {"threads": 2}
     text = readme.speed_table({"machine": machine, "records": [record, other, record | {"case": "something else"}]})
     assert "| max, 2 x 2, stride 2 | 2 ms | 1 ms | 2.5 x | — | — | — |" in text
