@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -172,6 +173,7 @@ def test_the_call_beats_the_environment():
     assert run_python(code, NDPOOL_NUM_THREADS="7") == ["2"]
 
 
+@pytest.mark.skipif("CI" in os.environ, reason="when a signal arrives depends on what else the machine does")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_ctrl_c_leaves_a_sound_process(threads):
     """SIGINT during a long call raises KeyboardInterrupt when the call is over; then everything works as before."""
