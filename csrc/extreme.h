@@ -1,21 +1,9 @@
 // Max and Min: the values, their winners, and the derivative as a walk over the winners.
 #pragma once
-#include "rows.h"
+#include "transpose.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
-
-// Runs out(to) with room for N elements, of which `count` are wanted at `p`.
-template <int N, class T, class F>
-inline void put_some(T *p, int count, const F &out) {
-    if (count == N) {
-        out(p);
-    } else {
-        T some[N];
-        out(some);
-        for (int i = 0; i < count; ++i) p[i] = some[i];
-    }
-}
 
 template <class K>
 struct ValueSink {
@@ -129,7 +117,7 @@ struct WinnerSink {
   private:
     template <class W, int N>
     void put_places(i64 at, const typename ArgExtreme<K>::template State<N> &s, int count) {
-        put_some<N>(static_cast<W *>(winner_row) + at, count, [&](W *p) { store<N>(p, convert<W, N>(s.place)); });
+        put_some<N>(static_cast<W *>(winner_row) + at, count, [&](W *p) { store<N>(p, convert<W, N>(s.with)); });
     }
     template <class W>
     void gather_as(const Plan &plan, i64 slab, const OutputRow &rows, i64 begin, i64 end) {
@@ -151,66 +139,68 @@ struct WinnerSink {
 
 // --- the derivative -----------------------------------------------------------------------------
 
-// Calls piece(slab, begin, end) for parts of every slab along its first pooled axis, on several threads. A part is
-// some whole cells of the input; whoever fills it adds what all windows over it bring, in the order of the outputs. The
-// parts follow from the shape alone, so the result does not depend on the number of threads.
-template <class Piece>
-void over_input_parts(const Plan &plan, const Piece &piece) {
-    const Axis &axis = plan.axes[0];
-    i64 cuts = plan.in_slab >> 16;
-    // A part that is narrow beside the window would look at every output many times.
-    i64 reach = axis.adaptive ? axis.kernel : axis.dilation * axis.kernel;
-    if (cuts > axis.length / (4 * reach)) cuts = axis.length / (4 * reach);
-    if (cuts < 1 || (axis.adaptive && plan.dim_count == 0)) cuts = 1;
-    parallel(plan.outer * cuts, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
-        for (i64 unit = begin; unit < end; ++unit) {
-            i64 cut = unit % cuts;
-            piece(unit / cuts, axis.length * cut / cuts, axis.length * (cut + 1) / cuts);
-        }
-    });
-}
-
-// Where a part of the outputs lies: rows of the slab and outputs of a row, both from begin to end.
-struct OutputPart {
-    i64 row_begin, row_end, begin, end;
+// What an output hands to the cell that won it.
+template <class G, class Sum>
+struct WinnerSource {
+    using A = Sum;
+    const std::uint8_t *winners;  // the slab's
+    const G *g;
+    template <int N>
+    vec<A, N> at(i64 output, i64 place) const {
+        return where_equal<A, N>(winners + output, place, load_as<A, N>(g + output));
+    }
 };
-inline OutputPart outputs_over(const Plan &plan, i64 in_begin, i64 in_end) {
-    i64 lo, hi;
-    plan.axes[0].outputs_over(in_begin, in_end, &lo, &hi);
-    if (plan.dim_count == 0) return {0, 1, lo, hi};
-    i64 rows = plan.out_rows / plan.axes[0].output;
-    return {lo * rows, hi * rows, 0, plan.last().output};
-}
-// Elements of the slab for one cell of its first pooled axis.
-inline i64 first_stride(const Plan &plan) { return plan.in_slab / plan.axes[0].length; }
 
-// gx = 0, then gx[winner] += g. Sums of narrow floats are kept in A and rounded once.
-template <class W, class G, class A>
-void scatter(const Plan &plan, const W *winners, const G *g, G *gx) {
-    const Places places(plan);
-    over_input_parts(plan, [&](i64 slab, i64 in_begin, i64 in_end) {
-        i64 low = in_begin * first_stride(plan), high = in_end * first_stride(plan);
-        G *to = gx + slab * plan.in_slab + low;
-        A *sum;
-        if constexpr (std::is_same_v<G, A>)
-            sum = to;
-        else
-            sum = static_cast<A *>(scratch(PLANE, sizeof(A) * (high - low)));
-        std::memset(sum, 0, sizeof(A) * (high - low));
-        OutputRow rows(plan);
-        OutputPart part = outputs_over(plan, in_begin, in_end);
-        for (i64 row = part.row_begin; row < part.row_end; ++row) {
-            rows.move_to(row);
-            i64 at = (slab * plan.out_rows + row) * plan.out_row;
-            i64 start = rows.start - low;
-            auto size = static_cast<std::uint64_t>(high - low);
-            places.over_row(winners + at, part.begin, part.end, [&](i64 i, i64 cell) {
-                if (static_cast<std::uint64_t>(start + cell) < size) sum[start + cell] += load_as<A, 1>(g + at + i)[0];
-            });
-        }
-        if constexpr (!std::is_same_v<G, A>)
-            for (i64 i = 0; i < high - low; ++i) store_as<1>(to + i, vec<A, 1>{sum[i]});
+// gx[winner] += g, by asking every window over a cell: for small windows.
+template <class G, class A>
+void gather_winners(const Plan &plan, const std::uint8_t *winners, const G *g, G *gx) {
+    over_input_parts(plan, [&](const auto &over) {
+        InputRow rows(plan);
+        over([&](i64 slab, i64 in_begin, i64 in_end) {
+            WinnerSource<G, A> from{winners + slab * plan.out_slab, g + slab * plan.out_slab};
+            GradientTarget<G, A, false> to{gx + slab * plan.in_slab, 1, plan.in_row};
+            RowGatherer<WinnerSource<G, A>, GradientTarget<G, A, false>>(plan, from, to).gather_part(rows, in_begin, in_end);
+        });
     });
+}
+
+// The same by visiting every winner. Sums of narrow floats are kept in A and rounded once.
+template <class W, class G, class A>
+void scatter_winners(const Plan &plan, const W *winners, const G *g, G *gx) {
+    const Places places(plan);
+    over_input_parts(plan, [&](const auto &over) {
+        OutputRow rows(plan);
+        over([&](i64 slab, i64 in_begin, i64 in_end) {
+            i64 low = in_begin * first_stride(plan), high = in_end * first_stride(plan);
+            G *to = gx + slab * plan.in_slab + low;
+            A *sum;
+            if constexpr (std::is_same_v<G, A>)
+                sum = to;
+            else
+                sum = static_cast<A *>(scratch(PLANE, sizeof(A) * (high - low)));
+            std::memset(sum, 0, sizeof(A) * (high - low));
+            OutputPart part = outputs_over(plan, in_begin, in_end);
+            for (i64 row = part.row_begin; row < part.row_end; ++row) {
+                rows.move_to(row);
+                i64 at = (slab * plan.out_rows + row) * plan.out_row;
+                i64 start = rows.start - low;
+                auto size = static_cast<std::uint64_t>(high - low);
+                places.over_row(winners + at, part.begin, part.end, [&](i64 i, i64 cell) {
+                    if (static_cast<std::uint64_t>(start + cell) < size) sum[start + cell] += load_as<A, 1>(g + at + i)[0];
+                });
+            }
+            if constexpr (!std::is_same_v<G, A>)
+                for (i64 i = 0; i < high - low; ++i) store_as<1>(to + i, vec<A, 1>{sum[i]});
+        });
+    });
+}
+
+// A small window is asked about by each of its cells, 16 or so at a time; a larger one has its winners visited.
+template <class W, class G, class A>
+void winners_vjp(const Plan &plan, const W *winners, const G *g, G *gx, int forced) {
+    if constexpr (sizeof(W) == 1)
+        if (gathers<A>(plan) && (forced < 0 ? plan.cells <= 64 : forced == 1)) return gather_winners<G, A>(plan, winners, g, gx);
+    scatter_winners<W, G, A>(plan, winners, g, gx);
 }
 
 // The flat index over the pooled axes of every winner.
@@ -305,25 +295,27 @@ void ties_jvp(const Plan &plan, const K &key, const typename K::In *x, const typ
 
 template <class K, class G>
 void ties_vjp(const Plan &plan, const K &key, const typename K::In *x, const typename K::In *y, const G *g, G *gx, Ties policy) {
-    over_input_parts(plan, [&](i64 slab, i64 in_begin, i64 in_end) {
-        i64 low = in_begin * first_stride(plan), high = in_end * first_stride(plan);
-        auto *sum = static_cast<double *>(scratch(PLANE, sizeof(double) * (high - low)));
-        std::memset(sum, 0, sizeof(double) * (high - low));
+    over_input_parts(plan, [&](const auto &over) {
         OutputRow rows(plan);
-        OutputPart part = outputs_over(plan, in_begin, in_end);
-        for (i64 row = part.row_begin; row < part.row_end; ++row) {
-            rows.move_to(row);
-            for (i64 i = part.begin * plan.inner; i < part.end * plan.inner; ++i) {
-                i64 at = (slab * plan.out_rows + row) * plan.out_row + i;
-                double share = load_as<double, 1>(g + at)[0];
-                over_ties(plan, key, x + slab * plan.in_slab, y + at, rows, i / plan.inner, i % plan.inner, policy,
-                          [&](i64 cell, i64, i64 among) {
-                              if (cell >= low && cell < high) sum[cell - low] += share / static_cast<double>(among);
-                          });
+        over([&](i64 slab, i64 in_begin, i64 in_end) {
+            i64 low = in_begin * first_stride(plan), high = in_end * first_stride(plan);
+            auto *sum = static_cast<double *>(scratch(PLANE, sizeof(double) * (high - low)));
+            std::memset(sum, 0, sizeof(double) * (high - low));
+            OutputPart part = outputs_over(plan, in_begin, in_end);
+            for (i64 row = part.row_begin; row < part.row_end; ++row) {
+                rows.move_to(row);
+                for (i64 i = part.begin * plan.inner; i < part.end * plan.inner; ++i) {
+                    i64 at = (slab * plan.out_rows + row) * plan.out_row + i;
+                    double share = load_as<double, 1>(g + at)[0];
+                    over_ties(plan, key, x + slab * plan.in_slab, y + at, rows, i / plan.inner, i % plan.inner, policy,
+                              [&](i64 cell, i64, i64 among) {
+                                  if (cell >= low && cell < high) sum[cell - low] += share / static_cast<double>(among);
+                              });
+                }
             }
-        }
-        G *to = gx + slab * plan.in_slab + low;
-        for (i64 i = 0; i < high - low; ++i) store_as<1>(to + i, vec<double, 1>{sum[i]});
+            G *to = gx + slab * plan.in_slab + low;
+            for (i64 i = 0; i < high - low; ++i) store_as<1>(to + i, vec<double, 1>{sum[i]});
+        });
     });
 }
 

@@ -81,13 +81,13 @@ void find(const Plan &plan, const Call &call) {
     });
 }
 
-void scatter_winners(const Plan &plan, const Call &call) {
+void derivative_of_winners(const Plan &plan, const Call &call) {
     with_winners(call, [&](auto *winners) {
         with_float(call.derivative, [&](auto zero) {
             using G = decltype(zero);
             using A = std::conditional_t<std::is_same_v<G, Half> || std::is_same_v<G, BFloat>, float, G>;
             using W = std::remove_const_t<std::remove_pointer_t<decltype(winners)>>;
-            scatter<W, G, A>(plan, winners, static_cast<const G *>(call.g), static_cast<G *>(call.gx));
+            winners_vjp<W, G, A>(plan, winners, static_cast<const G *>(call.g), static_cast<G *>(call.gx), call.forced);
         });
     });
 }
@@ -149,7 +149,7 @@ void run(const Plan &plan, const Call &call) {
         case Op::VALUE: return extreme_value(plan, call);
         case Op::WINNERS: return extreme_winners(plan, call);
         case Op::FIND_WINNERS: return find(plan, call);
-        case Op::SCATTER: return scatter_winners(plan, call);
+        case Op::SCATTER: return derivative_of_winners(plan, call);
         case Op::EXPAND: return with_winners(call, [&](auto *winners) { expand(plan, winners, call.indices); });
         case Op::TIES_JVP:
         case Op::TIES_VJP: return ties(plan, call);

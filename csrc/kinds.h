@@ -2,14 +2,17 @@
 //
 // A kind has
 //   In, Lane              the type of a cell, and of what is carried
-//   PLANES                how many arrays of lanes a State takes when it rests in memory
 //   lift(cells, tag)      a State from N cells; the tag is their place in the window
 //   merge(a, b)           both together; b's cells come later in row-major order than all of a's
 //   merge_any(a, b)       the same in any order
 //   retag(a, radix, tag)  the places in a window that has one axis more; retag_each adds 0, 1, 2, ... along the lanes
-//   unzip(a, b)           the even lanes of both in a, the odd ones in b
-//   put, get              a State to and from memory
 //   empty()               the State of no cell, where there is one
+//   IDEMPOTENT            whether a cell may be merged twice
+// and from what it is made of
+//   PLANES                how many arrays of lanes a State takes when it rests in memory
+//   put, get              a State to and from memory
+//   unzip(a, b)           the lanes of both at even places in a, those at odd ones in b
+//   shift_in(a, b)        the last lane of a, and all of b but its last
 #pragma once
 #include <type_traits>
 
@@ -117,21 +120,95 @@ struct HalfKey {
     static Key lowest() { return -32768; }
 };
 
-// --- Max and Min: the value alone ---------------------------------------------------------------
+// --- what States are made of --------------------------------------------------------------------
 
-template <class K>
-struct Extreme {
-    using In = typename K::In;
-    using Lane = typename K::Key;
+template <class L>
+struct OneLane {
+    using Lane = L;
     static constexpr int PLANES = 1;
-    static constexpr bool TAGGED = false;
-    static constexpr bool IDEMPOTENT = true;
-    K key;
 
     template <int N>
     struct State {
-        vec<Lane, N> v;
+        vec<L, N> v;
     };
+    template <int N>
+    static State<N> get(const L *p, i64) {
+        return {load<N>(p)};
+    }
+    template <int N>
+    static void put(L *p, i64, const State<N> &a) {
+        store<N>(p, a.v);
+    }
+    template <int N>
+    static void unzip(State<N> &a, State<N> &b) {
+        State<N> even = {every_second<N, 0>(a.v, b.v)};
+        b = {every_second<N, 1>(a.v, b.v)};
+        a = even;
+    }
+    template <int N>
+    static State<N> shift_in(const State<N> &a, const State<N> &b) {
+        return {shift_lane_in<N>(a.v, b.v)};
+    }
+};
+
+// A value, and what goes with it.
+template <class L, class With = L>
+struct TwoLanes {
+    using Lane = L;
+    static constexpr int PLANES = 2;
+
+    template <int N>
+    struct State {
+        vec<L, N> v;
+        vec<With, N> with;
+    };
+    template <int N>
+    static State<N> get(const L *p, i64 plane) {
+        return {load<N>(p), bits<vec<With, N>>(load<N>(p + plane))};
+    }
+    template <int N>
+    static void put(L *p, i64 plane, const State<N> &a) {
+        store<N>(p, a.v);
+        store<N>(p + plane, bits<vec<L, N>>(a.with));
+    }
+    template <int N>
+    static void unzip(State<N> &a, State<N> &b) {
+        State<N> even = {every_second<N, 0>(a.v, b.v), every_second<N, 0>(a.with, b.with)};
+        b = {every_second<N, 1>(a.v, b.v), every_second<N, 1>(a.with, b.with)};
+        a = even;
+    }
+    template <int N>
+    static State<N> shift_in(const State<N> &a, const State<N> &b) {
+        return {shift_lane_in<N>(a.v, b.v), shift_lane_in<N>(a.with, b.with)};
+    }
+};
+
+// A kind to which the places of the cells do not matter.
+struct Untagged {
+    static constexpr bool TAGGED = false;
+    template <int N, class State>
+    static State retag(State a, i64, i64) {
+        return a;
+    }
+    template <int N, class State>
+    static State retag_each(State a, i64, i64) {
+        return a;
+    }
+};
+
+// --- Max and Min: the value alone ---------------------------------------------------------------
+
+template <class K>
+struct Extreme : OneLane<typename K::Key>, Untagged {
+    using In = typename K::In;
+    using Lane = typename K::Key;
+    static constexpr bool IDEMPOTENT = true;
+    template <int N>
+    using State = typename OneLane<Lane>::template State<N>;
+    K key;
+
+    explicit Extreme(const K &key) : key(key) {}
+
     template <int N>
     State<N> lift(const In *p, i64) const {
         return {key.template in<N>(p)};
@@ -145,28 +222,6 @@ struct Extreme {
         merge<N>(a, b);
     }
     template <int N>
-    static State<N> retag(State<N> a, i64, i64) {
-        return a;
-    }
-    template <int N>
-    static State<N> retag_each(State<N> a, i64, i64) {
-        return a;
-    }
-    template <int N>
-    static void unzip(State<N> &a, State<N> &b) {
-        State<N> even = {every_second<N, 0>(a.v, b.v)};
-        b = {every_second<N, 1>(a.v, b.v)};
-        a = even;
-    }
-    template <int N>
-    static State<N> get(const Lane *p, i64) {
-        return {load<N>(p)};
-    }
-    template <int N>
-    static void put(Lane *p, i64, const State<N> &a) {
-        store<N>(p, a.v);
-    }
-    template <int N>
     static State<N> empty() {
         return {splat<Lane, N>(K::lowest())};
     }
@@ -174,21 +229,20 @@ struct Extreme {
 
 // --- Max and Min: the value and its place in the window ------------------------------------------
 
+// The place goes with the value.
 template <class K>
-struct ArgExtreme {
+struct ArgExtreme : TwoLanes<typename K::Key, typename IntOf<sizeof(typename K::Key)>::u> {
     using In = typename K::In;
     using Lane = typename K::Key;
     using Place = typename IntOf<sizeof(Lane)>::u;
-    static constexpr int PLANES = 2;
     static constexpr bool TAGGED = true;
     static constexpr bool IDEMPOTENT = false;
+    template <int N>
+    using State = typename TwoLanes<Lane, Place>::template State<N>;
     K key;
 
-    template <int N>
-    struct State {
-        vec<Lane, N> v;
-        vec<Place, N> place;
-    };
+    explicit ArgExtreme(const K &key) : key(key) {}
+
     template <int N>
     State<N> lift(const In *p, i64 tag) const {
         return {key.template in<N>(p), splat<Place, N>(static_cast<Place>(tag))};
@@ -197,42 +251,27 @@ struct ArgExtreme {
     static void merge(State<N> &a, const State<N> &b) {
         auto wins = K::template better<N>(b.v, a.v);
         a.v = wins ? b.v : a.v;
-        a.place = wins ? b.place : a.place;
+        a.with = wins ? b.with : a.with;
     }
     template <int N>
     static void merge_any(State<N> &a, const State<N> &b) {
-        auto wins = K::template better<N>(b.v, a.v) | (K::template equal<N>(b.v, a.v) & (b.place < a.place));
+        auto wins = K::template better<N>(b.v, a.v) | (K::template equal<N>(b.v, a.v) & (b.with < a.with));
         a.v = wins ? b.v : a.v;
-        a.place = wins ? b.place : a.place;
+        a.with = wins ? b.with : a.with;
     }
     template <int N>
     static State<N> retag(State<N> a, i64 radix, i64 tag) {
-        return {a.v, a.place * static_cast<Place>(radix) + static_cast<Place>(tag)};
+        return {a.v, a.with * static_cast<Place>(radix) + static_cast<Place>(tag)};
     }
     template <int N>
     static State<N> retag_each(State<N> a, i64 radix, i64 tag) {
         State<N> b = retag<N>(a, radix, tag);
-        for (int i = 0; i < N; ++i) b.place[i] += static_cast<Place>(i);
+        for (int i = 0; i < N; ++i) b.with[i] += static_cast<Place>(i);
         return b;
     }
     template <int N>
-    static void unzip(State<N> &a, State<N> &b) {
-        State<N> even = {every_second<N, 0>(a.v, b.v), every_second<N, 0>(a.place, b.place)};
-        b = {every_second<N, 1>(a.v, b.v), every_second<N, 1>(a.place, b.place)};
-        a = even;
-    }
-    template <int N>
-    static State<N> get(const Lane *p, i64 plane) {
-        return {load<N>(p), bits<vec<Place, N>>(load<N>(p + plane))};
-    }
-    template <int N>
-    static void put(Lane *p, i64 plane, const State<N> &a) {
-        store<N>(p, a.v);
-        store<N>(p + plane, bits<vec<Lane, N>>(a.place));
-    }
-    template <int N>
     static State<N> empty() {
-        return {splat<Lane, N>(K::lowest()), splat<Place, N>(0)};
+        return {splat<Lane, N>(K::lowest()), splat<Place, N>(static_cast<Place>(-1))};  // after all places, so never first
     }
 };
 
@@ -240,17 +279,12 @@ struct ArgExtreme {
 
 // In a type wide enough that rounding does not show: 64-bit integers, double for narrower floats.
 template <class T, class A>
-struct PlainSum {
+struct PlainSum : OneLane<A>, Untagged {
     using In = T;
-    using Lane = A;
-    static constexpr int PLANES = 1;
-    static constexpr bool TAGGED = false;
     static constexpr bool IDEMPOTENT = false;
-
     template <int N>
-    struct State {
-        vec<A, N> v;
-    };
+    using State = typename OneLane<A>::template State<N>;
+
     template <int N>
     State<N> lift(const T *p, i64) const {
         return {load_as<A, N>(p)};
@@ -269,28 +303,6 @@ struct PlainSum {
         merge<N>(a, b);
     }
     template <int N>
-    static State<N> retag(State<N> a, i64, i64) {
-        return a;
-    }
-    template <int N>
-    static State<N> retag_each(State<N> a, i64, i64) {
-        return a;
-    }
-    template <int N>
-    static void unzip(State<N> &a, State<N> &b) {
-        State<N> even = {every_second<N, 0>(a.v, b.v)};
-        b = {every_second<N, 1>(a.v, b.v)};
-        a = even;
-    }
-    template <int N>
-    static State<N> get(const A *p, i64) {
-        return {load<N>(p)};
-    }
-    template <int N>
-    static void put(A *p, i64, const State<N> &a) {
-        store<N>(p, a.v);
-    }
-    template <int N>
     static State<N> empty() {
         return {splat<A, N>(0)};
     }
@@ -300,19 +312,12 @@ struct PlainSum {
     }
 };
 
-// Doubles with the rounding errors of all additions kept beside them; 64-bit integers enter exactly.
+// Doubles, and with them the rounding errors of all additions; 64-bit integers enter exactly.
 template <class T>
-struct ExactSum {
+struct ExactSum : TwoLanes<double>, Untagged {
     using In = T;
-    using Lane = double;
-    static constexpr int PLANES = 2;
-    static constexpr bool TAGGED = false;
     static constexpr bool IDEMPOTENT = false;
 
-    template <int N>
-    struct State {
-        vec<double, N> high, low;
-    };
     template <int N>
     State<N> lift(const T *p, i64) const {
         vec<T, N> x = load<N>(p);
@@ -325,38 +330,15 @@ struct ExactSum {
     }
     template <int N>
     static void merge(State<N> &a, const State<N> &b) {
-        vec<double, N> s = a.high + b.high;
-        vec<double, N> part = s - a.high;
-        vec<double, N> error = (a.high - (s - part)) + (b.high - part);
-        a.low = a.low + (error + b.low);
-        a.high = s;
+        vec<double, N> s = a.v + b.v;
+        vec<double, N> part = s - a.v;
+        vec<double, N> error = (a.v - (s - part)) + (b.v - part);
+        a.with = a.with + (error + b.with);
+        a.v = s;
     }
     template <int N>
     static void merge_any(State<N> &a, const State<N> &b) {
         merge<N>(a, b);
-    }
-    template <int N>
-    static State<N> retag(State<N> a, i64, i64) {
-        return a;
-    }
-    template <int N>
-    static State<N> retag_each(State<N> a, i64, i64) {
-        return a;
-    }
-    template <int N>
-    static void unzip(State<N> &a, State<N> &b) {
-        State<N> even = {every_second<N, 0>(a.high, b.high), every_second<N, 0>(a.low, b.low)};
-        b = {every_second<N, 1>(a.high, b.high), every_second<N, 1>(a.low, b.low)};
-        a = even;
-    }
-    template <int N>
-    static State<N> get(const double *p, i64 plane) {
-        return {load<N>(p), load<N>(p + plane)};
-    }
-    template <int N>
-    static void put(double *p, i64 plane, const State<N> &a) {
-        store<N>(p, a.high);
-        store<N>(p + plane, a.low);
     }
     template <int N>
     static State<N> empty() {
@@ -365,8 +347,8 @@ struct ExactSum {
     template <int N>
     static vec<double, N> total(const State<N> &a) {
         // Beside an infinity the error is not a number, and the infinity is the sum.
-        auto finite = (a.low - a.low) == 0;
-        return finite ? a.high + a.low : a.high;
+        auto finite = (a.with - a.with) == 0;
+        return finite ? a.v + a.with : a.v;
     }
 };
 

@@ -24,6 +24,9 @@
 // Before a loop over the few registers that are worked on at a time.
 #define NDPOOL_UNROLL _Pragma("GCC unroll 4")
 
+// In a loop of a few rounds, over which a vector loop would take longer to start than to run.
+#define NDPOOL_SHORT_LOOP __asm__ volatile("")
+
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
@@ -94,6 +97,27 @@ inline V every_second(V a, V b) {
     using I = vec<typename IntOf<sizeof(a[0])>::s, N>;
     I pick;
     for (int i = 0; i < N; ++i) pick[i] = static_cast<decltype(+pick[0])>(2 * i + Start);
+    return __builtin_shuffle(a, b, pick);
+}
+// And back: a and b become the two halves of a[0], b[0], a[1], b[1], ...
+template <int N, class V>
+inline void zip(V &a, V &b) {
+    using I = vec<typename IntOf<sizeof(a[0])>::s, N>;
+    I low, high;
+    for (int i = 0; i < N; ++i) {
+        low[i] = static_cast<decltype(+low[0])>(i / 2 + (i % 2) * N);
+        high[i] = static_cast<decltype(+high[0])>(i / 2 + (i % 2) * N + N / 2);
+    }
+    V first = __builtin_shuffle(a, b, low);
+    b = __builtin_shuffle(a, b, high);
+    a = first;
+}
+// The last lane of a, and all of b but its last.
+template <int N, class V>
+inline V shift_lane_in(V a, V b) {
+    using I = vec<typename IntOf<sizeof(a[0])>::s, N>;
+    I pick;
+    for (int i = 0; i < N; ++i) pick[i] = static_cast<decltype(+pick[0])>(N - 1 + i);
     return __builtin_shuffle(a, b, pick);
 }
 // The larger of two floats, and NaN if either is. The processor's own maximum gives b where a or b is NaN, so a NaN in
@@ -241,6 +265,51 @@ inline void store_as(Half *p, V v) {
 template <int N, class V>
 inline void store_as(BFloat *p, V v) {
     narrow<N>(to_float<N>(v), p);
+}
+
+// A row of bytes for each value of a byte: read, where making it anew would keep the shuffle unit busy.
+struct ByteRows {
+    alignas(16) std::uint8_t row[256][16];
+    constexpr ByteRows() : row() {
+        for (int value = 0; value < 256; ++value)
+            for (int i = 0; i < 16; ++i) row[value][i] = static_cast<std::uint8_t>(value);
+    }
+};
+constexpr ByteRows BYTE_ROWS;
+
+// v where a byte equals `value`, which is below 256, and 0 elsewhere.
+template <class T, int N>
+inline vec<T, N> where_equal(const std::uint8_t *p, i64 value, vec<T, N> v) {
+    if constexpr (N == 1) return vec<T, N>{*p == value ? v[0] : T(0)};
+#if defined(__AVX512F__) || defined(__AVX2__)
+    [[maybe_unused]] auto wanted = _mm_load_si128(reinterpret_cast<const __m128i *>(BYTE_ROWS.row[value]));
+#endif
+#if defined(__AVX512F__)
+    if constexpr (sizeof(T) == 4 && N == 16)
+        return bits<vec<T, N>>(_mm512_maskz_mov_ps(_mm_cmpeq_epi8_mask(bits<__m128i>(load<16>(p)), wanted), bits<__m512>(v)));
+    if constexpr (sizeof(T) == 8 && N == 8) {
+        auto bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i *>(p));
+        return bits<vec<T, N>>(_mm512_maskz_mov_pd(static_cast<__mmask8>(_mm_cmpeq_epi8_mask(bytes, wanted)), bits<__m512d>(v)));
+    }
+#elif defined(__AVX2__)
+    if constexpr (sizeof(T) == 4 && N == 8) {
+        auto equal = _mm_cmpeq_epi8(_mm_loadl_epi64(reinterpret_cast<const __m128i *>(p)), wanted);
+        return bits<vec<T, N>>(_mm256_and_si256(_mm256_cvtepi8_epi32(equal), bits<__m256i>(v)));
+    }
+    if constexpr (sizeof(T) == 8 && N == 4) {
+        auto equal = _mm_cmpeq_epi8(_mm_cvtsi32_si128(bits<std::int32_t>(load<4>(p))), wanted);
+        return bits<vec<T, N>>(_mm256_and_si256(_mm256_cvtepi8_epi64(equal), bits<__m256i>(v)));
+    }
+#endif
+    using I = typename IntOf<sizeof(T)>::s;
+    vec<T, N> none{};
+    return convert<I, N>(load<N>(p)) == static_cast<I>(value) ? v : none;
+}
+
+// Calls f(position) for blocks of N that cover 0..length-1, which is at least N; the last one overlaps its neighbour.
+template <int N, class F>
+__attribute__((always_inline)) inline void whole_blocks(i64 length, const F &f) {
+    for (i64 i = 0; i < length; i += N) f(i + N <= length ? i : length - N);
 }
 
 // Calls f(position, count) for blocks of N that cover 0..length-1; the last one overlaps its neighbour where the

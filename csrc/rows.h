@@ -3,8 +3,8 @@
 // First all input rows that the row sees are merged, cell by cell, into one row of States (`merge_rows`): contiguous
 // memory, whole registers. Then that row, which is in the nearest cache, is pooled along itself (`pool_row`): a strided
 // window becomes contiguous when the row is split into its phases, cells 0, s, 2s, ... and 1, s+1, 2s+1, ... So
-// the input is read once and the output written once. Where many elements belong to one place (channels last), both
-// steps are one: `pool_places`.
+// the input is read once and the output written once. Where the window is small (`pool_direct`), or many elements
+// belong to one place (channels last, `pool_places`), both steps are one, in registers.
 #pragma once
 #include "kinds.h"
 #include "threads.h"
@@ -17,7 +17,8 @@ namespace NDPOOL_LEVEL {
 class OutputRow {
   public:
     i64 count = 0;         // of input rows
-    i64 *offset = nullptr; // of each, in elements from the slab's start
+    i64 base = 0;          // in elements from the slab's start
+    i64 *offset = nullptr; // of each, from `base`
     i64 *tag = nullptr;    // its place in the window without the last axis
     i64 start = 0;         // where the window starts in the slab, padding included: may be negative
     i64 counted = 1;       // cells that count, and real ones, in the window without the last axis
@@ -28,7 +29,10 @@ class OutputRow {
         tag = offset + plan.outer_cells;
     }
 
+    // After this, `base` is 0.
     void move_to(i64 row) {
+        at = row;
+        base = ahead = 0;
         i64 index[MAX_DIMS];
         for (int d = plan.dim_count - 1; d > 0; --d) {
             index[d] = row % plan.dims[d].out_count;
@@ -47,18 +51,42 @@ class OutputRow {
                 extend(plan.axes[dim.axis], index[d], dim.in_stride);
             }
         }
+        if (plan.dim_count) look_ahead(plan.dims[plan.dim_count - 1], index[plan.dim_count - 1]);
+    }
+
+    // Moves to the row that follows. Most rows see what the one before saw, a step further.
+    void next() {
+        if (ahead == 0) return move_to(at + 1);
+        --ahead, ++at;
+        base += step;
+        start += step;
     }
 
   private:
     const Plan &plan;
+    i64 at = 0, ahead = 0, step = 0;  // the row, and how many follow in steps of `step` elements
+
+    void look_ahead(const Dim &dim, i64 o) {
+        if (dim.axis < 0) {
+            step = dim.in_stride;
+            ahead = dim.out_count - 1 - o;
+            return;
+        }
+        const Axis &axis = plan.axes[dim.axis];
+        i64 room = axis.length - 1 - axis.dilation * (axis.kernel - 1) - axis.start(o);  // to the row's end
+        if (axis.adaptive || axis.start(o) < 0 || room < axis.stride) return;
+        step = axis.stride * dim.in_stride;
+        ahead = room / axis.stride;
+        if (ahead > axis.output - 1 - o) ahead = axis.output - 1 - o;
+    }
 
     // Every row so far, times the cells that this axis adds; from the back, so that it can be done in place.
-    // A vector loop here takes longer to start than the few rows take.
-    __attribute__((optimize("no-tree-vectorize"))) void extend(const Axis &axis, i64 o, i64 stride) {
+    void extend(const Axis &axis, i64 o, i64 stride) {
         Axis::Taps taps = axis.taps(o);
         for (i64 i = count - 1; i >= 0; --i) {
             i64 base = offset[i], prefix = tag[i] * axis.kernel + taps.skipped;
             for (i64 k = taps.count - 1; k >= 0; --k) {
+                NDPOOL_SHORT_LOOP;
                 offset[i * taps.count + k] = base + (taps.first + k * axis.dilation) * stride;
                 tag[i * taps.count + k] = prefix + k;
             }
@@ -102,6 +130,18 @@ inline typename P::template State<N> lift_some(const P &p, const typename P::In 
     typename P::In some[N];
     for (int i = 0; i < N; ++i) some[i] = i < count ? x[i] : x[0];
     return p.template lift<N>(some, tag);
+}
+
+// Runs out(to) with room for N elements, of which `count` are wanted at `p`.
+template <int N, class T, class F>
+inline void put_some(T *p, int count, const F &out) {
+    if (count == N) {
+        out(p);
+    } else {
+        T some[N];
+        out(some);
+        for (int i = 0; i < count; ++i) p[i] = some[i];
+    }
 }
 
 // Merges `length` elements of all rows, from element `begin` of each, into States at `to`.
@@ -214,13 +254,14 @@ void widen_windows(const P &p, typename P::Lane *row, typename P::Lane *total, i
 }
 
 // Which way a row is pooled along itself.
-enum class Along { PAIRS, PHASES, WIDEN, SEGMENTS };
+enum class Along { DIRECT, PHASES, WIDEN, SEGMENTS };
 
 template <class P>
-Along way_along(const Axis &axis, i64 inner, int forced) {
+Along way_along(const Plan &plan, int forced) {
+    const Axis &axis = plan.last();
     if (axis.adaptive || axis.stride >= 8) return Along::SEGMENTS;
-    bool pairs = inner == 1 && axis.stride == 2 && axis.dilation == 1 && axis.kernel == 2;
-    if (pairs && forced < 0 && axis.output >= 2 * LANES<typename P::Lane>) return Along::PAIRS;
+    bool direct = plan.inner == 1 && axis.stride == 2 && axis.dilation == 1 && (axis.kernel == 2 || axis.kernel == 3);
+    if (direct && forced < 0 && axis.output > LANES<typename P::Lane>) return Along::DIRECT;
     if (P::TAGGED || axis.kernel < 3) return Along::PHASES;
     bool wide = axis.kernel >= 6 && axis.kernel >= 4 * axis.stride;
     return (forced < 0 ? wide : forced == 1) ? Along::WIDEN : Along::PHASES;
@@ -238,8 +279,8 @@ class RowPooler {
   public:
     // For at most `part` outputs at a time.
     RowPooler(const Plan &plan, const P &p, i64 part, int forced)
-        : axis(plan.last()), p(p), inner(plan.inner), way(way_along<P>(axis, plan.inner, forced)) {
-        if (inner >= N || way == Along::SEGMENTS || way == Along::PAIRS) return;
+        : axis(plan.last()), p(p), inner(plan.inner), way(way_along<P>(plan, forced)) {
+        if (inner >= N || way == Along::SEGMENTS || way == Along::DIRECT) return;
         i64 s = axis.stride, d = axis.dilation, k = axis.kernel;
         i64 cells = (part - 1) * s + (k - 1) * d + 1;
         row = row_memory(ROW, cells * inner, &plane);
@@ -259,8 +300,8 @@ class RowPooler {
             pool_places(x, rows, sink, begin, end);
         else if (way == Along::SEGMENTS)
             pool_segments(x, rows, sink, begin, end);
-        else if (way == Along::PAIRS)
-            pool_pairs(x, rows, sink, begin, end);
+        else if (way == Along::DIRECT)
+            axis.kernel == 2 ? pool_direct<2>(x, rows, sink, begin, end) : pool_direct<3>(x, rows, sink, begin, end);
         else
             pool_row(x, rows, sink, begin, end);
     }
@@ -280,31 +321,44 @@ class RowPooler {
         return static_cast<Lane *>(scratch(slot, sizeof(Lane) * P::PLANES * *distance));
     }
 
-    // The commonest windows, 2 cells in steps of 2: both steps in registers.
-    void pool_pairs(const In *x, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
-        i64 first = (axis.pad_lo + 1) / 2 > begin ? (axis.pad_lo + 1) / 2 : begin;
-        i64 stop = (axis.length + axis.pad_lo) / 2 < end ? (axis.length + axis.pad_lo) / 2 : end;
-        if (stop - first < N || rows.count == 0) {
-            for (i64 o = begin; o < end; ++o) pool_one(x, rows, sink, o);
-            return;
-        }
+    // The commonest windows, of 2 or 3 cells in steps of 2. The last two cells of N windows are the even and the odd
+    // ones of 2N cells; the first of three is the odd one before.
+    template <int K>
+    void pool_direct(const In *x, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
+        // The outputs whose last two cells are real.
+        i64 first = (axis.pad_lo + 3 - K) / 2, stop = (axis.length + axis.pad_lo - K) / 2 + 1;
+        if (first < begin) first = begin;
+        if (stop > end) stop = end;
+        if (stop - first < N || rows.count == 0) first = stop = end;
         for (i64 o = begin; o < first; ++o) pool_one(x, rows, sink, o);
         for (i64 o = stop; o < end; ++o) pool_one(x, rows, sink, o);
-        auto merge_with = [&](auto ordered) {
-            blocks<N>(stop - first, [&](i64 i, int) {
-                i64 cell = 2 * (first + i) - axis.pad_lo;
-                State<N> pair[2];
-                merge_cells<2>(p, x, rows, cell, pair);
-                P::template unzip<N>(pair[0], pair[1]);
-                State<N> state = P::template retag<N>(pair[0], 2, 0);
-                merge_in_order<decltype(ordered)::value>(state, P::template retag<N>(pair[1], 2, 1));
-                sink.template put<N>(first + i, state, N);
-            });
-        };
-        if (rows.count == 1)
-            merge_with(std::true_type());
-        else
-            merge_with(std::false_type());
+        if (first == end) return;
+        State<N> before;
+        for (i64 o = first; o < stop; o += N) {
+            bool jump = o == first || o + N > stop;  // the last block overlaps its neighbour
+            i64 at = o + N > stop ? stop - N : o;
+            if (K == 3 && jump) before = cell_before(x, rows, 2 * at - axis.pad_lo);
+            State<N> pair[2];
+            merge_cells<2>(p, x, rows, 2 * at - axis.pad_lo + K - 2, pair);
+            P::template unzip<N>(pair[0], pair[1]);
+            State<N> state = P::template retag<N>(pair[0], K, K - 2);
+            p.template merge_any<N>(state, P::template retag<N>(pair[1], K, K - 1));
+            if (K == 3) {
+                State<N> cell = P::template shift_in<N>(before, pair[1]);
+                p.template merge_any<N>(state, P::template retag<N>(cell, K, 0));
+                before = pair[1];
+            }
+            sink.template put<N>(at, state, N);
+        }
+    }
+
+    // One cell of all rows, merged, in every lane.
+    State<N> cell_before(const In *x, const OutputRow &rows, i64 cell) {
+        if (cell < 0) return P::template empty<N>();
+        State<N> state = lift_some<N>(p, x + rows.offset[0] + cell, rows.tag[0], 1);
+        for (i64 r = 1; r < rows.count; ++r)
+            p.template merge<N>(state, lift_some<N>(p, x + rows.offset[r] + cell, rows.tag[r], 1));
+        return state;
     }
 
     template <bool ORDERED>
@@ -556,13 +610,15 @@ void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink 
         sink.move_to(plan, index, rows);
         for (i64 unit = begin; unit < end; ++unit) {
             i64 first = done * part, stop = first + part < outputs ? first + part : outputs;
-            pooler.pool(x + slab * plan.in_slab, rows, sink, first, stop);
+            pooler.pool(x + slab * plan.in_slab + rows.base, rows, sink, first, stop);
             sink.finish(plan, slab, rows, first, stop);
             if (++done < parts || unit + 1 == end) continue;
             done = 0;
             ++index;
-            if (++row == plan.out_rows) row = 0, ++slab;
-            rows.move_to(row);
+            if (++row == plan.out_rows)
+                row = 0, ++slab, rows.move_to(row);
+            else
+                rows.next();
             sink.move_to(plan, index, rows);
         }
     });

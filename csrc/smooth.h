@@ -18,18 +18,12 @@ namespace NDPOOL_LEVEL {
 
 // The largest cell (the smallest for beta < 0) and the sum of exp(-|beta| gap) over the cells' distances from it. It costs
 // an exp a merge, and every window has a scale of its own.
-struct LogSum {
+struct LogSum : TwoLanes<double>, Untagged {
     using In = double;
-    using Lane = double;
-    static constexpr int PLANES = 2;
-    static constexpr bool TAGGED = false;
     static constexpr bool IDEMPOTENT = false;
     double beta;
 
-    template <int N>
-    struct State {
-        vec<double, N> most, sum;
-    };
+    explicit LogSum(double beta) : beta(beta) {}
     template <int N>
     State<N> lift(const double *p, i64) const {
         vec<double, N> x = load<N>(p);
@@ -37,39 +31,16 @@ struct LogSum {
     }
     template <int N>
     void merge(State<N> &a, const State<N> &b) const {
-        auto wins = (b.most > a.most) | (b.most != b.most);
-        vec<double, N> most = wins ? b.most : a.most, other = wins ? a.most : b.most;
+        auto wins = (b.v > a.v) | (b.v != b.v);
+        vec<double, N> most = wins ? b.v : a.v, other = wins ? a.v : b.v;
         vec<double, N> gap = most == other ? splat<double, N>(0.0) : most - other;  // equal infinities cancel
         vec<double, N> share = exp_lanes<N>(gap * (beta > 0 ? -beta : beta));
-        a.sum = (wins ? b.sum : a.sum) + (wins ? a.sum : b.sum) * share;
-        a.most = most;
+        a.with = (wins ? b.with : a.with) + (wins ? a.with : b.with) * share;
+        a.v = most;
     }
     template <int N>
     void merge_any(State<N> &a, const State<N> &b) const {
         merge<N>(a, b);
-    }
-    template <int N>
-    static State<N> retag(State<N> a, i64, i64) {
-        return a;
-    }
-    template <int N>
-    static State<N> retag_each(State<N> a, i64, i64) {
-        return a;
-    }
-    template <int N>
-    static void unzip(State<N> &a, State<N> &b) {
-        State<N> even = {every_second<N, 0>(a.most, b.most), every_second<N, 0>(a.sum, b.sum)};
-        b = {every_second<N, 1>(a.most, b.most), every_second<N, 1>(a.sum, b.sum)};
-        a = even;
-    }
-    template <int N>
-    static State<N> get(const double *p, i64 plane) {
-        return {load<N>(p), load<N>(p + plane)};
-    }
-    template <int N>
-    static void put(double *p, i64 plane, const State<N> &a) {
-        store<N>(p, a.most);
-        store<N>(p + plane, a.sum);
     }
     template <int N>
     static State<N> empty() {
@@ -78,8 +49,8 @@ struct LogSum {
     template <int N>
     vec<double, N> value(const State<N> &a) const {
         // A sum of 1 is a window of one cell, as good as; log 0 belongs to no cell at all.
-        vec<double, N> rest = log_lanes<N>(a.sum) / beta;
-        return (beta > 0 ? a.most : -a.most) + (a.sum == a.sum ? rest : a.sum);
+        vec<double, N> rest = log_lanes<N>(a.with) / beta;
+        return (beta > 0 ? a.v : -a.v) + (a.with == a.with ? rest : a.with);
     }
 };
 
@@ -107,8 +78,8 @@ struct LogSumSink {
             vec<double, N> none{}, padded = load<N>(zeros + at);
             LogSum::State<N> with = s;
             kind.template merge<N>(with, {none, padded});
-            s.most = padded > 0 ? with.most : s.most;
-            s.sum = padded > 0 ? with.sum : s.sum;
+            s.v = padded > 0 ? with.v : s.v;
+            s.with = padded > 0 ? with.with : s.with;
         }
         put_some<N>(row + at, count, [&](double *p) { store<N>(p, kind.template value<N>(s)); });
     }
@@ -479,19 +450,20 @@ inline void write(Type type, void *y, i64 i, double v) {
     }
 }
 
-inline void store_row(Type type, void *y, i64 to, const double *from, i64 length) {
-    constexpr int N = LANES<double>;
+template <int N>
+inline void store_lanes(Type type, void *y, i64 to, vec<double, N> v, int count) {
     switch (type) {
-#define NDPOOL_STORE(NAME, T)                                                                                         \
-    case Type::NAME:                                                                                                  \
-        blocks<N>(length, [&](i64 i, int count) {                                                                     \
-            put_some<N>(static_cast<T *>(y) + to + i, count, [&](T *p) { store_as<N>(p, load<N>(from + i)); });       \
-        });                                                                                                           \
-        break;
+#define NDPOOL_STORE(NAME, T) \
+    case Type::NAME: return put_some<N>(static_cast<T *>(y) + to, count, [&](T *p) { store_as<N>(p, v); });
         NDPOOL_FLOATS(NDPOOL_STORE)
 #undef NDPOOL_STORE
-        default: break;
+        default: return;
     }
+}
+
+inline void store_row(Type type, void *y, i64 to, const double *from, i64 length) {
+    constexpr int N = LANES<double>;
+    blocks<N>(length, [&](i64 i, int count) { store_lanes<N>(type, y, to + i, load<N>(from + i), count); });
 }
 
 // y, and with a tangent dy. SmoothMax in double gets y from LogSum, which has no scale in common to lose digits to.
@@ -538,76 +510,70 @@ inline void smooth_forward(const Plan &plan, const Smooth &kind, Type type, Type
     });
 }
 
+// Writes what a cell gets: its weight times what the windows over it hand on, and what windows on their own bring.
+struct SmoothTarget {
+    Type result;
+    void *gx;
+    i64 first;  // the slab's, in gx
+    const float *narrow = nullptr;
+    const double *wide = nullptr, *extra = nullptr;
+    static constexpr bool REPEATS = false;
+
+    void repeat(i64, i64) const {}
+    template <int N>
+    void put(i64 at, vec<double, N> sum, int count) const {
+        vec<double, N> zero{}, out = zero;
+        // A cell that got nothing stays 0, even if its weight is not finite.
+        if (narrow)
+            out = sum == 0 ? zero : sum * load_as<double, N>(narrow + at);
+        else if (wide)
+            out = sum == 0 ? zero : sum * load<N>(wide + at);
+        if (extra) out += load<N>(extra + at);
+        store_lanes<N>(result, gx, first + at, out, count);
+    }
+};
+
 inline void smooth_vjp(const Plan &plan, const Smooth &kind, Type type, Type result, const void *x, const void *g, void *gx) {
     constexpr int N = LANES<double>;
-    // What a part's cells are multiplied by, and what else they get; both callbacks run on one thread, one after the other.
-    struct Current {
-        const float *narrow;
-        const double *wide, *extra;
-    };
-    static thread_local Current current;
-    transpose_all(
-        plan,
-        [&](i64 slab, i64 begin, i64 end, const OutputPart &part, double *q) {
-            i64 rows_each = plan.dim_count ? plan.out_rows / plan.axes[0].output : 1;
-            i64 lo = plan.dim_count ? part.row_begin / rows_each : part.begin;
-            i64 hi = plan.dim_count ? part.row_end / rows_each : part.end;
-            current = {nullptr, nullptr, nullptr};
-            if (lo == hi) return;
-            over_terms(plan, kind, type, result, x, slab, part, lo, hi, begin, end, true, [&](auto &terms) {
-                using E = std::remove_reference_t<decltype(terms.e[0])>;
-                i64 length = terms.outputs(), rows = part.row_end - part.row_begin;
-                for (i64 row = 0; row < rows; ++row) {
-                    i64 from = (slab * plan.out_rows + part.row_begin + row) * plan.out_row + part.begin * plan.inner;
-                    terms.load_plane(result, g, from, length, q + row * length);
-                }
-                vec<std::int64_t, N> all = splat<std::int64_t, N>(-1);
-                for (i64 i = 0; i < rows * length; i += N) {
-                    vec<double, N> sum = load<N>(terms.sum + i), zero{};
-                    for (i64 past = rows * length; past < i + N; ++past) sum[past - i] = 1;
-                    auto good = kind.good<E, N>(sum);
-                    all &= good;
-                    store<N>(q + i, good ? load<N>(q + i) / kind.norm<N>(sum) : zero);
-                }
-                if constexpr (std::is_same_v<E, float>)
-                    current.narrow = terms.slope;
-                else
-                    current.wide = terms.slope;
-                bool every = true;
-                for (int l = 0; l < N; ++l) every &= all[l] != 0;
-                if (every) return;
-                // What the windows on their own bring is added at the end.
-                i64 low = terms.low();
-                auto *extra = static_cast<double *>(scratch(EXTRA, sizeof(double) * (terms.length() + 64)));
-                std::memset(extra, 0, sizeof(double) * terms.length());
-                terms.over_bad(false, nullptr, [&](const OutputRow &rows, i64 row, i64 o, i64 e) {
-                    double share = read(result, g, (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e);
-                    auto weigh = [&](i64 cell, double w) { extra[cell - slab * plan.in_slab - low] += w * share; };
-                    kind.window(plan, type, x, slab * plan.in_slab, rows, o, e, &weigh);
-                });
-                current.extra = extra - low;
-            });
-        },
-        [&](i64 slab, i64 row, const double *spread, i64 first, i64 stop, bool) {
-            i64 at = row * plan.in_row + first, length = stop - first;
-            auto *out = static_cast<double *>(scratch(PLANE3, sizeof(double) * (length + 64)));
-            auto multiply = [&](const auto *weights) {
-                // A cell that got nothing stays 0, even if its weight is not finite.
-                for (i64 i = 0; i < length; i += N) {
-                    vec<double, N> v = load<N>(spread + i), zero{};
-                    store<N>(out + i, v == 0 ? zero : v * load_as<double, N>(weights + at + i));
-                }
-            };
-            if (current.narrow)
-                multiply(current.narrow);
-            else if (current.wide)
-                multiply(current.wide);
+    transpose_all(plan, [&](i64 slab, i64 begin, i64 end, const OutputPart &part) {
+        double *plane = part_plane(plan, part);
+        Transposition<SumSource<double>, SmoothTarget> job{{plane}, {result, gx, slab * plan.in_slab}};
+        i64 rows_each = plan.dim_count ? plan.out_rows / plan.axes[0].output : 1;
+        i64 lo = plan.dim_count ? part.row_begin / rows_each : part.begin;
+        i64 hi = plan.dim_count ? part.row_end / rows_each : part.end;
+        if (lo == hi) return job;
+        over_terms(plan, kind, type, result, x, slab, part, lo, hi, begin, end, true, [&](auto &terms) {
+            using E = std::remove_reference_t<decltype(terms.e[0])>;
+            i64 count = terms.outputs() * (part.row_end - part.row_begin), start = part.row_begin * plan.out_row + part.begin * plan.inner;
+            double *q = plane + start;
+            terms.load_plane(result, g, slab * plan.out_slab + start, count, q);
+            vec<std::int64_t, N> all = splat<std::int64_t, N>(-1);
+            for (i64 i = 0; i < count; i += N) {
+                vec<double, N> sum = load<N>(terms.sum + i), zero{};
+                for (i64 past = count; past < i + N; ++past) sum[past - i] = 1;
+                auto good = kind.good<E, N>(sum);
+                all &= good;
+                store<N>(q + i, good ? load<N>(q + i) / kind.norm<N>(sum) : zero);
+            }
+            if constexpr (std::is_same_v<E, float>)
+                job.to.narrow = terms.slope;
             else
-                std::memset(out, 0, sizeof(double) * length);
-            if (current.extra)
-                for (i64 i = 0; i < length; ++i) out[i] += current.extra[at + i];
-            store_row(result, gx, slab * plan.in_slab + at, out, length);
+                job.to.wide = terms.slope;
+            bool every = true;
+            for (int l = 0; l < N; ++l) every &= all[l] != 0;
+            if (every) return;
+            i64 low = terms.low();
+            auto *extra = static_cast<double *>(scratch(EXTRA, sizeof(double) * (terms.length() + 64)));
+            std::memset(extra, 0, sizeof(double) * terms.length());
+            terms.over_bad(false, nullptr, [&](const OutputRow &rows, i64 row, i64 o, i64 e) {
+                double share = read(result, g, (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e);
+                auto weigh = [&](i64 cell, double w) { extra[cell - slab * plan.in_slab - low] += w * share; };
+                kind.window(plan, type, x, slab * plan.in_slab, rows, o, e, &weigh);
+            });
+            job.to.extra = extra - low;
         });
+        return job;
+    });
 }
 
 }  // namespace NDPOOL_LEVEL

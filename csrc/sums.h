@@ -73,60 +73,6 @@ struct SumSink {
 
 // --- the transpose ------------------------------------------------------------------------------
 
-// Which output rows a row of the input is in.
-class InputRow {
-  public:
-    i64 count = 0;
-    i64 *row = nullptr;  // of each, its number in the slab
-
-    explicit InputRow(const Plan &plan) : plan(plan) {
-        capacity = 1;
-        for (int d = 0; d < plan.dim_count; ++d)
-            if (plan.dims[d].axis >= 0) {
-                const Axis &axis = plan.axes[plan.dims[d].axis];
-                i64 most = axis.adaptive ? axis.output / axis.length + 2 : axis.dilation * (axis.kernel - 1) / axis.stride + 1;
-                capacity *= most < axis.output ? most : axis.output;
-            }
-        row = static_cast<i64 *>(scratch(ROWS, 2 * sizeof(i64) * capacity));
-        before = row + capacity;
-    }
-
-    // Moves to an input row of the slab; says whether it is in other output rows than the one before.
-    bool move_to(i64 in_row) {
-        i64 index[MAX_DIMS];
-        for (int d = plan.dim_count - 1; d >= 0; --d) {
-            index[d] = in_row % plan.dims[d].in_count;
-            in_row /= plan.dims[d].in_count;
-        }
-        i64 last_count = count;
-        std::memcpy(before, row, sizeof(i64) * count);
-        count = 1;
-        row[0] = 0;
-        for (int d = 0; d < plan.dim_count; ++d) extend(plan.dims[d], index[d]);
-        return count != last_count || std::memcmp(before, row, sizeof(i64) * count) != 0;
-    }
-
-  private:
-    const Plan &plan;
-    i64 capacity;
-    i64 *before;
-
-    void extend(const Dim &dim, i64 cell) {
-        i64 lo = cell, hi = cell + 1, outputs = 0;
-        if (dim.axis >= 0) plan.axes[dim.axis].outputs_over(cell, cell + 1, &lo, &hi);
-        for (i64 o = lo; o < hi; ++o) outputs += sees(dim, o, cell);
-        for (i64 i = count - 1; i >= 0; --i) {
-            i64 base = row[i] * dim.out_count, k = outputs;
-            for (i64 o = hi - 1; o >= lo; --o)
-                if (sees(dim, o, cell)) row[i * outputs + --k] = base + o;
-        }
-        count *= outputs;
-    }
-    bool sees(const Dim &dim, i64 o, i64 cell) const {
-        return dim.axis < 0 || plan.axes[dim.axis].adaptive || (cell - plan.axes[dim.axis].start(o)) % plan.axes[dim.axis].dilation == 0;
-    }
-};
-
 // Spreads the sum of the output rows q along one input row: to[w] = sum of q[o] over the windows o that see cell w.
 class RowSpreader {
     static constexpr int N = LANES<double>;
@@ -148,13 +94,13 @@ class RowSpreader {
         first_tap[axis.stride] = taps;
     }
 
-    // q holds the slab's output rows from row `first_row` on. `to` has room for N doubles more than the row.
-    void spread(const double *q, i64 first_row, const InputRow &rows, double *to) {
+    // q holds the slab's output rows. `to` has room for N doubles more than the row.
+    void spread(const double *q, const InputRow &rows, double *to) {
         double *middle = sum + margin * inner;
         i64 length = axis.output * inner;
         std::memset(sum, 0, sizeof(double) * margin * inner);
         std::memset(middle + length, 0, sizeof(double) * (margin * inner + 2 * N));
-        const double *from = rows.count ? q + (rows.row[0] - first_row) * length : nullptr;
+        const double *from = rows.count ? q + rows.row[0] * length : nullptr;
         if (rows.count == 0)
             std::memset(middle, 0, sizeof(double) * length);
         else if (rows.count == 1)
@@ -162,7 +108,7 @@ class RowSpreader {
         else
             for (i64 i = 0; i < length; ++i) middle[i] = from[i] + from[(rows.row[1] - rows.row[0]) * length + i];
         for (i64 r = 2; r < rows.count; ++r) {
-            const double *more = q + (rows.row[r] - first_row) * length;
+            const double *more = q + rows.row[r] * length;
             for (i64 i = 0; i < length; ++i) middle[i] += more[i];
         }
         if (by_phases())
@@ -243,70 +189,86 @@ inline Axis part_of_axis(const Axis &axis, i64 begin, i64 end, i64 *lo, i64 *hi)
     return part;
 }
 
-// gx = the transpose of the sum, applied to what the outputs hold.
-//
-// prepare(slab, begin, end, part, q) writes what each output of the part, the one over cells begin..end-1, hands to its
-// cells; finish(slab, row, spread, first, stop, fresh)
-// takes the elements first..stop-1 of a row of the result, and `fresh` is false if it equals the row before.
-template <class Prepare, class Finish>
-void transpose_all(const Plan &plan, const Prepare &prepare, const Finish &finish) {
-    over_input_parts(plan, [&](i64 slab, i64 in_begin, i64 in_end) {
-        OutputPart part = outputs_over(plan, in_begin, in_end);
-        bool one_row = plan.dim_count == 0;
-        Axis along = plan.last();
-        if (one_row) along = part_of_axis(plan.last(), in_begin, in_end, &part.begin, &part.end);
-        i64 outputs = (part.row_end - part.row_begin) * (part.end - part.begin) * plan.inner;
-        auto *q = static_cast<double *>(scratch(PLANE4, sizeof(double) * (outputs + 64)));
-        prepare(slab, in_begin, in_end, part, q);
-        RowSpreader spreader(along, plan.inner);
+// What an output hands to each of its cells; in doubles, or as it was given.
+template <class T>
+struct SumSource {
+    using A = double;
+    const T *q;  // the slab's
+    template <int N>
+    vec<double, N> at(i64 output, i64) const {
+        return load_as<double, N>(q + output);
+    }
+};
+
+template <class From, class To>
+struct Transposition {
+    From from;
+    To to;
+};
+
+// The transpose of the sum. prepare(slab, begin, end, part) gives the Transposition for the cells begin..end-1 of the first
+// pooled axis and the part of the outputs that is over them.
+template <class Prepare>
+void transpose_all(const Plan &plan, const Prepare &prepare) {
+    over_input_parts(plan, [&](const auto &over) {
         InputRow rows(plan);
-        auto *spread = static_cast<double *>(scratch(BLOCK, sizeof(double) * (along.length * plan.inner + 64)));
-        i64 rows_each = one_row ? 1 : plan.in_rows / plan.axes[0].length;
-        i64 begin = one_row ? 0 : in_begin * rows_each, end = one_row ? 1 : in_end * rows_each;
-        i64 first = one_row ? in_begin * plan.inner : 0;
-        for (i64 row = begin; row < end; ++row) {
-            bool fresh = rows.move_to(row) || row == begin;
-            if (fresh) spreader.spread(q, part.row_begin, rows, spread);
-            finish(slab, row, spread, first, first + along.length * plan.inner, fresh);
-        }
+        over([&](i64 slab, i64 in_begin, i64 in_end) {
+            OutputPart part = outputs_over(plan, in_begin, in_end);
+            if (gathers<double>(plan)) {
+                auto job = prepare(slab, in_begin, in_end, part);
+                RowGatherer<decltype(job.from), decltype(job.to)>(plan, job.from, job.to).gather_part(rows, in_begin, in_end);
+            } else {
+                spread_part(plan, rows, in_begin, in_end, part, [&] { return prepare(slab, in_begin, in_end, part); });
+            }
+        });
     });
+}
+
+template <class Prepare>
+void spread_part(const Plan &plan, InputRow &rows, i64 in_begin, i64 in_end, OutputPart &part, const Prepare &prepare) {
+    constexpr int N = LANES<double>;
+    Axis along = plan.last();
+    if (plan.dim_count == 0) along = part_of_axis(plan.last(), in_begin, in_end, &part.begin, &part.end);
+    auto job = prepare();
+    if constexpr (std::is_same_v<decltype(job.from), SumSource<double>>) {
+        RowSpreader spreader(along, plan.inner);
+        auto *spread = static_cast<double *>(scratch(BLOCK, sizeof(double) * (along.length * plan.inner + 64)));
+        over_part_rows(plan, rows, in_begin, in_end, [&](i64 row, i64 begin, i64 end, bool others) {
+            if (others) spreader.spread(job.from.q + part.begin * plan.inner, rows, spread);
+            i64 at = row * plan.in_row + begin * plan.inner;
+            blocks<N>((end - begin) * plan.inner, [&](i64 i, int count) { job.to.template put<N>(at + i, load<N>(spread + i), count); });
+        });
+    }
+}
+
+// Room for what the outputs of a part hand on, counted from the slab's first output.
+inline double *part_plane(const Plan &plan, const OutputPart &part) {
+    i64 length = (part.end - part.begin) * plan.inner, first = part.row_begin * plan.out_row + part.begin * plan.inner;
+    return static_cast<double *>(scratch(PLANE4, sizeof(double) * ((part.row_end - part.row_begin) * length + 64))) - first;
 }
 
 template <class G>
 void sum_vjp(const Plan &plan, Divisor divisor, const G *g, G *gx) {
-    constexpr int N = LANES<double>;
-    transpose_all(
-        plan,
-        [&](i64 slab, i64, i64, const OutputPart &part, double *q) {
-            OutputRow rows(plan);
-            i64 length = (part.end - part.begin) * plan.inner;
-            for (i64 row = part.row_begin; row < part.row_end; ++row, q += length) {
-                const G *from = g + (slab * plan.out_rows + row) * plan.out_row + part.begin * plan.inner;
-                if (divisor.varies()) {
-                    rows.move_to(row);
-                    for (i64 i = 0; i < length; ++i)
-                        q[i] = load_as<double, 1>(from + i)[0] / divisor.at(plan, rows, part.begin + i / plan.inner);
-                    continue;
-                }
-                double n = divisor.fixed, by = 1.0 / n;
-                i64 i = 0;
-                for (; i + N <= length; i += N) {
-                    vec<double, N> v = load_as<double, N>(from + i);
-                    store<N>(q + i, sizeof(G) == sizeof(double) ? v / n : v * by);
-                }
-                for (; i < length; ++i) q[i] = load_as<double, 1>(from + i)[0] / n;
-            }
-        },
-        [&](i64 slab, i64 row, const double *spread, i64 first, i64 stop, bool fresh) {
-            G *to = gx + slab * plan.in_slab + row * plan.in_row + first;
-            if (!fresh) {
-                std::memcpy(to, to - plan.in_row, sizeof(G) * (stop - first));
-                return;
-            }
-            blocks<N>(stop - first, [&](i64 i, int count) {
-                put_some<N>(to + i, count, [&](G *p) { store_as<N>(p, load<N>(spread + i)); });
-            });
+    auto target = [&](i64 slab, double scale) { return GradientTarget<G, double>{gx + slab * plan.in_slab, scale, plan.in_row}; };
+    // Doubles have none wider to be added up in, so theirs are divided first.
+    if (sizeof(G) < sizeof(double) && !divisor.varies() && gathers<double>(plan))
+        return transpose_all(plan, [&](i64 slab, i64, i64, const OutputPart &) {
+            return Transposition<SumSource<G>, GradientTarget<G, double>>{{g + slab * plan.out_slab}, target(slab, 1.0 / divisor.fixed)};
         });
+    transpose_all(plan, [&](i64 slab, i64, i64, const OutputPart &part) {
+        double *q = part_plane(plan, part);
+        const G *from = g + slab * plan.out_slab;
+        OutputRow rows(plan);
+        for (i64 row = part.row_begin; row < part.row_end; ++row) {
+            if (divisor.varies()) rows.move_to(row);
+            for (i64 o = part.begin; o < part.end; ++o) {
+                double n = divisor.at(plan, rows, o);
+                for (i64 i = row * plan.out_row + o * plan.inner, e = 0; e < plan.inner; ++e, ++i)
+                    q[i] = load_as<double, 1>(from + i)[0] / n;
+            }
+        }
+        return Transposition<SumSource<double>, GradientTarget<G, double>>{{q}, target(slab, 1.0)};
+    });
 }
 
 }  // namespace NDPOOL_LEVEL

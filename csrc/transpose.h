@@ -1,0 +1,434 @@
+// The transposed map: what every cell of the input gets from the windows that see it, an input row at a time.
+//
+// Nothing is scattered: a cell's windows are known, so a register of cells gathers from each of them in turn, in the order of
+// the outputs. What a window hands to its cells is a Source:
+//   A                      the type in which a cell's share is summed
+//   at<N>(output, place)   what N outputs hand to the cell at that place in their windows
+// and where the result goes is a Target:
+//   put<N>(at, sum, count) the first `count` of N sums, for the cells from element `at` of the slab on
+//   REPEATS                whether rows that the same outputs see get the same
+#pragma once
+#include "rows.h"
+
+namespace ndpool {
+namespace NDPOOL_LEVEL {
+
+// --- parts of the input ---------------------------------------------------------------------------
+
+// Calls work(over) on several threads, and there over(f) calls f(slab, begin, end) for parts of the slabs along their
+// first pooled axis. A part is some whole cells of the input; whoever fills it adds what all windows over it bring. The
+// parts follow from the shape alone, so the result does not depend on the number of threads.
+template <class Work>
+void over_input_parts(const Plan &plan, const Work &work) {
+    const Axis &axis = plan.axes[0];
+    i64 cuts = plan.in_slab >> 16;
+    // A part that is narrow beside the window would look at every output many times.
+    i64 reach = axis.adaptive ? axis.kernel : axis.dilation * axis.kernel;
+    if (cuts > axis.length / (4 * reach)) cuts = axis.length / (4 * reach);
+    if (cuts < 1 || (axis.adaptive && plan.dim_count == 0)) cuts = 1;
+    parallel(plan.outer * cuts, worth_threads(plan.outer * plan.in_slab), [&](i64 first, i64 stop) {
+        work([&](auto &&f) {
+            for (i64 unit = first; unit < stop; ++unit) {
+                i64 cut = unit % cuts;
+                f(unit / cuts, axis.length * cut / cuts, axis.length * (cut + 1) / cuts);
+            }
+        });
+    });
+}
+
+// Where a part of the outputs lies: rows of the slab and outputs of a row, both from begin to end.
+struct OutputPart {
+    i64 row_begin, row_end, begin, end;
+};
+inline OutputPart outputs_over(const Plan &plan, i64 in_begin, i64 in_end) {
+    i64 lo, hi;
+    plan.axes[0].outputs_over(in_begin, in_end, &lo, &hi);
+    if (plan.dim_count == 0) return {0, 1, lo, hi};
+    i64 rows = plan.out_rows / plan.axes[0].output;
+    return {lo * rows, hi * rows, 0, plan.last().output};
+}
+// Elements of the slab for one cell of its first pooled axis.
+inline i64 first_stride(const Plan &plan) { return plan.in_slab / plan.axes[0].length; }
+
+// --- which windows see a cell ---------------------------------------------------------------------
+
+// The outputs lo..hi-1 along one axis whose windows reach over a cell, from cell to cell without a division.
+class Cursor {
+  public:
+    i64 cell, lo, hi;
+
+    void move_to(const Axis &axis, i64 to) {
+        cell = to;
+        axis.outputs_over(cell, cell + 1, &lo, &hi);
+        next_start = start(axis, hi);
+        first_end = end(axis, lo);
+    }
+    // Says whether the outputs are others now.
+    bool step(const Axis &axis) {
+        i64 before = lo + hi;
+        ++cell;
+        while (next_start <= cell) next_start = start(axis, ++hi);
+        while (first_end <= cell) first_end = end(axis, ++lo);
+        return lo + hi != before;  // neither ever goes back
+    }
+    // Calls f(o, place) for those whose windows have the cell itself.
+    template <class F>
+    void over(const Axis &axis, const F &f) const {
+        for (i64 o = lo; o < hi; ++o) {
+            i64 place = cell - axis.start(o);
+            if (axis.dilation > 1) {
+                if (place % axis.dilation) continue;
+                place /= axis.dilation;
+            }
+            f(o, place);
+        }
+    }
+
+  private:
+    i64 next_start, first_end;  // where window hi starts, and the first cell beyond window lo
+
+    static i64 start(const Axis &axis, i64 o) { return o < axis.output ? axis.start(o) : INT64_MAX; }
+    static i64 end(const Axis &axis, i64 o) {
+        if (o >= axis.output) return INT64_MAX;
+        if (axis.adaptive) return ((o + 1) * axis.length + axis.output - 1) / axis.output;
+        return axis.start(o) + axis.dilation * (axis.kernel - 1) + 1;
+    }
+};
+
+// Which output rows see a row of the input; or, with fewer of the dimensions, which planes see a plane.
+class InputRow {
+  public:
+    i64 count = 0;
+    i64 *row = nullptr;  // of each, its number in the slab
+    i64 *tag = nullptr;  // and the place in its window without the axes that are left out
+
+    InputRow(const Plan &plan, int dims, Slot slot) : plan(plan), dims(dims) {
+        i64 capacity = 1;
+        for (int d = 0; d < dims; ++d)
+            if (plan.dims[d].axis >= 0) {
+                const Axis &axis = plan.axes[plan.dims[d].axis];
+                i64 most = axis.adaptive ? axis.output / axis.length + 2 : axis.dilation * (axis.kernel - 1) / axis.stride + 1;
+                capacity *= most < axis.output ? most : axis.output;
+            }
+        row = static_cast<i64 *>(scratch(slot, 2 * sizeof(i64) * capacity));
+        tag = row + capacity;
+    }
+    explicit InputRow(const Plan &plan) : InputRow(plan, plan.dim_count, SEEN) {}
+
+    void move_to(i64 in_row) {
+        for (int d = dims - 1; d >= 0; --d) {
+            place_at(d, in_row % plan.dims[d].in_count);
+            in_row /= plan.dims[d].in_count;
+        }
+        find();
+    }
+    // Moves to the row that follows in the slab; says whether other output rows see it.
+    bool next() {
+        bool others = false;
+        for (int d = dims - 1; d >= 0; --d) {
+            const Dim &dim = plan.dims[d];
+            if (cursor[d].cell + 1 == dim.in_count) {
+                place_at(d, 0);
+                others = true;
+                continue;
+            }
+            if (dim.axis >= 0) {
+                const Axis &axis = plan.axes[dim.axis];
+                others |= cursor[d].step(axis) || axis.dilation > 1;
+            } else {
+                ++cursor[d].cell;
+                others = true;
+            }
+            break;
+        }
+        find();
+        return others;
+    }
+
+  private:
+    const Plan &plan;
+    int dims;
+    Cursor cursor[MAX_DIMS];
+
+    void place_at(int d, i64 cell) {
+        if (plan.dims[d].axis >= 0)
+            cursor[d].move_to(plan.axes[plan.dims[d].axis], cell);
+        else
+            cursor[d].cell = cell;
+    }
+    void find() {
+        count = 1;
+        row[0] = tag[0] = 0;
+        for (int d = 0; d < dims; ++d) {
+            const Dim &dim = plan.dims[d];
+            if (dim.axis < 0)
+                for (i64 i = 0; i < count; ++i) row[i] = row[i] * dim.out_count + cursor[d].cell;
+            else
+                extend(plan.axes[dim.axis], cursor[d], dim.out_count);
+        }
+    }
+    // Every row so far, times the outputs of this axis; from the back, so that it can be done in place.
+    NDPOOL_INLINE void extend(const Axis &axis, const Cursor &at, i64 out_count) {
+        i64 outputs = 0;
+        at.over(axis, [&](i64, i64) { ++outputs; });
+        for (i64 i = count - 1; i >= 0; --i) {
+            i64 base = row[i] * out_count, prefix = tag[i] * axis.kernel, k = i * outputs;
+            at.over(axis, [&](i64 o, i64 place) {
+                NDPOOL_SHORT_LOOP;
+                row[k] = base + o;
+                tag[k++] = prefix + place;
+            });
+        }
+        count *= outputs;
+    }
+};
+
+// Calls f(row, begin, end, others) for the input rows of a part and their cells in it; `others` says whether other output
+// rows see this row than the one before.
+template <class F>
+void over_part_rows(const Plan &plan, InputRow &rows, i64 in_begin, i64 in_end, const F &f) {
+    if (plan.dim_count == 0) {  // the row itself is cut
+        rows.move_to(0);
+        return f(i64(0), in_begin, in_end, true);
+    }
+    i64 each = plan.in_rows / plan.axes[0].length, first = in_begin * each;
+    for (i64 row = first; row < in_end * each; ++row) {
+        bool others = true;
+        if (row == first)
+            rows.move_to(row);
+        else
+            others = rows.next();
+        f(row, i64(0), plan.last().length, others);
+    }
+}
+
+// --- gathering ------------------------------------------------------------------------------------
+
+// Whether rows of a plan are gathered in whole registers of A.
+template <class A>
+bool gathers(const Plan &plan) {
+    const Axis &axis = plan.last();
+    if (plan.inner >= LANES<A>) return true;
+    return plan.inner == 1 && !axis.adaptive && axis.dilation == 1 && axis.stride <= 2 && axis.output >= LANES<A> + axis.kernel / axis.stride;
+}
+
+// Fills the cells begin..end-1 of input rows.
+template <class Source, class Target>
+class RowGatherer {
+    using A = typename Source::A;
+    static constexpr int N = LANES<A>;
+
+  public:
+    RowGatherer(const Plan &plan, const Source &from, const Target &to) : plan(plan), axis(plan.last()), from(from), to(to) {}
+
+    // All of a part: cells in_begin..in_end-1 of the first pooled axis.
+    void gather_part(InputRow &rows, i64 in_begin, i64 in_end) const {
+        if (in_squares()) return gather_planes(rows, in_begin, in_end);
+        over_part_rows(plan, rows, in_begin, in_end, [&](i64 row, i64 begin, i64 end, bool others) {
+            if (Target::REPEATS && !others)
+                to.repeat(row * plan.in_row, plan.in_row);
+            else
+                gather(rows, row, begin, end);
+        });
+    }
+
+  private:
+    void gather(const InputRow &rows, i64 in_row, i64 begin, i64 end) const {
+        i64 at = in_row * plan.in_row;
+        if (plan.inner >= N)
+            gather_places(rows, at, begin, end);
+        else if (axis.stride == 1)
+            gather_cells<1>(rows, at, begin, end);
+        else
+            gather_cells<2>(rows, at, begin, end);
+    }
+
+    const Plan &plan;
+    const Axis &axis;
+    const Source &from;
+    const Target &to;
+
+    // Whether windows have 2 by 2 or 3 by 3 cells, in steps of 2, along the last two axes.
+    bool in_squares() const {
+        if (plan.dim_count == 0 || plan.inner > 1 || plan.dims[plan.dim_count - 1].axis < 0) return false;
+        auto fits = [&](const Axis &a) { return !a.adaptive && a.stride == 2 && a.dilation == 1 && a.kernel == axis.kernel; };
+        return fits(plan.axes[plan.axis_count - 2]) && fits(axis) && (axis.kernel == 2 || axis.kernel == 3);
+    }
+
+    // Planes of the last two axes, by squares as far as these reach.
+    void gather_planes(InputRow &rows, i64 in_begin, i64 in_end) const {
+        InputRow planes(plan, plan.dim_count - 1, PLANES_SEEN);
+        i64 height = plan.dims[plan.dim_count - 1].in_count, top = 0, bottom = height, first = 0, stop = 1;
+        if (plan.dim_count == 1) {
+            top = in_begin, bottom = in_end;
+        } else {
+            i64 each = plan.in_rows / height / plan.axes[0].length;
+            first = in_begin * each, stop = in_end * each;
+        }
+        for (i64 plane = first; plane < stop; ++plane) {
+            if (plane == first)
+                planes.move_to(plane);
+            else
+                planes.next();
+            i64 squares_top = bottom, squares_bottom = bottom;
+            axis.kernel == 2 ? gather_squares<2>(planes, plane * height, top, bottom, &squares_top, &squares_bottom)
+                             : gather_squares<3>(planes, plane * height, top, bottom, &squares_top, &squares_bottom);
+            for (i64 row = top; row < bottom; ++row) {
+                if (row == squares_top) row = squares_bottom;
+                if (row == bottom) break;
+                rows.move_to(plane * height + row);
+                gather(rows, plane * height + row, 0, axis.length);
+            }
+        }
+    }
+
+    // Fills the rows from *done_begin to *done_end-1 of a plane by squares of 2 by 2 cells, N abreast, so that hardly
+    // anything is left to do but the arithmetic. The square at padded place (2M, 2m) is seen by the outputs M, m and,
+    // with K = 3, by those before.
+    template <int K>
+    void gather_squares(const InputRow &planes, i64 first_row, i64 begin, i64 end, i64 *done_begin, i64 *done_end) const {
+        constexpr i64 BACK = (K - 1) / 2;  // by how far the first output that sees a square is before the last
+        auto range = [&](const Axis &a, i64 begin, i64 end, i64 *first, i64 *stop) {
+            *first = (begin + a.pad_lo + 1) / 2;
+            *stop = (end + a.pad_lo) / 2;
+            if (*first < BACK) *first = BACK;
+            if (*stop > a.output) *stop = a.output;
+        };
+        const Axis &rows = plan.axes[plan.axis_count - 2];
+        i64 top, bottom, first, stop;
+        range(rows, begin, end, &top, &bottom);
+        range(axis, 0, axis.length, &first, &stop);
+        if (stop - first < N || bottom <= top) return;
+        const Source source = from;  // own copies, which no store can change
+        const Target target = to;
+        const i64 in_row = plan.in_row, out_row = plan.out_row, pad = axis.pad_lo;
+        const i64 *plane = planes.row, *tag = planes.tag, count = planes.count;
+        // Each lane adds up in the order of the outputs.
+        auto add = [&](auto lanes, i64 M, i64 m, i64 lo, i64 hi, vec<A, decltype(lanes)::value> (&sum)[2][2]) NDPOOL_INLINED {
+            for (i64 p = 0; p < count; ++p) {
+                i64 output = (plane[p] * rows.output + M) * out_row + m, place = tag[p] * K * K;
+                NDPOOL_UNROLL
+                for (int r = K - 1; r >= 0; --r) {
+                    NDPOOL_UNROLL
+                    for (int c = K - 1; c >= 0; --c)
+                        if (m - c / 2 >= lo && m - c / 2 < hi)
+                            sum[r % 2][c % 2] += source.template at<decltype(lanes)::value>(output - r / 2 * out_row - c / 2, place + r * K + c);
+                }
+            }
+        };
+        for (i64 M = top; M < bottom; ++M) {
+            i64 row = (first_row + 2 * M - rows.pad_lo) * in_row - pad;
+            whole_blocks<N>(stop - first, [&](i64 i) NDPOOL_INLINED {
+                i64 m = first + i;
+                vec<A, N> sum[2][2] = {};
+                add(std::integral_constant<int, N>(), M, m, INT64_MIN, INT64_MAX, sum);
+                NDPOOL_UNROLL
+                for (int r = 0; r < 2; ++r) {
+                    zip<N>(sum[r][0], sum[r][1]);
+                    target.template put<N>(row + r * in_row + 2 * m, sum[r][0], N);
+                    target.template put<N>(row + r * in_row + 2 * m + N, sum[r][1], N);
+                }
+            });
+            // At both ends not all outputs exist that would see the square, nor all its cells.
+            for (i64 m = pad / 2 < first ? pad / 2 : stop; 2 * m < axis.length + pad; m = m + 1 == first ? stop : m + 1) {
+                vec<A, 1> sum[2][2] = {};
+                add(std::integral_constant<int, 1>(), M, m, 0, axis.output, sum);
+                for (int c = 0; c < 2; ++c)
+                    if (2 * m + c >= pad && 2 * m + c < axis.length + pad)
+                        for (int r = 0; r < 2; ++r) target.template put<1>(row + r * in_row + 2 * m + c, sum[r][c], 1);
+            }
+        }
+        *done_begin = 2 * top - rows.pad_lo;
+        *done_end = 2 * bottom - rows.pad_lo;
+    }
+
+    // The cells at padded places mS, mS+1, ..., mS+S-1, for N consecutive m: output m - j has them at the places jS, jS+1, ...
+    template <int S>
+    void gather_cells(const InputRow &rows, i64 at, i64 begin, i64 end) const {
+        const i64 k = axis.kernel, pad = axis.pad_lo;
+        i64 first = (begin + pad + S - 1) / S, stop = (end + pad) / S;  // of the m whose S cells are all asked for
+        if (first < (k - 1) / S) first = (k - 1) / S;
+        if (stop > axis.output) stop = axis.output;
+        if (stop - first < N) first = stop = (end + pad + S - 1) / S;
+        i64 edge = first * S - pad < end ? first * S - pad : end;
+        for (i64 w = begin; w < edge; ++w) gather_one<S>(rows, at, w);
+        for (i64 w = stop * S - pad; w < end; ++w) gather_one<S>(rows, at, w);
+        if (first == stop) return;
+        const Source source = from;  // own copies, which no store can change
+        const Target target = to;
+        const i64 *row = rows.row, *tags = rows.tag, count = rows.count, out_row = plan.out_row;
+        whole_blocks<N>(stop - first, [&](i64 i) NDPOOL_INLINED {
+            vec<A, N> sum[S] = {};
+            for (i64 r = 0; r < count; ++r) {
+                i64 output = row[r] * out_row + first + i, tag = tags[r] * k;
+                for (i64 j = (k - 1) / S; j >= 0; --j) {
+                    NDPOOL_UNROLL
+                    for (int f = 0; f < S; ++f)
+                        if (j * S + f < k) sum[f] += source.template at<N>(output - j, tag + j * S + f);
+                }
+            }
+            i64 w = at + (first + i) * S - pad;
+            if (S == 2) zip<N>(sum[0], sum[S - 1]);
+            NDPOOL_UNROLL
+            for (int f = 0; f < S; ++f) target.template put<N>(w + f * N, sum[f], N);
+        });
+    }
+
+    template <int S>
+    void gather_one(const InputRow &rows, i64 at, i64 w) const {
+        i64 padded = w + axis.pad_lo, last = padded / S, first = last - (axis.kernel - 1 - padded % S) / S;
+        if (axis.kernel <= padded % S) first = last + 1;  // between two windows
+        if (first < 0) first = 0;
+        if (last >= axis.output) last = axis.output - 1;
+        vec<A, 1> sum{};
+        for (i64 r = 0; r < rows.count; ++r)
+            for (i64 o = first; o <= last; ++o)
+                sum += from.template at<1>(rows.row[r] * plan.out_row + o, rows.tag[r] * axis.kernel + padded - o * S);
+        to.template put<1>(at + w, sum, 1);
+    }
+
+    // Channels last: along the elements of a place.
+    void gather_places(const InputRow &rows, i64 at, i64 begin, i64 end) const {
+        constexpr int U = 4;
+        i64 inner = plan.inner;
+        Cursor seen;
+        seen.move_to(axis, begin);
+        for (i64 w = begin; w < end; ++w, seen.step(axis)) {
+            i64 i = 0;
+            for (; i + U * N <= inner; i += U * N) gather_place<U>(rows, seen, at + w * inner, i);
+            for (; i + N <= inner; i += N) gather_place<1>(rows, seen, at + w * inner, i);
+            if (i < inner) gather_place<1>(rows, seen, at + w * inner, inner - N);
+        }
+    }
+    template <int U>
+    void gather_place(const InputRow &rows, const Cursor &seen, i64 at, i64 i) const {
+        vec<A, N> sum[U] = {};
+        for (i64 r = 0; r < rows.count; ++r)
+            seen.over(axis, [&](i64 o, i64 place) {
+                i64 output = rows.row[r] * plan.out_row + o * plan.inner + i;
+                NDPOOL_UNROLL
+                for (int u = 0; u < U; ++u) sum[u] += from.template at<N>(output + u * N, rows.tag[r] * axis.kernel + place);
+            });
+        NDPOOL_UNROLL
+        for (int u = 0; u < U; ++u) to.template put<N>(at + i + u * N, sum[u], N);
+    }
+};
+
+// Writes sums as G, times a number.
+template <class G, class A, bool REPEATING = true>
+struct GradientTarget {
+    G *gx;  // the slab's
+    A scale;
+    i64 row;  // elements of a row
+    static constexpr bool REPEATS = REPEATING;
+
+    // The row from element `at` on is as the one before.
+    void repeat(i64 at, i64 length) const { std::memcpy(gx + at, gx + at - row, sizeof(G) * length); }
+    template <int N>
+    void put(i64 at, vec<A, N> sum, int count) const {
+        put_some<N>(gx + at, count, [&](G *p) { store_as<N>(p, sum * scale); });
+    }
+};
+
+}  // namespace NDPOOL_LEVEL
+}  // namespace ndpool
