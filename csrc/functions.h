@@ -60,8 +60,16 @@ __attribute__((always_inline)) inline vec<float, N> exp_term(vec<float, N> x, fl
     return a < -80.0f ? splat<float, N>(0.0f) : power;
 }
 
-// For positive normal x.
+// 1/x to fourteen digits, for x in the range of floats: a division of floats takes a quarter of the time, and one step of
+// Newton's doubles its digits.
 template <int N>
+inline vec<double, N> reciprocal(vec<double, N> x) {
+    vec<double, N> guess = convert<double, N>(1.0f / convert<float, N>(x));
+    return guess * (2.0 - x * guess);
+}
+
+// For positive normal x; FOR_FLOATS asks for nine digits only.
+template <int N, bool FOR_FLOATS = false>
 __attribute__((always_inline)) inline vec<double, N> log_lanes(vec<double, N> x) {
     using V = vec<double, N>;
     using I = vec<std::int64_t, N>;
@@ -70,13 +78,15 @@ __attribute__((always_inline)) inline vec<double, N> log_lanes(vec<double, N> x)
     // x = m 2^e with m from sqrt(1/2) to sqrt(2).
     I e = bits<I>(b - 0x3fe6a09e667f3bcdull) >> 52;
     V m = bits<V>(b - (bits<U>(e) << 52));
-    V f = (m - 1.0) / (m + 1.0), s = f * f;
-    V p = splat<double, N>(1.0 / 21.0);
-    p = p * s + 1.0 / 19.0;
-    p = p * s + 1.0 / 17.0;
-    p = p * s + 1.0 / 15.0;
-    p = p * s + 1.0 / 13.0;
-    p = p * s + 1.0 / 11.0;
+    V f = FOR_FLOATS ? (m - 1.0) * reciprocal<N>(m + 1.0) : (m - 1.0) / (m + 1.0), s = f * f;
+    V p = splat<double, N>(FOR_FLOATS ? 0 : 1.0 / 21.0);
+    if (!FOR_FLOATS) {
+        p = p * s + 1.0 / 19.0;
+        p = p * s + 1.0 / 17.0;
+        p = p * s + 1.0 / 15.0;
+        p = p * s + 1.0 / 13.0;
+        p = p * s + 1.0 / 11.0;
+    }
     p = p * s + 1.0 / 9.0;
     p = p * s + 1.0 / 7.0;
     p = p * s + 1.0 / 5.0;
@@ -102,7 +112,13 @@ inline vec<double, N> pow_lanes(vec<double, N> r, double p) {
 
 template <int N>
 inline vec<double, N> sqrt_lanes(vec<double, N> x) {
-    for (int i = 0; i < N; ++i) x[i] = __builtin_sqrt(x[i] > 0 ? x[i] : 0);
+    x = x > 0 ? x : splat<double, N>(0.0);
+#if defined(__AVX512F__)
+    if constexpr (N == 8) return bits<vec<double, N>>(_mm512_sqrt_pd(bits<__m512d>(x)));
+#elif defined(__AVX2__)
+    if constexpr (N == 4) return bits<vec<double, N>>(_mm256_sqrt_pd(bits<__m256d>(x)));
+#endif
+    for (int i = 0; i < N; ++i) x[i] = __builtin_sqrt(x[i]);
     return x;
 }
 

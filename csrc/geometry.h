@@ -94,6 +94,27 @@ struct Plan {
     bool same_real;           // whether all windows have the same number of real cells, `cells`
 
     NDPOOL_INLINE const Axis &last() const { return axes[axis_count - 1]; }
+
+    // One slab's outputs lo..hi-1 along the first pooled axis, over its cells begin..end-1, which are all that they see.
+    NDPOOL_INLINE Plan part(i64 begin, i64 end, i64 lo, i64 hi) const {
+        Plan own = *this;
+        Axis &axis = own.axes[0];
+        own.outer = 1;
+        if (begin == 0 && end == axis.length && lo == 0 && hi == axis.output) return own;
+        axis.pad_lo = begin - axis.start(lo);
+        axis.length = end - begin;
+        axis.output = hi - lo;
+        if (dim_count) {
+            own.dims[0].in_count = axis.length, own.dims[0].out_count = axis.output;
+            own.in_rows = in_rows / axes[0].length * axis.length;
+            own.out_rows = out_rows / axes[0].output * axis.output;
+        } else {
+            own.in_row = axis.length * inner, own.out_row = axis.output * inner;
+        }
+        own.in_slab = own.in_rows * own.in_row;
+        own.out_slab = own.out_rows * own.out_row;
+        return own;
+    }
 };
 
 }  // namespace ndpool

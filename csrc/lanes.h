@@ -37,9 +37,9 @@ struct VecOf {
 template <class T, int N>
 using vec = typename VecOf<T, N>::type;
 
-// How many T one register holds.
+// How many T are worked on at a time: a register of them, but of bytes not more than 32, as rows are often short.
 template <class T>
-constexpr int LANES = NDPOOL_VECTOR_BYTES / sizeof(T);
+constexpr int LANES = NDPOOL_VECTOR_BYTES / sizeof(T) > 32 ? 32 : NDPOOL_VECTOR_BYTES / sizeof(T);
 
 template <int Size>
 struct IntOf;
@@ -70,6 +70,13 @@ inline vec<T, N> load(const T *p) {
     std::memcpy(&v, p, sizeof v);
     return v;
 }
+// Fewer than N; the others are as the first.
+template <int N, class T>
+inline vec<T, N> load_some(const T *p, int count) {
+    vec<T, N> v;
+    for (int i = 0; i < N; ++i) v[i] = p[i < count ? i : 0];
+    return v;
+}
 template <int N, class T>
 inline void store(T *p, vec<T, N> v) {
     std::memcpy(p, &v, sizeof v);
@@ -83,6 +90,13 @@ inline To bits(From v) {
 }
 template <class To, int N, class V>
 inline vec<To, N> convert(V v) {
+#if defined(__AVX512F__)  // the compiler would do it in two halves
+    using From = std::decay_t<decltype(v[0])>;
+    if constexpr (N == 8 && std::is_same_v<To, double> && std::is_same_v<From, float>)
+        return bits<vec<To, N>>(_mm512_cvtps_pd(bits<__m256>(v)));
+    if constexpr (N == 8 && std::is_same_v<To, float> && std::is_same_v<From, double>)
+        return bits<vec<To, N>>(_mm512_cvtpd_ps(bits<__m512d>(v)));
+#endif
     return __builtin_convertvector(v, vec<To, N>);
 }
 template <class T, int N>
@@ -94,6 +108,12 @@ inline vec<T, N> splat(T x) {
 // The lanes of two registers at even places, and those at odd ones.
 template <int N, int Start, class V>
 inline V every_second(V a, V b) {
+#if defined(__AVX512BW__)
+    if constexpr (sizeof(a[0]) == 1 && N == 32) {  // bytes are the halves of words, and words can be narrowed
+        __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(bits<__m256i>(a)), bits<__m256i>(b), 1);
+        return bits<V>(_mm512_cvtepi16_epi8(Start ? _mm512_srli_epi16(both, 8) : both));
+    }
+#endif
     using I = vec<typename IntOf<sizeof(a[0])>::s, N>;
     I pick;
     for (int i = 0; i < N; ++i) pick[i] = static_cast<decltype(+pick[0])>(2 * i + Start);
@@ -279,7 +299,7 @@ constexpr ByteRows BYTE_ROWS;
 
 // v where a byte equals `value`, which is below 256, and 0 elsewhere.
 template <class T, int N>
-inline vec<T, N> where_equal(const std::uint8_t *p, i64 value, vec<T, N> v) {
+NDPOOL_INLINE vec<T, N> where_equal(const std::uint8_t *p, i64 value, vec<T, N> v) {
     if constexpr (N == 1) return vec<T, N>{*p == value ? v[0] : T(0)};
 #if defined(__AVX512F__) || defined(__AVX2__)
     [[maybe_unused]] auto wanted = _mm_load_si128(reinterpret_cast<const __m128i *>(BYTE_ROWS.row[value]));

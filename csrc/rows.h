@@ -215,43 +215,94 @@ void split_phases(const L *from, L *to, i64 cells, i64 inner, i64 s, i64 phase_l
     }
 }
 
-// Every cell becomes the window of `kernel` cells that starts there, in the time of log(kernel) merges: windows of 1, 2, 4,
-// ... cells are each two of the half, and any kernel is two overlapping ones (Max) or a few side by side (sums).
-// Nothing is ever subtracted. Leaves the result in `total`; `row` is used up.
+// Every cell becomes the window of `kernel` cells that starts there. Nothing is ever subtracted. Leaves the result in `total`;
+// `row` is used up.
 template <class P>
-void widen_windows(const P &p, typename P::Lane *row, typename P::Lane *total, i64 plane, i64 cells, i64 inner, i64 kernel,
-                   i64 dilation) {
-    constexpr int N = LANES<typename P::Lane>;
+class Widener {
+    using Lane = typename P::Lane;
+    static constexpr int N = LANES<Lane>;
     using State = typename P::template State<N>;
-    auto merge_at = [&](typename P::Lane *to, const typename P::Lane *a, const typename P::Lane *b, i64 length) {
-        for (i64 i = 0; i < length; i += N) {
-            State s = P::template get<N>(a + i, plane);
-            p.template merge_any<N>(s, P::template get<N>(b + i, plane));
-            P::template put<N>(to + i, plane, s);
-        }
-    };
-    bool started = false;
-    i64 covered = 0;  // cells that `total` has
-    i64 width = 1;
-    for (;; width *= 2) {
-        bool last = width * 2 > kernel;
-        bool take = P::IDEMPOTENT ? last : (kernel & width) != 0;
-        if (take) {
-            i64 valid = (cells - (covered + width - 1) * dilation) * inner;
-            if (P::IDEMPOTENT)
-                merge_at(total, row, row + (kernel - width) * dilation * inner, (cells - (kernel - 1) * dilation) * inner);
-            else if (started)
-                merge_at(total, total, row + covered * dilation * inner, valid);
-            else
-                for (int q = 0; q < P::PLANES; ++q)
-                    std::memcpy(total + q * plane, row + q * plane, sizeof(*row) * valid);
-            started = true;
-            covered += width;
-        }
-        if (last) return;
-        merge_at(row, row, row + width * dilation * inner, (cells - (2 * width - 1) * dilation) * inner);
+
+  public:
+    const P &p;
+    Lane *row, *total;
+    i64 plane, cells, inner, kernel, dilation;
+
+    void widen() const {
+        if (!P::IDEMPOTENT && kernel <= 256)
+            widen_in_two();
+        else
+            widen_by_doubling();
     }
-}
+
+  private:
+    // Windows of `part` cells, then as many of those side by side as fit, and single cells for the rest: about twice
+    // the square root of the kernel.
+    void widen_in_two() const {
+        i64 part = 1;
+        auto merges = [&](i64 a) { return a + kernel / a + kernel % a; };
+        for (i64 a = 2; a * a <= 2 * kernel; ++a)
+            if (merges(a) < merges(part)) part = a;
+        if (part == 1) return several(total, row, kernel, 1, 0, 0);
+        several(total, row, part, 1, 0, 0);
+        several(total, total, kernel / part, part, kernel / part * part, kernel % part);
+    }
+
+    // to[i] = the windows from[i], from[i + step], ..., `count` of them, and `more` cells of the row from i + skip on.
+    void several(Lane *to, const Lane *from, i64 count, i64 step, i64 skip, i64 more) const {
+        i64 cell = dilation * inner, reach = more ? skip + more : count * step;  // cells that a window has now
+        i64 length = (cells - (reach - 1) * dilation) * inner;
+        auto block = [&](auto registers, i64 i) {
+            constexpr int U = decltype(registers)::value;
+            State s[U];
+            auto merge = [&](const Lane *lanes) NDPOOL_INLINED {
+                NDPOOL_UNROLL
+                for (int u = 0; u < U; ++u) p.template merge_any<N>(s[u], P::template get<N>(lanes + u * N, plane));
+            };
+            NDPOOL_UNROLL
+            for (int u = 0; u < U; ++u) s[u] = P::template get<N>(from + i + u * N, plane);
+            for (i64 c = 1; c < count; ++c) merge(from + c * step * cell + i);
+            for (i64 c = 0; c < more; ++c) merge(row + (skip + c) * cell + i);
+            NDPOOL_UNROLL
+            for (int u = 0; u < U; ++u) P::template put<N>(to + i + u * N, plane, s[u]);
+        };
+        i64 i = 0;
+        for (; i + 4 * N <= length; i += 4 * N) block(std::integral_constant<int, 4>(), i);
+        for (; i < length; i += N) block(std::integral_constant<int, 1>(), i);
+    }
+
+    // Windows of 1, 2, 4, ... cells are each two of the half, and any kernel is two overlapping ones (Max) or a few side by
+    // side (sums): the time of log(kernel) merges.
+    void widen_by_doubling() const {
+        auto merge_at = [&](Lane *to, const Lane *a, const Lane *b, i64 length) {
+            for (i64 i = 0; i < length; i += N) {
+                State s = P::template get<N>(a + i, plane);
+                p.template merge_any<N>(s, P::template get<N>(b + i, plane));
+                P::template put<N>(to + i, plane, s);
+            }
+        };
+        bool started = false;
+        i64 covered = 0;  // cells that `total` has
+        for (i64 width = 1;; width *= 2) {
+            bool last = width * 2 > kernel;
+            bool take = P::IDEMPOTENT ? last : (kernel & width) != 0;
+            if (take) {
+                i64 valid = (cells - (covered + width - 1) * dilation) * inner;
+                if (P::IDEMPOTENT)
+                    merge_at(total, row, row + (kernel - width) * dilation * inner, (cells - (kernel - 1) * dilation) * inner);
+                else if (started)
+                    merge_at(total, total, row + covered * dilation * inner, valid);
+                else
+                    for (int q = 0; q < P::PLANES; ++q)
+                        std::memcpy(total + q * plane, row + q * plane, sizeof(*row) * valid);
+                started = true;
+                covered += width;
+            }
+            if (last) return;
+            merge_at(row, row, row + width * dilation * inner, (cells - (2 * width - 1) * dilation) * inner);
+        }
+    }
+};
 
 // Which way a row is pooled along itself.
 enum class Along { DIRECT, PHASES, WIDEN, SEGMENTS };
@@ -411,7 +462,7 @@ class RowPooler {
         }
         const Lane *cell = row;
         if (way == Along::WIDEN) {
-            widen_windows(p, row, total, plane, cells, inner, k, d);
+            Widener<P>{p, row, total, plane, cells, inner, k, d}.widen();
             cell = total;
             cells -= (k - 1) * d;
             k = 1;

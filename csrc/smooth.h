@@ -9,7 +9,7 @@
 #pragma once
 #include "engine.h"
 #include "functions.h"
-#include "sums.h"
+#include "wide.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
@@ -166,49 +166,59 @@ struct Smooth {
     template <class E>
     E scale_of(const E *x, i64 length, bool zero, double *reach) const {
         constexpr int N = LANES<E>;
-        E sign = lp || parameter > 0 ? 1 : -1, none = static_cast<E>(-__builtin_inf());
-        vec<E, N> most = splat<E, N>(zero || lp ? 0 : none), least = splat<E, N>(zero || lp ? 0 : -none);
-        auto take = [&](auto v, auto &high, auto &low) {
-            auto key = lp ? (v < 0 ? -v : v) : sign * v;
-            auto finite = v - v == 0;
-            high = (key > high) & finite ? key : high;
-            low = (key < low) & finite ? key : low;
+        const E none = static_cast<E>(-__builtin_inf()), start = zero || lp ? 0 : none;
+        vec<E, N> most = splat<E, N>(start), least = -most, odd{};
+        auto take = [&](vec<E, N> v) NDPOOL_INLINED {
+            odd += v - v;  // becomes NaN where anything is not finite
+            if (lp) v = v < 0 ? -v : v;
+            most = v > most ? v : most;
+            least = v < least ? v : least;
         };
         i64 i = 0;
-        for (; i + N <= length; i += N) take(load<N>(x + i), most, least);
-        E best = most[0], worst = least[0];
-        for (int l = 1; l < N; ++l) {
-            best = most[l] > best ? most[l] : best;
-            worst = least[l] < worst ? least[l] : worst;
+        for (; i + N <= length; i += N) take(load<N>(x + i));
+        if (i < length) take(load_some<N>(x + i, static_cast<int>(length - i)));
+        E high = start, low = -start;
+        bool finite = true;
+        for (int l = 0; l < N; ++l) {
+            high = most[l] > high ? most[l] : high;
+            low = least[l] < low ? least[l] : low;
+            finite &= odd[l] == 0;
         }
-        for (; i < length; ++i) {
-            vec<E, 1> high = {best}, low = {worst};
-            take(load<1>(x + i), high, low);
-            best = high[0], worst = low[0];
+        if (!finite) {
+            high = start, low = -start;
+            for (i = 0; i < length; ++i) {
+                E v = lp && x[i] < 0 ? -x[i] : x[i];
+                if (v - v != 0) continue;
+                if (v > high) high = v;
+                if (v < low) low = v;
+            }
         }
-        *reach = (static_cast<double>(best) - static_cast<double>(worst)) * (parameter < 0 ? -parameter : parameter);
-        if (lp) return best > 0 ? best : 1;
-        return best - best == 0 ? sign * best : 0;
+        *reach = (static_cast<double>(high) - static_cast<double>(low)) * (parameter < 0 ? -parameter : parameter);
+        if (lp) return high > 0 ? high : 1;
+        E best = parameter > 0 ? high : low;
+        return best - best == 0 ? best : 0;
     }
 
-    // x becomes its terms; `slope`, if given, sign(x) (|x|/s)^(p-1).
+    // The terms of cells; with `slope`, sign(x) (|x|/s)^(p-1) too. Both have room for a register more.
     template <class E>
-    void terms(E *x, i64 length, E scale, E *slope) const {
+    void terms(const E *x, i64 length, E scale, E *e, E *slope) const {
         constexpr int N = LANES<E>;
-        for (i64 i = 0; i < length; i += N) {
-            vec<E, N> v = load<N>(x + i);
+        auto one = [&](i64 i, vec<E, N> v) NDPOOL_INLINED {
             if (lp) {
                 vec<E, N> r = (v < 0 ? -v : v) / scale;
-                store<N>(x + i, power<E, N>(r, parameter));
-                if (!slope) continue;
+                store<N>(e + i, power<E, N>(r, parameter));
+                if (!slope) return;
                 vec<E, N> w = power<E, N>(r, parameter - 1), zero{};
                 store<N>(slope + i, v > 0 ? w : v < 0 ? -w : v == 0 ? zero : v);
             } else if constexpr (std::is_same_v<E, float>) {
-                store<N>(x + i, exp_term<N>(v, scale, static_cast<float>(parameter)));
+                store<N>(e + i, exp_term<N>(v, scale, static_cast<float>(parameter)));
             } else {
-                store<N>(x + i, exp_lanes<N>(parameter * (v - scale)));
+                store<N>(e + i, exp_lanes<N>(parameter * (v - scale)));
             }
-        }
+        };
+        i64 i = 0;
+        for (; i + N <= length; i += N) one(i, load<N>(x + i));
+        if (i < length) one(i, load_some<N>(x + i, static_cast<int>(length - i)));
     }
 
     template <class E, int N>
@@ -230,17 +240,25 @@ struct Smooth {
         return FUSED && several && static_cast<double>(static_cast<float>(parameter)) == parameter && reach < 50;
     }
 
-    // What the weights of a window are divided by, from its sum.
+    // (sum e)^(1/p)
     template <int N>
-    vec<double, N> norm(vec<double, N> sum) const {
-        return lp ? pow_lanes<N>(pow_lanes<N>(sum, 1 / parameter), parameter - 1) : sum;
+    vec<double, N> root(vec<double, N> sum) const {
+        return parameter == 2 ? sqrt_lanes<N>(sum) : pow_lanes<N>(sum, 1 / parameter);
+    }
+
+    // v over what the weights of a window are divided by, from the sum of its terms, of type E.
+    template <class E, int N>
+    vec<double, N> over_norm(vec<double, N> v, vec<double, N> sum) const {
+        if (lp) return v / pow_lanes<N>(root<N>(sum), parameter - 1);
+        return std::is_same_v<E, float> ? v * reciprocal<N>(sum) : v / sum;
     }
 
     // The output, from a window's sum.
-    template <int N>
+    template <class E, int N>
     vec<double, N> value(double scale, vec<double, N> sum) const {
-        if (!lp) return log_lanes<N>(sum) / parameter + scale;
-        return scale * (parameter == 2 ? sqrt_lanes<N>(sum) : pow_lanes<N>(sum, 1 / parameter));
+        if (lp) return scale * root<N>(sum);
+        if (std::is_same_v<E, float>) return log_lanes<N, true>(sum) * (1 / parameter) + scale;
+        return log_lanes<N>(sum) / parameter + scale;
     }
 
     // Whether the sum of a window is in the range where its terms, of type E, are accurate.
@@ -261,16 +279,6 @@ struct Smooth {
 
 // --- parts --------------------------------------------------------------------------------------
 
-// Writes sums as they are into rows of a plane.
-template <class E>
-struct PlaneSink {
-    double *row;
-    template <int N>
-    void put(i64 at, const typename PlainSum<E, double>::template State<N> &s, int count) {
-        put_some<N>(row + at, count, [&](double *p) { store<N>(p, s.v); });
-    }
-};
-
 // The input of one slab from cell in_begin to in_end-1 of its first pooled axis, as terms, and the sums of the windows of
 // one part of the outputs.
 template <class E>
@@ -279,33 +287,40 @@ struct TermPart {
     const Smooth &kind;
     i64 slab, in_begin, in_end;
     OutputPart part;
+    i64 lo, hi;  // the part's outputs along the first pooled axis
     E scale;
     double reach;
-    E *e, *slope;  // as if from the slab's start
+    const E *cells;  // the part's
+    E *e, *slope;    // as if from the slab's start
     double *sum;   // rows of the part one after the other
 
     i64 outputs() const { return (part.end - part.begin) * plan.inner; }
     i64 low() const { return in_begin * first_stride(plan); }
     i64 length() const { return (in_end - in_begin) * first_stride(plan); }
 
-    // The part's outputs are lo..hi-1 along the first pooled axis; the cells from begin to end-1 are taken in any case.
+    // The cells from begin to end-1 are taken in any case.
     TermPart(const Plan &plan, const Smooth &kind, Type type, const void *x, i64 slab, OutputPart part, i64 lo, i64 hi,
              i64 begin, i64 end)
-        : plan(plan), kind(kind), slab(slab), in_begin(begin), in_end(end), part(part), slope(nullptr) {
+        : plan(plan), kind(kind), slab(slab), in_begin(begin), in_end(end), part(part), lo(lo), hi(hi), slope(nullptr) {
         const Axis &axis = plan.axes[0];
         i64 first = axis.start(lo), last = axis.start(hi - 1) + axis.dilation * (axis.kernel - 1);
         if (first < in_begin) in_begin = first < 0 ? 0 : first;
         if (last >= in_end) in_end = last < axis.length ? last + 1 : axis.length;
         auto *plane = static_cast<E *>(scratch(PLANE, sizeof(E) * (length() + 64)));
-        load_plane(type, x, slab * plan.in_slab + low(), length(), plane);
-        scale = kind.scale_of(plane, length(), kind.count_pad && plan.padded, &reach);
+        if (std::is_same_v<E, float> && type == Type::F32) {
+            cells = static_cast<const E *>(x) + slab * plan.in_slab + low();
+        } else {
+            load_plane(type, x, slab * plan.in_slab + low(), length(), plane);
+            cells = plane;
+        }
+        scale = kind.scale_of(cells, length(), kind.count_pad && plan.padded, &reach);
         e = plane - low();
     }
 
     void sum_terms(bool with_slope) {
         E *slope_plane = nullptr;
         if (kind.lp && with_slope) slope_plane = static_cast<E *>(scratch(PLANE2, sizeof(E) * (length() + 64)));
-        kind.terms(e + low(), length(), scale, slope_plane);
+        kind.terms(cells, length(), scale, e + low(), slope_plane);
         slope = slope_plane ? slope_plane - low() : e;
         sum = static_cast<double *>(scratch(PLANE3, sizeof(double) * ((part.row_end - part.row_begin) * outputs() + 64)));
         pool(e, sum);
@@ -334,30 +349,41 @@ struct TermPart {
     void pool(const E *cells, double *to) const {
         using P = PlainSum<E, double>;
         const P p{};
+        SumSink<P, double> sink{to, {Count::NONE, 1}, nullptr, nullptr};
+        if (!plan.axes[0].adaptive) return pool_wide_or_all(plan.part(in_begin, in_end, lo, hi), p, cells + low(), sink, -1);
+        // Some bins of an adaptive axis are not the bins of a shorter one.
         OutputRow rows(plan);
-        i64 step = part_of_row(plan);
-        RowPooler<P, PlaneSink<E>> pooler(plan, p, step, -1);
+        RowPooler<P, SumSink<P, double>> pooler(plan, p, plan.last().output, -1);
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
             rows.move_to(row);
-            PlaneSink<E> sink{to + (row - part.row_begin) * outputs() - part.begin * plan.inner};
-            for (i64 o = part.begin; o < part.end; o += step)
-                pooler.pool(cells, rows, sink, o, o + step < part.end ? o + step : part.end);
+            sink.move_to(plan, row - part.row_begin, rows);
+            sink.row -= part.begin * plan.inner;
+            pooler.pool(cells, rows, sink, part.begin, part.end);
         }
     }
 
+    // A padded cell that counts is the number 0.
     void add_padding() {
         double zero = kind.exp1(kind.parameter * (0.0 - static_cast<double>(scale)));
         const Axis &last = plan.last();
-        auto *counts = static_cast<i64 *>(scratch(EXTRA, 2 * sizeof(i64) * last.output));
-        for (i64 o = 0; o < last.output; ++o) counts[2 * o] = last.counted(o), counts[2 * o + 1] = last.taps(o).count;
+        auto *counts = static_cast<i64 *>(scratch(EXTRA, 3 * sizeof(i64) * last.output));
+        i64 *edge = counts + 2 * last.output, edges = 0;  // the outputs that see padding along the row
+        for (i64 o = part.begin; o < part.end; ++o) {
+            counts[2 * o] = last.counted(o), counts[2 * o + 1] = last.taps(o).count;
+            if (counts[2 * o] != counts[2 * o + 1]) edge[edges++] = o;
+        }
         OutputRow rows(plan);
-        double *to = sum;
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
-            rows.move_to(row);
-            for (i64 o = part.begin; o < part.end; ++o, to += plan.inner) {
+            if (row == part.row_begin)
+                rows.move_to(row);
+            else
+                rows.next();
+            double *to = sum + (row - part.row_begin) * outputs();
+            bool all = rows.counted != rows.real;
+            for (i64 i = 0; i < (all ? part.end - part.begin : edges); ++i) {
+                i64 o = all ? part.begin + i : edge[i];
                 i64 zeros = rows.counted * counts[2 * o] - rows.real * counts[2 * o + 1];
-                if (zeros == 0) continue;
-                for (i64 i = 0; i < plan.inner; ++i) to[i] += static_cast<double>(zeros) * zero;
+                for (i64 e = 0; e < plan.inner; ++e) to[(o - part.begin) * plan.inner + e] += static_cast<double>(zeros) * zero;
             }
         }
     }
@@ -376,30 +402,52 @@ struct TermPart {
         pool(weighted - low(), to);
         constexpr int M = LANES<double>;
         i64 count = (part.row_end - part.row_begin) * outputs();
-        for (i64 i = 0; i < count; i += M) store<M>(to + i, load<M>(to + i) / kind.norm<M>(load<M>(sum + i)));
+        for (i64 i = 0; i < count; i += M) store<M>(to + i, kind.over_norm<E, M>(load<M>(to + i), load<M>(sum + i)));
     }
 
-    // Calls bad(rows, row, o, e) for each output whose sum is not good or, if values are given, whose value is not.
+    // The outputs, from the sums; says whether all are good.
+    bool values(i64 count, double *to) const {
+        constexpr int N = LANES<double>;
+        const Smooth own = kind;  // a copy, which no store can change
+        const double s = static_cast<double>(scale);
+        vec<std::int64_t, N> all = splat<std::int64_t, N>(-1);
+        for (i64 i = 0; i < count; i += N) {
+            vec<double, N> total = load<N>(sum + i);
+            if (i + N > count)
+                for (i64 l = count - i; l < N; ++l) total[l] = total[0];
+            vec<double, N> v = own.value<E, N>(s, total);
+            all &= own.good<E, N>(total) & own.good_value<N>(s, v);
+            store<N>(to + i, v);
+        }
+        bool every = true;
+        for (int l = 0; l < N; ++l) every &= all[l] != 0;
+        return every;
+    }
+
+    // Whether the sum is good and, if `values` are asked about, what follows from it.
+    template <int M>
+    auto good(bool values, vec<double, M> sum) const {
+        auto good = kind.good<E, M>(sum);
+        double s = static_cast<double>(scale);
+        return values ? good & kind.good_value<M>(s, kind.value<E, M>(s, sum)) : good;
+    }
+
+    // Calls bad(rows, row, o, e) for each output that is not good.
     template <class F>
-    void over_bad(bool values, const double *value, const F &bad) const {
+    void over_bad(bool values, const F &bad) const {
         constexpr int N = LANES<double>;
         OutputRow rows(plan);
-        auto good = [&](auto size, i64 at) {
-            constexpr int M = decltype(size)::value;
-            auto sums = kind.good<E, M>(load<M>(sum + at));
-            return values ? sums & kind.good_value<M>(static_cast<double>(scale), load<M>(value + at)) : sums;
-        };
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
             i64 from = (row - part.row_begin) * outputs(), i = 0;
             vec<std::int64_t, N> all = splat<std::int64_t, N>(-1);
-            for (; i + N <= outputs(); i += N) all &= good(std::integral_constant<int, N>(), from + i);
+            for (; i + N <= outputs(); i += N) all &= good<N>(values, load<N>(sum + from + i));
             bool every = true;
             for (int l = 0; l < N; ++l) every &= all[l] != 0;
-            for (; i < outputs(); ++i) every &= good(std::integral_constant<int, 1>(), from + i)[0] != 0;
+            for (; i < outputs(); ++i) every &= good<1>(values, load<1>(sum + from + i))[0] != 0;
             if (every) continue;
             rows.move_to(row);
             for (i = 0; i < outputs(); ++i)
-                if (!good(std::integral_constant<int, 1>(), from + i)[0])
+                if (!good<1>(values, load<1>(sum + from + i))[0])
                     bad(rows, row, part.begin + i / plan.inner, i % plan.inner);
         }
     }
@@ -461,15 +509,23 @@ inline void store_lanes(Type type, void *y, i64 to, vec<double, N> v, int count)
     }
 }
 
-inline void store_row(Type type, void *y, i64 to, const double *from, i64 length) {
+inline void store_plane(Type type, void *y, i64 to, const double *from, i64 length) {
     constexpr int N = LANES<double>;
-    blocks<N>(length, [&](i64 i, int count) { store_lanes<N>(type, y, to + i, load<N>(from + i), count); });
+    switch (type) {
+#define NDPOOL_STORE(NAME, T)                                                                                           \
+    case Type::NAME:                                                                                                    \
+        return blocks<N>(length, [p = static_cast<T *>(y) + to, from](i64 i, int count) NDPOOL_INLINED {                \
+            put_some<N>(p + i, count, [&](T *some) { store_as<N>(some, load<N>(from + i)); });                          \
+        });
+        NDPOOL_FLOATS(NDPOOL_STORE)
+#undef NDPOOL_STORE
+        default: return;
+    }
 }
 
 // y, and with a tangent dy. SmoothMax in double gets y from LogSum, which has no scale in common to lose digits to.
 inline void smooth_forward(const Plan &plan, const Smooth &kind, Type type, Type result, const void *x, void *y,
                            const void *t, void *dy) {
-    constexpr int N = LANES<double>;
     bool value_done = result == Type::F64 && !kind.lp;
     if (value_done) {
         log_sum_all(plan, kind.parameter, kind.count_pad, static_cast<const double *>(x), static_cast<double *>(y));
@@ -478,12 +534,9 @@ inline void smooth_forward(const Plan &plan, const Smooth &kind, Type type, Type
     over_output_parts(plan, [&](i64 slab, const OutputPart &part, i64 lo, i64 hi) {
         over_terms(plan, kind, type, result, x, slab, part, lo, hi, plan.axes[0].length, 0, t != nullptr, [&](auto &terms) {
             i64 length = terms.outputs(), rows = part.row_end - part.row_begin;
-            auto at = [&](i64 row) {
-                return (slab * plan.out_rows + part.row_begin + row) * plan.out_row + part.begin * plan.inner;
-            };
-            auto *out = static_cast<double *>(scratch(PLANE4, sizeof(double) * (rows * length + 64)));
+            i64 first = slab * plan.out_slab + part.row_begin * plan.out_row + part.begin * plan.inner;  // the part is contiguous
             auto again = [&](bool value) {
-                terms.over_bad(value, out, [&](const OutputRow &rows, i64 row, i64 o, i64 e) {
+                terms.over_bad(value, [&](const OutputRow &rows, i64 row, i64 o, i64 e) {
                     i64 to = (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e;
                     double change = 0;
                     auto weigh = [&](i64 cell, double w) {
@@ -497,15 +550,16 @@ inline void smooth_forward(const Plan &plan, const Smooth &kind, Type type, Type
                 });
             };
             if (t) {
+                auto *out = static_cast<double *>(scratch(PLANE4, sizeof(double) * (rows * length + 64)));
                 terms.weigh(result, t, out);
-                for (i64 row = 0; row < rows; ++row) store_row(result, dy, at(row), out + row * length, length);
+                store_plane(result, dy, first, out, rows * length);
                 again(false);
             }
             if (value_done) return;
-            for (i64 i = 0; i < rows * length; i += N)
-                store<N>(out + i, kind.value<N>(static_cast<double>(terms.scale), load<N>(terms.sum + i)));
-            for (i64 row = 0; row < rows; ++row) store_row(result, y, at(row), out + row * length, length);
-            again(true);
+            auto *out = static_cast<double *>(scratch(PLANE4, sizeof(double) * (rows * length + 64)));
+            bool good = terms.values(rows * length, out);
+            store_plane(result, y, first, out, rows * length);
+            if (!good) again(true);
         });
     });
 }
@@ -521,7 +575,7 @@ struct SmoothTarget {
 
     void repeat(i64, i64) const {}
     template <int N>
-    void put(i64 at, vec<double, N> sum, int count) const {
+    NDPOOL_INLINE void put(i64 at, vec<double, N> sum, int count) const {
         vec<double, N> zero{}, out = zero;
         // A cell that got nothing stays 0, even if its weight is not finite.
         if (narrow)
@@ -529,7 +583,10 @@ struct SmoothTarget {
         else if (wide)
             out = sum == 0 ? zero : sum * load<N>(wide + at);
         if (extra) out += load<N>(extra + at);
-        store_lanes<N>(result, gx, first + at, out, count);
+        if (result == Type::F32 && count == N)
+            store_as<N>(static_cast<float *>(gx) + first + at, out);
+        else
+            store_lanes<N>(result, gx, first + at, out, count);
     }
 };
 
@@ -553,7 +610,7 @@ inline void smooth_vjp(const Plan &plan, const Smooth &kind, Type type, Type res
                 for (i64 past = count; past < i + N; ++past) sum[past - i] = 1;
                 auto good = kind.good<E, N>(sum);
                 all &= good;
-                store<N>(q + i, good ? load<N>(q + i) / kind.norm<N>(sum) : zero);
+                store<N>(q + i, good ? kind.over_norm<E, N>(load<N>(q + i), sum) : zero);
             }
             if constexpr (std::is_same_v<E, float>)
                 job.to.narrow = terms.slope;
@@ -565,7 +622,7 @@ inline void smooth_vjp(const Plan &plan, const Smooth &kind, Type type, Type res
             i64 low = terms.low();
             auto *extra = static_cast<double *>(scratch(EXTRA, sizeof(double) * (terms.length() + 64)));
             std::memset(extra, 0, sizeof(double) * terms.length());
-            terms.over_bad(false, nullptr, [&](const OutputRow &rows, i64 row, i64 o, i64 e) {
+            terms.over_bad(false, [&](const OutputRow &rows, i64 row, i64 o, i64 e) {
                 double share = read(result, g, (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e);
                 auto weigh = [&](i64 cell, double w) { extra[cell - slab * plan.in_slab - low] += w * share; };
                 kind.window(plan, type, x, slab * plan.in_slab, rows, o, e, &weigh);

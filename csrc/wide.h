@@ -112,7 +112,8 @@ void pool_wide_or_all(const Plan &plan, const P &p, const typename P::In *x, con
     // As many slabs at a time as the second-level cache can hold of what is in between.
     i64 group = (i64(1) << 17) / (axis.output * rest) + 1;
     if (group > plan.outer) group = plan.outer;
-    i64 columns = (i64(1) << 13) / axis.kernel / 64 * 64 + 64;
+    // As many columns that a block of them, as long as the kernel, stays in the nearest cache.
+    i64 columns = (i64(1) << 12) / axis.kernel / 32 * 32 + 32;
     if (columns > rest) columns = rest;
     i64 cuts = (rest + columns - 1) / columns;
     i64 groups = (plan.outer + group - 1) / group;
