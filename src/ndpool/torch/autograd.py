@@ -26,6 +26,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.compiler import is_compiling
 
 from ..kinds import Lp, Max, Min, SmoothMax, Sum
 from ..pool import Pool
@@ -40,15 +41,32 @@ Dims: TypeAlias = tuple[int | None, ...]
 _BATCHED = torch._C._dispatch_key_parse("Batched")
 
 
+def is_plain(a: Tensor) -> bool:
+    """Whether the engine may have this call to itself, but for a derivative that is recorded for backward.
+
+    That is the case of nearly all calls, and the quickest to see: a tensor on the CPU that is no subclass, and no
+    compiler, tracer, mode, transform or forward mode at work.
+    """
+    return (
+        not is_compiling()
+        and type(a) in PLAIN
+        and a.is_cpu
+        and not torch._C._len_torch_dispatch_stack()
+        and not torch._C._are_functorch_transforms_active()
+        and forward_ad._current_level < 0
+        and not torch._C._is_tracing()
+    )
+
+
 def is_traced(a: Tensor) -> bool:
     """Whether someone else than the engine has to see this call; checks the device as well."""
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return True
     if not a.is_cpu and a.device.type != "meta":
         raise NotImplementedError(
             f"the tensor is on {a.device}, for which ndpool has no engine; call .cpu() on it, or PyTorch's own function"
         )
-    watched = torch._C._len_torch_dispatch_stack() > 0 or torch._C._get_tracing_state() is not None
+    watched = torch._C._len_torch_dispatch_stack() > 0 or torch._C._is_tracing()
     return watched or not a.is_cpu or type(a) not in PLAIN
 
 
@@ -77,6 +95,10 @@ def _applied(function: type[torch.autograd.Function], *inputs: Any) -> Any:
 
 def forward(pool: TensorPool, x: Tensor) -> Tensor:
     """`y`."""
+    if is_plain(x):
+        if x.requires_grad and torch.is_grad_enabled():
+            return _recorded(x, pool)
+        return engine.forward(pool, x)
     if is_traced(x):
         if pool.wins and torch.is_grad_enabled() and x.requires_grad:
             return forward_with_winners(pool, x)[0]
@@ -255,6 +277,31 @@ class Forward(torch.autograd.Function):
         x = _in_front(x, dims[0], info.batch_size)
         outputs = forward_with_winners(pool, x) if pool.wins else (forward(pool, x),)
         return outputs, (0,) * len(outputs)
+
+
+class Recorded(torch.autograd.Function):
+    """y where only backward is to come: what it needs is kept without being a result, which `torch.func` would want."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, pool: TensorPool) -> Tensor:
+        winners = None
+        if pool.wins:
+            y, winners = engine.forward_with_winners(pool, x)
+        else:
+            y = engine.forward(pool, x)
+        ctx.pool, ctx.size, ctx.order = pool, x.shape, pool.plan_of(x).order
+        if not pool.linear:
+            ctx.save_for_backward(*kept_of_forward(pool, x, y, winners))
+        ctx.set_materialize_grads(False)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor | None) -> tuple[Tensor | None, None]:
+        known = (None, None, None) if ctx.pool.linear else ctx.saved_tensors
+        return None if g is None else vjp(ctx.pool, g, ctx.size, ctx.order, *known), None
+
+
+_recorded = super(torch.autograd.Function, Recorded).apply
 
 
 class Indices(torch.autograd.Function):
