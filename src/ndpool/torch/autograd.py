@@ -21,6 +21,7 @@ of `operators`: Dynamo does not trace a Function that has forward mode, and oper
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -220,8 +221,13 @@ def _sum(pool: TensorPool) -> TensorPool:
 
 def keep(ctx: Any, *tensors: Tensor | None) -> None:
     """For the derivative in either mode."""
-    ctx.save_for_backward(*tensors)
-    ctx.save_for_forward(*tensors)
+    keep_apart(ctx, tensors, tensors)
+
+
+def keep_apart(ctx: Any, backward: Sequence[Tensor | None], forward: Sequence[Tensor | None]) -> None:
+    """For the one mode and for the other, which is over when the call is: it may have more at no cost."""
+    ctx.save_for_backward(*backward)
+    ctx.save_for_forward(*forward)
     ctx.set_materialize_grads(False)
 
 
@@ -260,7 +266,7 @@ class Forward(torch.autograd.Function):
         if winners is not None:
             ctx.mark_non_differentiable(winners)
         ctx.pool, ctx.size, ctx.order = pool, x.shape, pool.order_of(x)
-        keep(ctx, *kept_of_forward(pool, x, output[0], winners))
+        keep_apart(ctx, kept_of_forward(pool, x, output[0], winners), (x, None, winners))
 
     @staticmethod
     def backward(ctx: Any, g: Tensor | None, *_: None) -> tuple[Tensor | None, None]:
@@ -284,24 +290,25 @@ class Recorded(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, pool: TensorPool) -> Tensor:
-        winners = None
-        if pool.wins:
-            y, winners = engine.forward_with_winners(pool, x)
-        else:
-            y = engine.forward(pool, x)
-        ctx.pool, ctx.size, ctx.order = pool, x.shape, pool.plan_of(x).order
-        if not pool.linear:
-            ctx.save_for_backward(*kept_of_forward(pool, x, y, winners))
         ctx.set_materialize_grads(False)
+        plan = pool.plan_of(x)
+        ctx.made = pool, plan
+        if pool.linear:
+            return plan.forward(x)
+        y, winners = plan.forward_with_winners(x) if pool.wins else (plan.forward(x), None)
+        ctx.save_for_backward(*kept_of_forward(pool, x, y, winners))
         return y
 
     @staticmethod
     def backward(ctx: Any, g: Tensor | None) -> tuple[Tensor | None, None]:
-        known = (None, None, None) if ctx.pool.linear else ctx.saved_tensors
-        return None if g is None else vjp(ctx.pool, g, ctx.size, ctx.order, *known), None
+        if g is None:
+            return None, None
+        pool, plan = ctx.made
+        known = (None, None, None) if pool.linear else ctx.saved_tensors
+        return vjp(pool, g, plan.size, plan.order, *known), None
 
 
-_recorded = super(torch.autograd.Function, Recorded).apply
+_recorded: Callable[[Tensor, TensorPool], Tensor] = super(torch.autograd.Function, Recorded).apply
 
 
 class Indices(torch.autograd.Function):
@@ -335,7 +342,8 @@ class Jvp(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         t, x, winners, pool = inputs
         ctx.pool, ctx.size, ctx.order = pool, t.shape, pool.order_of(t)
-        keep(ctx, t if pool.curved else None, x, winners)
+        bent = t if pool.curved else None
+        keep_apart(ctx, (bent, x if winners is None else None, winners), (bent, x, winners))
 
     @staticmethod
     def backward(ctx: Any, h: Tensor | None) -> tuple[Tensor | None, ...]:

@@ -1,8 +1,10 @@
 """Tensors to the engine and back: one pool over one shape, order of axes in memory and dtype. No autograd here.
 
 Nothing is copied that the engine can read as it lies: a tensor that is dense in some order of its axes (channels last,
-say) is handed over in that order, and the result is written in the same one. The engine takes the tensors themselves
-and asks for their addresses: on a small tensor, a NumPy array over the same memory costs more than the pool.
+say) is handed over in that order, and the result is written in the same one.
+
+A small tensor is pooled in less time than PyTorch takes to make the result. There the engine makes it, through the
+table of C functions by which PyTorch shares its tensors (`TensorPlan`); where that cannot be, the common way is open.
 """
 
 from __future__ import annotations
@@ -84,11 +86,12 @@ class TensorPool:
         try:
             return self.seen[x.shape, x.stride(), x.dtype]
         except KeyError:
-            pass
-        check_dense_layout(x)
-        return put(
-            self.seen, (x.shape, x.stride(), x.dtype), self.plan(x.shape, self.order_of(x), x.dtype), _PLANS_KEPT
-        )
+            check_dense_layout(x)
+        except RuntimeError:  # which is how a tensor says that it has no shape or strides
+            check_dense_layout(x)
+            raise
+        plan = self.plan(x.shape, self.order_of(x), x.dtype)
+        return put(self.seen, (x.shape, x.stride(), x.dtype), plan, _PLANS_KEPT)
 
     def axes_of(self, ndim: int) -> list[int]:
         """The pooled axes of a tensor with so many, in ascending order."""
@@ -125,6 +128,7 @@ class Plan:
         "dtype",
         "native",
         "order",
+        "quick",
         "result",
         "size",
         "strides",
@@ -152,6 +156,15 @@ class Plan:
         self.strides, self.y_strides = strides(self.size, order), strides(self.y_size, self.y_order)
         self.result = result_dtype(pool.kind, dtype)
         self.winner = WINNERS[self.native.winner_bytes]
+        self.quick = self._quick()
+
+    def _quick(self) -> _engine.TensorPlan | None:
+        """The short way for small tensors, in a PyTorch that opens it."""
+        small = 0 < math.prod(self.size) <= _SMALL and 0 < math.prod(self.y_size) <= _SMALL
+        if not small or not hasattr(Tensor, "__dlpack_c_exchange_api__"):
+            return None
+        names = (str(dtype).removeprefix("torch.") for dtype in (self.dtype, self.result))
+        return _engine.TensorPlan(self.native, Tensor, self.size, self.strides, self.y_size, self.y_strides, *names)
 
     def inside(self, a: Tensor) -> Tensor:
         """A tensor shaped like x, as the engine reads it."""
@@ -169,6 +182,33 @@ class Plan:
         """Room for a tensor shaped like x."""
         return torch.empty_strided(self.size, self.strides, dtype=dtype, device=CPU)
 
+    def forward(self, x: Tensor) -> Tensor:
+        if self.quick is not None and not x.is_neg() and (made := self.quick.forward(x)) is not None:
+            return made  # type: ignore[no-any-return]
+        use_threads()
+        y = self.new_y(self.result)
+        self.native.forward(self.inside(x), y)
+        return y
+
+    def forward_with_winners(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        if self.quick is not None and not x.is_neg() and (made := self.quick.forward_with_winners(x)) is not None:
+            return made
+        use_threads()
+        y, winners = self.new_y(self.result), self.new_y(self.winner)
+        self.native.forward_with_winners(self.inside(x), y, winners)
+        return y, winners
+
+
+def use_threads() -> None:
+    """The threads are PyTorch's."""
+    threads = torch.get_num_threads()
+    if _engine.get_num_threads() != threads:
+        _engine.set_num_threads(threads)
+
+
+#: As far as the engine works on one thread, however many there are.
+_SMALL = 2048
+
 
 def strides(size: Size, order: Order) -> tuple[int, ...]:
     """The strides of a tensor that is dense in this order of its axes.
@@ -185,6 +225,7 @@ def strides(size: Size, order: Order) -> tuple[int, ...]:
 
 def dense(a: Tensor, order: Order, strides: tuple[int, ...]) -> Tensor:
     """The tensor itself where it lies in memory in this order, with its numbers as they are; else a copy that does."""
+    a = torch._C._functorch.unwrap_if_dead(a)  # what a transform that has ended leaves of the tensors it kept
     apart = a.is_neg() or a._is_zerotensor()  # what complex numbers and forward mode put in place of -a and of zeros
     if not apart and a.stride() == strides:
         return a
@@ -211,29 +252,14 @@ def result_dtype(kind: Kind, dtype: torch.dtype) -> torch.dtype:
 # --- what the engine does -------------------------------------------------------------------------
 
 
-def use_threads() -> None:
-    """The threads are PyTorch's."""
-    threads = torch.get_num_threads()
-    if _engine.get_num_threads() != threads:
-        _engine.set_num_threads(threads)
-
-
 def forward(pool: TensorPool, x: Tensor) -> Tensor:
     """`y`."""
-    plan = pool.plan_of(x)
-    use_threads()
-    y = plan.new_y(plan.result)
-    plan.native.forward(plan.inside(x), y)
-    return y
+    return pool.plan_of(x).forward(x)
 
 
 def forward_with_winners(pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
     """`y`, and each winner's place in its window: one byte for windows of up to 256 cells."""
-    plan = pool.plan_of(x)
-    use_threads()
-    y, winners = plan.new_y(plan.result), plan.new_y(plan.winner)
-    plan.native.forward_with_winners(plan.inside(x), y, winners)
-    return y, winners
+    return pool.plan_of(x).forward_with_winners(x)
 
 
 def indices(pool: TensorPool, winners: Tensor, size: Size) -> Tensor:
@@ -276,6 +302,10 @@ def vjp(
 ) -> Tensor:
     """`gx`, linear in `g`, for an input of this size and order; what is not known of y and the winners x tells."""
     plan = pool.plan(size, order, g.dtype)
+    if plan.quick is not None and not g.is_neg() and (x is None or not x.is_neg()):
+        made = plan.quick.vjp(x, y, winners, g)
+        if made is not None:
+            return made  # type: ignore[no-any-return]
     use_threads()
     known: tuple[Tensor | None, Tensor | None, Tensor | None] = None, None, None
     if pool.wins:

@@ -26,7 +26,7 @@ def remembered(make: Callable[P, TensorPool]) -> Callable[P, TensorPool]:
     The same objects are found first; then what is written the same. Equality is not enough: 2, 2.0 and True are equal,
     and only the first is a kernel size.
     """
-    same: dict[tuple[Any, ...], tuple[tuple[Any, ...], TensorPool]] = {}
+    same: dict[Any, tuple[Any, TensorPool]] = {}
     made: dict[str, TensorPool] = {}
 
     def remember(*args: P.args, **kwargs: P.kwargs) -> TensorPool:
@@ -41,7 +41,8 @@ def remembered(make: Callable[P, TensorPool]) -> Callable[P, TensorPool]:
         key = repr(args)
         pool = made[key] if key in made else put(made, key, make(*args, **kwargs), _POOLS_KEPT)
         with contextlib.suppress(TypeError):
-            put(same, args, (args, pool), _POOLS_KEPT)
+            entry: tuple[Any, TensorPool] = args, pool
+            put(same, args, entry, _POOLS_KEPT)
         return pool
 
     return remember
@@ -100,7 +101,7 @@ def over_torch_window(
     ceil_mode: bool,
     *options: Any,
 ) -> TensorPool:
-    """The last `rank` axes, of a kind with these options. PyTorch takes one number in a tuple for all axes, and padding up to half the kernel."""
+    """The last `rank` axes. PyTorch takes one number in a tuple for all axes, and padding up to half the kernel."""
     kernel = for_each("kernel_size", kernel_size, rank, 1)
     steps = kernel if stride is None or stride == () or stride == [] else for_each("stride", stride, rank, 1)
     pads, apart = for_each("padding", padding, rank, 0), for_each("dilation", dilation, rank, 1)

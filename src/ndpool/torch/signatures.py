@@ -98,12 +98,14 @@ def _avg_pool(rank: int) -> Any:
         divisor_override: int | None = None,
     ) -> Tensor:
         check_torch_input(name, input, rank)
-        if divisor_override == 0:
-            raise ValueError("divisor_override=0 divides by zero; give another int, or None")
-        divisor = None if divisor_override is None else abs(divisor_override)
-        window = kernel_size, stride, padding, 1, ceil_mode
-        y = _mean(over_torch_window(Avg, rank, *window, count_include_pad, divisor), input)
-        return -y if divisor_override is not None and divisor_override < 0 else y
+        divisor = divisor_override
+        if divisor is not None:
+            if divisor == 0:
+                raise ValueError("divisor_override=0 divides by zero; give another int, or None")
+            divisor = abs(divisor)
+        pool = over_torch_window(Avg, rank, kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor)
+        y = _mean(pool, input)
+        return -y if divisor != divisor_override else y
 
     def avg_pool_without_divisor(
         input: Tensor,
