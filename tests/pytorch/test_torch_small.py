@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import resource
 
 import numpy as np
@@ -93,6 +94,9 @@ def test_what_it_makes_is_a_tensor_like_any():
     z = F.avg_pool2d(x, 2)
     del x
     assert z.clone().equal(z)
+    assert pickle.loads(pickle.dumps(z)).equal(z)
+    with pytest.raises(RuntimeError, match="not resizable"):
+        z.resize_(100)
 
 
 def test_nothing_is_leaked():

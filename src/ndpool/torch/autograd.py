@@ -40,6 +40,11 @@ Dims: TypeAlias = tuple[int | None, ...]
 # --- the roads ------------------------------------------------------------------------------------
 
 _BATCHED = torch._C._dispatch_key_parse("Batched")
+_modes, _tracing, _transforms = (
+    torch._C._len_torch_dispatch_stack,
+    torch._C._is_tracing,
+    torch._C._are_functorch_transforms_active,
+)
 
 
 def is_plain(a: Tensor) -> bool:
@@ -52,10 +57,10 @@ def is_plain(a: Tensor) -> bool:
         not is_compiling()
         and type(a) in PLAIN
         and a.is_cpu
-        and not torch._C._len_torch_dispatch_stack()
-        and not torch._C._are_functorch_transforms_active()
+        and not _modes()
+        and not _transforms()
+        and not _tracing()
         and forward_ad._current_level < 0
-        and not torch._C._is_tracing()
     )
 
 
@@ -67,8 +72,7 @@ def is_traced(a: Tensor) -> bool:
         raise NotImplementedError(
             f"the tensor is on {a.device}, for which ndpool has no engine; call .cpu() on it, or PyTorch's own function"
         )
-    watched = torch._C._len_torch_dispatch_stack() > 0 or torch._C._is_tracing()
-    return watched or not a.is_cpu or type(a) not in PLAIN
+    return _modes() > 0 or _tracing() or not a.is_cpu or type(a) not in PLAIN
 
 
 def _is_batched_the_old_way(a: Tensor) -> bool:
@@ -78,7 +82,7 @@ def _is_batched_the_old_way(a: Tensor) -> bool:
 
 def is_differentiated(*tensors: Tensor | None) -> bool:
     """Whether eager code records derivatives of a call with these tensors, or `torch.func` is at work."""
-    if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
+    if _transforms() or forward_ad._current_level >= 0:
         return True
     if torch.is_grad_enabled():
         for a in tensors:
@@ -89,7 +93,7 @@ def is_differentiated(*tensors: Tensor | None) -> bool:
 
 def _applied(function: type[torch.autograd.Function], *inputs: Any) -> Any:
     """`function.apply(*inputs)`, without its look at the signature, which costs more than a small pool does."""
-    if torch._C._are_functorch_transforms_active():
+    if _transforms():
         return function.apply(*inputs)  # type: ignore[no-untyped-call]
     return super(torch.autograd.Function, function).apply(*inputs)  # type: ignore[misc]
 
