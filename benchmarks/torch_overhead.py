@@ -3,7 +3,8 @@
     python -m benchmarks.torch_overhead [--quick]
 
 Every function in every way to call it: as a function and as a module, on both orders in memory, in inference, with
-gradients recorded, and with the gradient taken. The two take turns, and the best time of each is kept.
+gradients recorded, and with the gradient taken. The two take turns of a millisecond, so that a processor that slows
+down slows both, and the best time of each is kept.
 """
 
 from __future__ import annotations
@@ -20,8 +21,7 @@ import torch
 import ndpool.torch.functional
 import ndpool.torch.nn
 
-from .measure import best_times
-from .peers import Contender
+from .measure import Stopwatch
 
 GOAL = 3.0  # times as long as PyTorch
 SHAPE = (1, 4, 8, 8)
@@ -81,7 +81,11 @@ def measured(call: Call, form: str, order: str, work: str, budget_s: float) -> d
     }
     with mode():
         torch.testing.assert_close(works["ndpool"](), works["PyTorch"](), rtol=1e-5, atol=1e-5)
-        seconds = best_times({name: Contender(run, tuple, "") for name, run in works.items()}, budget_s)
+        watches = {name: Stopwatch(run) for name, run in works.items()}
+        while min(watch.spent for watch in watches.values()) < budget_s:
+            for watch in watches.values():
+                watch.sample()
+    seconds = {name: watch.best for name, watch in watches.items()}
     return {"call": call.name, "form": form, "order": order, "work": work, "seconds": seconds}
 
 
