@@ -8,11 +8,13 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "engine.h"
+#include "tensors.h"
 #include "threads.h"
 
 namespace nb = nanobind;
@@ -71,17 +73,22 @@ i64 size_of(Type type) {
 
 // --- arrays -------------------------------------------------------------------------------------
 
-// The memory of a C-contiguous array with just so many elements of such a size.
+// The memory of a C-contiguous array with just so many elements of such a size: of anything with a buffer, or of a tensor,
+// which has none but says its address and its bytes. That a tensor is dense in the right order is for the caller to know.
 class Memory {
   public:
     Memory(nb::handle array, const char *name, i64 elements, i64 size, bool writable) {
-        if (PyObject_GetBuffer(array.ptr(), &view, writable ? PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE : PyBUF_C_CONTIGUOUS) != 0)
-            throw nb::python_error();
+        if (PyObject_CheckBuffer(array.ptr()) || !ask_tensor(array, size)) {
+            if (PyObject_GetBuffer(array.ptr(), &view, writable ? PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE : PyBUF_C_CONTIGUOUS) != 0)
+                throw nb::python_error();
+        }
         bool aligned = view.len == 0 || reinterpret_cast<std::uintptr_t>(view.buf) % static_cast<std::uintptr_t>(size) == 0;
-        if (view.itemsize != size || view.len != elements * size || !aligned) {
+        bool there = view.len == 0 || view.buf != nullptr;
+        if (view.itemsize != size || view.len != elements * size || !aligned || !there) {
             std::string message = std::string(name) + " has " + std::to_string(view.len) + " bytes in elements of " +
-                                  std::to_string(view.itemsize) + "; expected " + std::to_string(elements) +
-                                  " elements of " + std::to_string(size) + (aligned ? "" : ", aligned to their size");
+                                  std::to_string(view.itemsize) + (there ? "" : " and no memory") + "; expected " +
+                                  std::to_string(elements) + " elements of " + std::to_string(size) +
+                                  (aligned ? "" : ", aligned to their size");
             PyBuffer_Release(&view);
             throw std::invalid_argument(message);
         }
@@ -92,7 +99,25 @@ class Memory {
     void *data() const { return view.buf; }
 
   private:
-    Py_buffer view;
+    Py_buffer view{};  // with no owner where it is a tensor's: there is nothing to release
+
+    bool ask_tensor(nb::handle array, i64 size) {
+        static PyObject *const data_ptr = PyUnicode_InternFromString("data_ptr");
+        static PyObject *const nbytes = PyUnicode_InternFromString("nbytes");
+        nb::object address = nb::steal(PyObject_CallMethodNoArgs(array.ptr(), data_ptr));
+        if (!address.is_valid() && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+            PyErr_Clear();
+            return false;
+        }
+        nb::object bytes = nb::steal(address.is_valid() ? PyObject_GetAttr(array.ptr(), nbytes) : nullptr);
+        if (bytes.is_valid()) {
+            view.buf = PyLong_AsVoidPtr(address.ptr());
+            view.len = PyLong_AsSsize_t(bytes.ptr());
+            view.itemsize = size;
+        }
+        if (PyErr_Occurred()) throw nb::python_error();
+        return true;
+    }
 };
 
 // --- plans --------------------------------------------------------------------------------------
@@ -256,22 +281,14 @@ class EnginePlan {
 
     void forward(nb::handle x, nb::handle y, int forced) const {
         Memory from(x, "x", inputs, size_of(call.type), false), to(y, "y", outputs, size_of(result), true);
-        Call c = call;
-        c.op = family == Family::EXTREME ? Op::VALUE : family == Family::SUM ? Op::SUM : Op::SMOOTH;
-        c.x = from.data(), c.y = to.data(), c.forced = forced;
-        execute(c);
+        forward_at(from.data(), to.data(), forced);
     }
 
     void forward_with_winners(nb::handle x, nb::handle y, nb::handle winners) const {
         check_winners();
         Memory from(x, "x", inputs, size_of(call.type), false), to(y, "y", outputs, size_of(result), true),
             places(winners, "winners", outputs, call.winner_bytes, true);
-        Call c = call;
-        c.op = places_fit() ? Op::WINNERS : Op::VALUE, c.x = from.data(), c.y = to.data(), c.winners = places.data();
-        execute(c);
-        if (places_fit()) return;
-        c.op = Op::FIND_WINNERS, c.y_in = to.data();
-        execute(c);
+        forward_with_winners_at(from.data(), to.data(), places.data());
     }
 
     void indices(nb::handle winners, nb::handle out) const {
@@ -311,27 +328,52 @@ class EnginePlan {
     void vjp(nb::handle x, nb::handle y, nb::handle winners, nb::handle g, nb::handle gx) const {
         i64 size = size_of(call.derivative);
         Memory cotangent(g, "g", outputs, size, false), to(gx, "gx", inputs, size, true);
+        std::optional<Memory> from, value, places;
+        if (vjp_reads_winners()) check_winners(), places.emplace(winners, "winners", outputs, call.winner_bytes, false);
+        if (vjp_reads_x()) from.emplace(x, "x", inputs, size_of(call.type), false);
+        if (vjp_reads_y()) value.emplace(y, "y", outputs, size_of(result), false);
+        auto data = [](const std::optional<Memory> &memory) { return memory ? memory->data() : nullptr; };
+        vjp_at(data(from), data(value), data(places), cotangent.data(), to.data());
+    }
+
+    // --- the same on memory that is known to be right ---
+
+    bool vjp_reads_winners() const { return family == Family::EXTREME && call.ties == Ties::FIRST; }
+    bool vjp_reads_x() const { return family != Family::SUM && !vjp_reads_winners(); }
+    bool vjp_reads_y() const { return family == Family::EXTREME && call.ties != Ties::FIRST; }
+
+    bool has_sizes(i64 x, i64 y) const { return x == inputs && y == outputs; }
+    bool has_types(i64 x, i64 y) const { return x == size_of(call.type) && y == size_of(result); }
+
+    void forward_at(const void *x, void *y, int forced = -1) const {
         Call c = call;
-        c.g = cotangent.data(), c.gx = to.data();
-        if (family == Family::SUM) {
-            c.op = Op::SUM_VJP;
-            return execute(c);
-        }
-        if (family == Family::EXTREME && call.ties == Ties::FIRST) {
-            check_winners();
-            Memory places(winners, "winners", outputs, call.winner_bytes, false);
-            c.op = Op::SCATTER, c.winners_in = places.data();
-            return execute(c);
-        }
-        Memory from(x, "x", inputs, size_of(call.type), false);
-        c.x = from.data();
-        if (family == Family::SMOOTH) {
-            c.op = Op::SMOOTH_VJP;
-            return execute(c);
-        }
-        Memory value(y, "y", outputs, size_of(result), false);
-        c.op = Op::TIES_VJP, c.y_in = value.data();
+        c.op = family == Family::EXTREME ? Op::VALUE : family == Family::SUM ? Op::SUM : Op::SMOOTH;
+        c.x = x, c.y = y, c.forced = forced;
         execute(c);
+    }
+
+    void forward_with_winners_at(const void *x, void *y, void *winners) const {
+        Call c = call;
+        c.op = places_fit() ? Op::WINNERS : Op::VALUE, c.x = x, c.y = y, c.winners = winners;
+        execute(c);
+        if (places_fit()) return;
+        c.op = Op::FIND_WINNERS, c.y_in = y;
+        execute(c);
+    }
+
+    void vjp_at(const void *x, const void *y, const void *winners, const void *g, void *gx) const {
+        Call c = call;
+        c.op = family == Family::SUM      ? Op::SUM_VJP
+               : family == Family::SMOOTH ? Op::SMOOTH_VJP
+               : vjp_reads_winners()      ? Op::SCATTER
+                                          : Op::TIES_VJP;
+        c.x = x, c.y_in = y, c.winners_in = winners, c.g = g, c.gx = gx;
+        execute(c);
+    }
+
+    void check_winners() const {
+        if (family != Family::EXTREME) throw std::invalid_argument("only Max and Min have winners");
+        if (plan.cells > (i64(1) << 32)) throw std::invalid_argument("a window of more than 2**32 cells has no winners");
     }
 
   private:
@@ -345,10 +387,6 @@ class EnginePlan {
     // Whether a lane as wide as a cell can hold any place in the window.
     bool places_fit() const { return size_of(call.type) >= 4 || plan.cells <= i64(1) << (8 * size_of(call.type)); }
 
-    void check_winners() const {
-        if (family != Family::EXTREME) throw std::invalid_argument("only Max and Min have winners");
-        if (plan.cells > (i64(1) << 32)) throw std::invalid_argument("a window of more than 2**32 cells has no winners");
-    }
     void execute(const Call &c) const {
         if (inputs == 0 || outputs == 0) return;
         std::exception_ptr error;
@@ -362,6 +400,53 @@ class EnginePlan {
         });
         if (error) std::rethrow_exception(error);
     }
+};
+
+// A plan for tensors of one layout, which makes the tensors that it returns. Where a tensor is not what it was made for, the
+// answer is None, and the caller finds another way.
+class TensorPlan {
+  public:
+    TensorPlan(nb::object plan, nb::object type, std::vector<i64> shape, std::vector<i64> strides, std::vector<i64> y_shape,
+               std::vector<i64> y_strides, const std::string &dtype, const std::string &result)
+        : owner(std::move(plan)), plan(nb::cast<const EnginePlan &>(owner)), type(std::move(type)), x(shape, strides, dtype),
+          y(y_shape, y_strides, result), g(y_shape, y_strides, dtype),
+          winners(y_shape, y_strides, "uint" + std::to_string(8 * this->plan.winner_bytes())) {
+        if (!this->type.table) throw std::invalid_argument("the type shares no tensors in C");
+        if (!this->plan.has_sizes(x.elements(), y.elements())) throw std::invalid_argument("the shapes are not the plan's");
+        if (!this->plan.has_types(x.element_bytes(), y.element_bytes())) throw std::invalid_argument("the types are not the plan's");
+    }
+
+    nb::object forward(nb::handle tensor) const {
+        const void *from = x.memory_of(type, tensor);
+        if (!from) return nb::none();
+        return y.made(type, [&](void *to) { plan.forward_at(from, to); });
+    }
+
+    nb::object forward_with_winners(nb::handle tensor) const {
+        plan.check_winners();
+        const void *from = x.memory_of(type, tensor);
+        if (!from) return nb::none();
+        nb::object places;
+        nb::object value = y.made(type, [&](void *to) {
+            places = winners.made(type, [&](void *found) { plan.forward_with_winners_at(from, to, found); });
+        });
+        return nb::make_tuple(value, places);
+    }
+
+    nb::object vjp(nb::handle input, nb::handle output, nb::handle places, nb::handle cotangent) const {
+        const void *from = nullptr, *value = nullptr, *found = nullptr, *given = g.memory_of(type, cotangent);
+        if (plan.vjp_reads_x() && !(from = x.memory_of(type, input))) return nb::none();
+        if (plan.vjp_reads_y() && !(value = y.memory_of(type, output))) return nb::none();
+        if (plan.vjp_reads_winners() && !(found = winners.memory_of(type, places))) return nb::none();
+        if (!given) return nb::none();
+        return x.made(type, [&](void *to) { plan.vjp_at(from, value, found, given, to); });
+    }
+
+  private:
+    nb::object owner;  // of the plan
+    const EnginePlan &plan;
+    TensorType type;
+    TensorLayout x, y, g, winners;  // gx is as x
 };
 
 }  // namespace
@@ -384,4 +469,12 @@ NB_MODULE(_engine, m) {
         .def("jvp", &EnginePlan::jvp, nb::arg("x"), nb::arg("t"), nb::arg("y"), nb::arg("dy"))
         .def("vjp", &EnginePlan::vjp, nb::arg("x").none(), nb::arg("y").none(), nb::arg("winners").none(), nb::arg("g"),
              nb::arg("gx"));
+    nb::class_<TensorPlan>(m, "TensorPlan", "A plan for small tensors of one layout, which makes those that it returns.")
+        .def(nb::init<nb::object, nb::object, std::vector<i64>, std::vector<i64>, std::vector<i64>, std::vector<i64>,
+                      const std::string &, const std::string &>(),
+             nb::arg("plan"), nb::arg("tensor"), nb::arg("size"), nb::arg("strides"), nb::arg("y_size"), nb::arg("y_strides"),
+             nb::arg("dtype"), nb::arg("result"))
+        .def("forward", &TensorPlan::forward, nb::arg("x"))
+        .def("forward_with_winners", &TensorPlan::forward_with_winners, nb::arg("x"))
+        .def("vjp", &TensorPlan::vjp, nb::arg("x").none(), nb::arg("y").none(), nb::arg("winners").none(), nb::arg("g"));
 }

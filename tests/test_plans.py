@@ -245,6 +245,46 @@ def test_what_is_no_array_is_refused(option, method, name):
             call(made, method, **{name: wrong})
 
 
+class TensorLike:
+    """What has no buffer but says its address and its bytes, as PyTorch's tensors do."""
+
+    def __init__(self, array, address=None):
+        self.array, self.address, self.nbytes = array, address, array.nbytes
+
+    def data_ptr(self):
+        return self.array.ctypes.data if self.address is None else self.address
+
+
+@pytest.mark.parametrize(("option", "method", "name"), ARGUMENTS)
+def test_tensors_are_taken_by_their_address(option, method, name):
+    made = plan(option=option)
+    expected, given = arrays(), arrays()
+    call(made, method, **expected)
+    call(made, method, **{**given, name: TensorLike(given[name])})
+    for output in OUTPUTS[method].split():
+        same(given[output], expected[output])
+
+
+@pytest.mark.parametrize(("option", "method", "name"), ARGUMENTS)
+def test_tensors_are_checked(option, method, name):
+    made = plan(option=option)
+    right = arrays()[name]
+    missing, strange = TensorLike(right), TensorLike(right, "here")
+    del missing.nbytes
+    for wrong, error, message in (
+        (TensorLike(right[:-1]), ValueError, f"{name} has .* bytes"),
+        (TensorLike(right, 0), ValueError, f"{name} has .* and no memory; expected"),
+        (TensorLike(right, 2**64), OverflowError, "too large|too big"),
+        (strange, TypeError, "int"),
+        (missing, AttributeError, "nbytes"),
+    ):
+        with pytest.raises(error, match=message):
+            call(made, method, **{name: wrong})
+    if right.itemsize > 1:
+        with pytest.raises(ValueError, match=f"{name} has .*, aligned to their size"):
+            call(made, method, **{name: TensorLike(right, right.ctypes.data + 1)})
+
+
 @pytest.mark.parametrize(("method", "name"), [(m, n) for m, names in OUTPUTS.items() for n in names.split()])
 def test_outputs_must_be_writable(method, name):
     made = plan()

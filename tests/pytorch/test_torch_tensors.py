@@ -138,6 +138,29 @@ def test_autocast(dtype):
     assert layer.weight.grad.dtype == torch.float32
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_beside_pytorchs(dtype):
+    """What the documentation says of the difference: PyTorch casts to float32 in three dimensions, and only there."""
+    pools = {
+        "max_pool": (2,),
+        "avg_pool": (2,),
+        "lp_pool": (2.0, 2),
+        "adaptive_max_pool": (2,),
+        "adaptive_avg_pool": (2,),
+    }
+    for rank in (1, 2, 3):
+        x = torch.randn((1, 2, *(4,) * rank)).to(dtype)
+        for name, arguments in pools.items():
+            mine, theirs = (getattr(module, f"{name}{rank}d") for module in (F, T))
+            with torch.autocast("cpu", dtype=dtype):
+                assert mine(x, *arguments).dtype == dtype
+                assert theirs(x, *arguments).dtype == (torch.float32 if rank == 3 else dtype)
+                assert mine(x.float(), *arguments).dtype == theirs(x.float(), *arguments).dtype == torch.float32
+    for pool in (lambda x: T.avg_pool3d(x, 2), lambda x: T.lp_pool3d(x, 2.0, 2)):
+        with pytest.raises(NotImplementedError, match="not implemented for"):
+            pool(x)
+
+
 def test_inference_mode():
     x = torch.randn(1, 2, 8, 8)
     with torch.inference_mode():

@@ -21,11 +21,13 @@ of `operators`: Dynamo does not trace a Function that has forward mode, and oper
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.compiler import is_compiling
 
 from ..kinds import Lp, Max, Min, SmoothMax, Sum
 from ..pool import Pool
@@ -38,18 +40,39 @@ Dims: TypeAlias = tuple[int | None, ...]
 # --- the roads ------------------------------------------------------------------------------------
 
 _BATCHED = torch._C._dispatch_key_parse("Batched")
+_modes, _tracing, _transforms = (
+    torch._C._len_torch_dispatch_stack,
+    torch._C._is_tracing,
+    torch._C._are_functorch_transforms_active,
+)
+
+
+def is_plain(a: Tensor) -> bool:
+    """Whether the engine may have this call to itself, but for a derivative that is recorded for backward.
+
+    That is the case of nearly all calls, and the quickest to see: a tensor on the CPU that is no subclass, and no
+    compiler, tracer, mode, transform or forward mode at work.
+    """
+    return (
+        not is_compiling()
+        and type(a) in PLAIN
+        and a.is_cpu
+        and not _modes()
+        and not _transforms()
+        and not _tracing()
+        and forward_ad._current_level < 0
+    )
 
 
 def is_traced(a: Tensor) -> bool:
     """Whether someone else than the engine has to see this call; checks the device as well."""
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return True
     if not a.is_cpu and a.device.type != "meta":
         raise NotImplementedError(
             f"the tensor is on {a.device}, for which ndpool has no engine; call .cpu() on it, or PyTorch's own function"
         )
-    watched = torch._C._len_torch_dispatch_stack() > 0 or torch._C._get_tracing_state() is not None
-    return watched or not a.is_cpu or type(a) not in PLAIN
+    return _modes() > 0 or _tracing() or not a.is_cpu or type(a) not in PLAIN
 
 
 def _is_batched_the_old_way(a: Tensor) -> bool:
@@ -59,7 +82,7 @@ def _is_batched_the_old_way(a: Tensor) -> bool:
 
 def is_differentiated(*tensors: Tensor | None) -> bool:
     """Whether eager code records derivatives of a call with these tensors, or `torch.func` is at work."""
-    if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
+    if _transforms() or forward_ad._current_level >= 0:
         return True
     if torch.is_grad_enabled():
         for a in tensors:
@@ -70,13 +93,17 @@ def is_differentiated(*tensors: Tensor | None) -> bool:
 
 def _applied(function: type[torch.autograd.Function], *inputs: Any) -> Any:
     """`function.apply(*inputs)`, without its look at the signature, which costs more than a small pool does."""
-    if torch._C._are_functorch_transforms_active():
+    if _transforms():
         return function.apply(*inputs)  # type: ignore[no-untyped-call]
     return super(torch.autograd.Function, function).apply(*inputs)  # type: ignore[misc]
 
 
 def forward(pool: TensorPool, x: Tensor) -> Tensor:
     """`y`."""
+    if is_plain(x):
+        if x.requires_grad and torch.is_grad_enabled():
+            return _recorded(x, pool)
+        return engine.forward(pool, x)
     if is_traced(x):
         if pool.wins and torch.is_grad_enabled() and x.requires_grad:
             return forward_with_winners(pool, x)[0]
@@ -198,8 +225,13 @@ def _sum(pool: TensorPool) -> TensorPool:
 
 def keep(ctx: Any, *tensors: Tensor | None) -> None:
     """For the derivative in either mode."""
-    ctx.save_for_backward(*tensors)
-    ctx.save_for_forward(*tensors)
+    keep_apart(ctx, tensors, tensors)
+
+
+def keep_apart(ctx: Any, backward: Sequence[Tensor | None], forward: Sequence[Tensor | None]) -> None:
+    """For the one mode and for the other, which is over when the call is: it may have more at no cost."""
+    ctx.save_for_backward(*backward)
+    ctx.save_for_forward(*forward)
     ctx.set_materialize_grads(False)
 
 
@@ -238,7 +270,7 @@ class Forward(torch.autograd.Function):
         if winners is not None:
             ctx.mark_non_differentiable(winners)
         ctx.pool, ctx.size, ctx.order = pool, x.shape, pool.order_of(x)
-        keep(ctx, *kept_of_forward(pool, x, output[0], winners))
+        keep_apart(ctx, kept_of_forward(pool, x, output[0], winners), (x, None, winners))
 
     @staticmethod
     def backward(ctx: Any, g: Tensor | None, *_: None) -> tuple[Tensor | None, None]:
@@ -255,6 +287,32 @@ class Forward(torch.autograd.Function):
         x = _in_front(x, dims[0], info.batch_size)
         outputs = forward_with_winners(pool, x) if pool.wins else (forward(pool, x),)
         return outputs, (0,) * len(outputs)
+
+
+class Recorded(torch.autograd.Function):
+    """y where only backward is to come: what it needs is kept without being a result, which `torch.func` would want."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, pool: TensorPool) -> Tensor:
+        ctx.set_materialize_grads(False)
+        plan = pool.plan_of(x)
+        ctx.made = pool, plan
+        if pool.linear:
+            return plan.forward(x)
+        y, winners = plan.forward_with_winners(x) if pool.wins else (plan.forward(x), None)
+        ctx.save_for_backward(*kept_of_forward(pool, x, y, winners))
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor | None) -> tuple[Tensor | None, None]:
+        if g is None:
+            return None, None
+        pool, plan = ctx.made
+        known = (None, None, None) if pool.linear else ctx.saved_tensors
+        return vjp(pool, g, plan.size, plan.order, *known), None
+
+
+_recorded: Callable[[Tensor, TensorPool], Tensor] = super(torch.autograd.Function, Recorded).apply
 
 
 class Indices(torch.autograd.Function):
@@ -288,7 +346,8 @@ class Jvp(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         t, x, winners, pool = inputs
         ctx.pool, ctx.size, ctx.order = pool, t.shape, pool.order_of(t)
-        keep(ctx, t if pool.curved else None, x, winners)
+        bent = t if pool.curved else None
+        keep_apart(ctx, (bent, x if winners is None else None, winners), (bent, x, winners))
 
     @staticmethod
     def backward(ctx: Any, h: Tensor | None) -> tuple[Tensor | None, ...]:

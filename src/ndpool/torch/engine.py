@@ -2,17 +2,17 @@
 
 Nothing is copied that the engine can read as it lies: a tensor that is dense in some order of its axes (channels last,
 say) is handed over in that order, and the result is written in the same one.
+
+A small tensor is pooled in less time than PyTorch takes to make the result. There the engine makes it, through the
+table of C functions by which PyTorch shares its tensors (`TensorPlan`); where that cannot be, the common way is open.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import accumulate
-from operator import mul
 from typing import Any, TypeAlias, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -32,9 +32,10 @@ TYPES = {
         *("float16", "bfloat16", "float32", "float64"),
     )
 }
-_NUMPY = {dtype: np.dtype(name) for dtype, name in TYPES.items() if dtype not in (torch.bool, torch.bfloat16)}
 WINNERS = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32}
 
+#: Where the engine works, whatever `torch.set_default_device` says.
+CPU = torch.device("cpu")
 
 #: Tensors that are what they seem, and not a subclass with a meaning of its own.
 PLAIN = (Tensor, torch.nn.Parameter)
@@ -53,27 +54,25 @@ def put(kept: dict[Any, V], key: Any, value: V, most: int) -> V:
 class TensorPool:
     """A `Pool` for tensors, and its plans. The pooled axes are counted from the end, so more may come in front."""
 
-    __slots__ = ("linear", "orders", "plans", "pool", "wins")
+    __slots__ = ("curved", "linear", "plans", "pool", "seen", "wins")
 
     def __init__(self, pool: Pool) -> None:
         if type(pool.kind) not in _NATIVE_KINDS:
             raise TypeError(f"{pool.kind!r} is not one of the engine's kinds, which are all that tensors can have")
         self.pool = pool
         self.plans: dict[Any, Plan] = {}
-        self.orders: dict[Any, Order] = {}
+        #: The plans again, by how a tensor lies: the shortest way to one.
+        self.seen: dict[Any, Plan] = {}
         #: Whether one winner a window says all about the derivative.
         self.wins = isinstance(pool.kind, Max | Min) and pool.kind.ties == "first"
         #: Whether the derivative is the same everywhere.
         self.linear = isinstance(pool.kind, Sum | Avg)
+        #: Whether there is a second derivative that is not 0.
+        self.curved = isinstance(pool.kind, SmoothMax) or (isinstance(pool.kind, Lp) and pool.kind.p != 1)
 
     @property
     def kind(self) -> Kind:
         return self.pool.kind
-
-    @property
-    def curved(self) -> bool:
-        """Whether there is a second derivative that is not 0."""
-        return isinstance(self.pool.kind, SmoothMax) or (isinstance(self.pool.kind, Lp) and self.pool.kind.p != 1)
 
     def plan(self, size: Size, order: Order, dtype: torch.dtype) -> Plan:
         key = (size, order, dtype)
@@ -84,7 +83,15 @@ class TensorPool:
         return put(self.plans, key, Plan(self.pool, size, order, dtype), _PLANS_KEPT)
 
     def plan_of(self, x: Tensor) -> Plan:
-        return self.plan(x.shape, self.order_of(x), x.dtype)
+        try:
+            return self.seen[x.shape, x.stride(), x.dtype]
+        except KeyError:
+            check_dense_layout(x)
+        except RuntimeError:  # which is how a tensor says that it has no shape or strides
+            check_dense_layout(x)
+            raise
+        plan = self.plan(x.shape, self.order_of(x), x.dtype)
+        return put(self.seen, (x.shape, x.stride(), x.dtype), plan, _PLANS_KEPT)
 
     def axes_of(self, ndim: int) -> list[int]:
         """The pooled axes of a tensor with so many, in ascending order."""
@@ -92,16 +99,7 @@ class TensorPool:
 
     def order_of(self, x: Tensor) -> Order:
         """The order of the axes of `x` in memory; None where it is the usual one, or not one the engine can follow."""
-        if x.is_contiguous():
-            return None
-        if type(x) not in PLAIN:  # whose sizes may be symbols
-            return memory_order(x.stride(), self.axes_of(x.dim()))
-        key = (x.shape, x.stride())
-        try:
-            return self.orders[key]
-        except KeyError:
-            order = memory_order(x.stride(), self.axes_of(x.dim()))
-            return put(self.orders, key, order, _PLANS_KEPT)
+        return None if x.is_contiguous() else memory_order(x.stride(), self.axes_of(x.dim()))
 
 
 def memory_order(strides: Sequence[int], pooled: Sequence[int]) -> Order:
@@ -125,7 +123,20 @@ def order_without(order: Order, axes: Sequence[int]) -> Order:
 class Plan:
     """What the engine needs for tensors of one size, order and dtype, and the tensors that it gives."""
 
-    __slots__ = ("axes", "dtype", "native", "order", "result", "size", "winner", "y_order", "y_size")
+    __slots__ = (
+        "axes",
+        "dtype",
+        "native",
+        "order",
+        "quick",
+        "result",
+        "size",
+        "strides",
+        "winner",
+        "y_order",
+        "y_size",
+        "y_strides",
+    )
 
     def __init__(self, pool: Pool, size: Size, order: Order, dtype: torch.dtype) -> None:
         if dtype not in TYPES:
@@ -142,26 +153,91 @@ class Plan:
         self.axes, self.order, self.dtype = found.axes, order, dtype
         self.size, self.y_size = tuple(size), found.output_shape
         self.y_order = order if len(self.y_size) == len(size) else order_without(order, found.axes)
+        self.strides, self.y_strides = strides(self.size, order), strides(self.y_size, self.y_order)
         self.result = result_dtype(pool.kind, dtype)
         self.winner = WINNERS[self.native.winner_bytes]
+        self.quick = self._quick()
 
-    # --- tensors as the engine wants them, and back ---
+    def _quick(self) -> _engine.TensorPlan | None:
+        """The short way for small tensors, in a PyTorch that opens it."""
+        small = 0 < math.prod(self.size) <= _SMALL and 0 < math.prod(self.y_size) <= _SMALL
+        if not small or not hasattr(Tensor, "__dlpack_c_exchange_api__"):
+            return None
+        names = (str(dtype).removeprefix("torch.") for dtype in (self.dtype, self.result))
+        return _engine.TensorPlan(self.native, Tensor, self.size, self.strides, self.y_size, self.y_strides, *names)
 
-    def enter(self, a: Tensor) -> Any:
-        """The memory of a tensor shaped like x."""
-        return memory(a if self.order is None else a.permute(self.order))
+    def inside(self, a: Tensor) -> Tensor:
+        """A tensor shaped like x, as the engine reads it."""
+        return dense(a, self.order, self.strides)
 
-    def enter_y(self, a: Tensor) -> Any:
-        """The memory of a tensor shaped like y, whose pooled axes may be gone."""
-        return memory(a if self.y_order is None else a.permute(self.y_order))
+    def inside_y(self, a: Tensor) -> Tensor:
+        """A tensor shaped like y, whose pooled axes may be gone, likewise."""
+        return dense(a, self.y_order, self.y_strides)
 
-    def new_y(self, dtype: torch.dtype) -> tuple[Tensor, Any]:
-        """Room for a result, and its memory."""
-        return empty(self.y_size, self.y_order, dtype)
+    def new_y(self, dtype: torch.dtype) -> Tensor:
+        """Room for a result. It must not be a view: forward mode would want tangents with the layout of the base."""
+        return torch.empty_strided(self.y_size, self.y_strides, dtype=dtype, device=CPU)
 
-    def new_x(self, dtype: torch.dtype) -> tuple[Tensor, Any]:
-        """Room for a tensor shaped like x, and its memory."""
-        return empty(self.size, self.order, dtype)
+    def new_x(self, dtype: torch.dtype) -> Tensor:
+        """Room for a tensor shaped like x."""
+        return torch.empty_strided(self.size, self.strides, dtype=dtype, device=CPU)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.quick is not None and not x.is_neg() and (made := self.quick.forward(x)) is not None:
+            return made  # type: ignore[no-any-return]
+        use_threads()
+        y = self.new_y(self.result)
+        self.native.forward(self.inside(x), y)
+        return y
+
+    def forward_with_winners(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        if self.quick is not None and not x.is_neg() and (made := self.quick.forward_with_winners(x)) is not None:
+            return made
+        use_threads()
+        y, winners = self.new_y(self.result), self.new_y(self.winner)
+        self.native.forward_with_winners(self.inside(x), y, winners)
+        return y, winners
+
+
+def use_threads() -> None:
+    """The threads are PyTorch's."""
+    threads = torch.get_num_threads()
+    if _engine.get_num_threads() != threads:
+        _engine.set_num_threads(threads)
+
+
+#: As far as the engine works on one thread, however many there are.
+_SMALL = 2048
+
+
+def strides(size: Size, order: Order) -> tuple[int, ...]:
+    """The strides of a tensor that is dense in this order of its axes.
+
+    >>> strides((2, 3, 4, 5), (0, 2, 3, 1))
+    (60, 1, 15, 3)
+    """
+    found, step = [0] * len(size), 1
+    for d in reversed(order or range(len(size))):
+        found[d] = step
+        step *= max(size[d], 1)
+    return tuple(found)
+
+
+def dense(a: Tensor, order: Order, strides: tuple[int, ...]) -> Tensor:
+    """The tensor itself where it lies in memory in this order, with its numbers as they are; else a copy that does."""
+    a = torch._C._functorch.unwrap_if_dead(a)  # what a transform that has ended leaves of the tensors it kept
+    apart = a.is_neg() or a._is_zerotensor()  # what complex numbers and forward mode put in place of -a and of zeros
+    if not apart and a.stride() == strides:
+        return a
+    check_dense_layout(a)
+    a = a.detach().clone() if apart else a.detach()
+    return (a if order is None else a.permute(order)).contiguous()
+
+
+def check_dense_layout(a: Tensor) -> None:
+    if a.is_nested or a.layout is not torch.strided:
+        name = "nested" if a.is_nested else a.layout
+        raise TypeError(f"the tensor is {name}, which ndpool does not pool; give a dense one, as from .to_dense()")
 
 
 def result_dtype(kind: Kind, dtype: torch.dtype) -> torch.dtype:
@@ -173,93 +249,44 @@ def result_dtype(kind: Kind, dtype: torch.dtype) -> torch.dtype:
     return torch.uint64 if dtype in (torch.uint8, torch.uint16, torch.uint32, torch.uint64) else torch.int64
 
 
-_SMALL = 2048
-
-
-def empty(size: Size, order: Order, dtype: torch.dtype) -> tuple[Tensor, Any]:
-    """A new tensor with its axes in this order in memory, and that memory.
-
-    NumPy is quicker to make a small one; PyTorch aligns it for what comes after. It must not be a view of another
-    tensor: forward mode would want tangents with the layout of that.
-    """
-    if order is not None:
-        strides = dict(
-            zip(reversed(order), accumulate((size[d] for d in reversed(order)), mul, initial=1), strict=False)
-        )
-        ordered = torch.empty_strided(size, [strides[d] for d in range(len(size))], dtype=dtype)
-        return ordered, _memory(ordered.permute(order))
-    if math.prod(size) <= _SMALL and dtype in _NUMPY:
-        small: Any = np.empty(size, _NUMPY[dtype])
-        return torch.from_numpy(small), small
-    large = torch.empty(size, dtype=dtype)
-    return large, _memory(large)
-
-
-def memory(a: Tensor) -> Any:
-    """The memory of a tensor, dense in the order of its axes."""
-    if a._is_zerotensor() or a.is_neg():  # what forward mode and complex numbers put in place of zeros and of -a
-        a = a.clone()
-    return _memory((a.detach() if a.requires_grad else a).contiguous())
-
-
-def _memory(a: Tensor) -> Any:
-    if a.dtype == torch.bfloat16:  # which NumPy does not have; the engine knows it by its name
-        a = a.view(torch.int16)
-    return a.numpy()
-
-
 # --- what the engine does -------------------------------------------------------------------------
-
-
-def use_threads() -> None:
-    """The threads are PyTorch's."""
-    threads = torch.get_num_threads()
-    if _engine.get_num_threads() != threads:
-        _engine.set_num_threads(threads)
 
 
 def forward(pool: TensorPool, x: Tensor) -> Tensor:
     """`y`."""
-    plan = pool.plan_of(x)
-    use_threads()
-    y, y_memory = plan.new_y(plan.result)
-    plan.native.forward(plan.enter(x), y_memory)
-    return y
+    return pool.plan_of(x).forward(x)
 
 
 def forward_with_winners(pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
     """`y`, and each winner's place in its window: one byte for windows of up to 256 cells."""
-    plan = pool.plan_of(x)
-    use_threads()
-    (y, y_memory), (winners, winners_memory) = plan.new_y(plan.result), plan.new_y(plan.winner)
-    plan.native.forward_with_winners(plan.enter(x), y_memory, winners_memory)
-    return y, winners
+    return pool.plan_of(x).forward_with_winners(x)
 
 
 def indices(pool: TensorPool, winners: Tensor, size: Size) -> Tensor:
     """Each winner's flat row-major index over the pooled axes."""
     plan = pool.plan(size, y_order(pool, winners, size), torch.float32)
     use_threads()
-    found, found_memory = plan.new_y(torch.int64)
-    plan.native.indices(plan.enter_y(winners), found_memory)
+    found = plan.new_y(torch.int64)
+    plan.native.indices(plan.inside_y(winners), found)
     return found
 
 
 def jvp(pool: TensorPool, t: Tensor, x: Tensor | None, winners: Tensor | None) -> Tensor:
-    """`dy`, linear in `t`; from the winners where there are some, from `x` or, for linear kinds, from neither."""
+    """`dy`, linear in `t`; from `x` where it is known, else from the winners or, for linear kinds, from neither."""
     if pool.linear:
         return forward(pool, t)
-    if winners is not None:
+    if x is None:
+        assert winners is not None
         return _gather(pool, t, winners)
-    assert x is not None
     plan = pool.plan_of(x)
     use_threads()
-    dy, dy_memory = plan.new_y(plan.dtype)
-    plan.native.jvp(plan.enter(x), plan.enter(t), plan.new_y(plan.result)[1], dy_memory)
+    dy = plan.new_y(plan.dtype)
+    plan.native.jvp(plan.inside(x), plan.inside(t), plan.new_y(plan.result), dy)
     return dy
 
 
 def _gather(pool: TensorPool, t: Tensor, winners: Tensor) -> Tensor:
+    """The tangents at the winners: for second derivatives, where x has not been kept."""
     axes = pool.plan_of(t).axes
     found = indices(pool, winners, t.shape)
     last = tuple(range(-len(axes), 0))
@@ -275,22 +302,25 @@ def vjp(
 ) -> Tensor:
     """`gx`, linear in `g`, for an input of this size and order; what is not known of y and the winners x tells."""
     plan = pool.plan(size, order, g.dtype)
+    if plan.quick is not None and not g.is_neg() and (x is None or not x.is_neg()):
+        made = plan.quick.vjp(x, y, winners, g)
+        if made is not None:
+            return made  # type: ignore[no-any-return]
     use_threads()
+    known: tuple[Tensor | None, Tensor | None, Tensor | None] = None, None, None
     if pool.wins:
         if winners is None:
             assert x is not None
             winners = forward_with_winners(pool, x)[1]
-        known = (None, None, plan.enter_y(winners))
-    elif pool.linear:
-        known = (None, None, None)
-    else:
+        known = None, None, plan.inside_y(winners)
+    elif not pool.linear:
         assert x is not None
         if isinstance(pool.kind, Max | Min):
-            known = (plan.enter(x), plan.enter_y(forward(pool, x) if y is None else y), None)
+            known = plan.inside(x), plan.inside_y(forward(pool, x) if y is None else y), None
         else:
-            known = (plan.enter(x), None, None)
-    gx, gx_memory = plan.new_x(g.dtype)
-    plan.native.vjp(*known, plan.enter_y(g), gx_memory)
+            known = plan.inside(x), None, None
+    gx = plan.new_x(g.dtype)
+    plan.native.vjp(*known, plan.inside_y(g), gx)
     return gx
 
 

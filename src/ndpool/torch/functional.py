@@ -168,7 +168,7 @@ def max_pool(
     >>> max_pool(torch.tensor([3, 3, 1, 5, 7]), (2,), return_indices=True)
     (tensor([3, 5]), tensor([0, 3]))
     """
-    chosen = over_window(Max, (ties,), kernel_size, stride, padding, dilation, ceil_mode, axes, _ndim(x))
+    chosen = over_window(Max, kernel_size, stride, padding, dilation, ceil_mode, axes, _ndim(x), ties)
     return _result(chosen, x, return_indices)
 
 
@@ -189,7 +189,7 @@ def min_pool(
     >>> min_pool(torch.tensor([3, 3, 1, 5, 7]), (2,))
     tensor([3, 1])
     """
-    chosen = over_window(Min, (ties,), kernel_size, stride, padding, dilation, ceil_mode, axes, _ndim(x))
+    chosen = over_window(Min, kernel_size, stride, padding, dilation, ceil_mode, axes, _ndim(x), ties)
     return _result(chosen, x, return_indices)
 
 
@@ -211,7 +211,7 @@ def avg_pool(
     tensor([2., 5.])
     """
     chosen = over_window(
-        Avg, (count_include_pad, divisor_override), kernel_size, stride, padding, dilation, ceil_mode, axes, _ndim(x)
+        Avg, kernel_size, stride, padding, dilation, ceil_mode, axes, _ndim(x), count_include_pad, divisor_override
     )
     return autograd.forward(chosen, x)
 
@@ -231,7 +231,7 @@ def sum_pool(
     >>> sum_pool(torch.tensor([1, 2, 3, 4]), (2,))
     tensor([3, 7])
     """
-    chosen = over_window(Sum, (), kernel_size, stride, padding, dilation, ceil_mode, axes, _ndim(x))
+    chosen = over_window(Sum, kernel_size, stride, padding, dilation, ceil_mode, axes, _ndim(x))
     return autograd.forward(chosen, x)
 
 
@@ -253,7 +253,7 @@ def smooth_max_pool(
     tensor([1.3133])
     """
     chosen = over_window(
-        SmoothMax, (beta, count_include_pad), kernel_size, stride, padding, dilation, ceil_mode, axes, _ndim(x)
+        SmoothMax, kernel_size, stride, padding, dilation, ceil_mode, axes, _ndim(x), beta, count_include_pad
     )
     return autograd.forward(chosen, x)
 
@@ -274,7 +274,7 @@ def lp_pool(
     >>> lp_pool(torch.tensor([3.0, -4.0]), 2, (2,))
     tensor([5.])
     """
-    chosen = over_window(Lp, (p,), kernel_size, stride, padding, dilation, ceil_mode, axes, _ndim(x))
+    chosen = over_window(Lp, kernel_size, stride, padding, dilation, ceil_mode, axes, _ndim(x), p)
     return autograd.forward(chosen, x)
 
 
@@ -294,7 +294,7 @@ def adaptive_max_pool(
     >>> adaptive_max_pool(torch.tensor([1, 2, 3, 4, 5]), (3,))
     tensor([2, 4, 5])
     """
-    return _result(over_bins(Max, (ties,), output_size, axes, _ndim(x)), x, return_indices)
+    return _result(over_bins(Max, output_size, axes, _ndim(x), ties), x, return_indices)
 
 
 def adaptive_min_pool(
@@ -310,7 +310,7 @@ def adaptive_min_pool(
     >>> adaptive_min_pool(torch.tensor([1, 2, 3, 4, 5]), (3,))
     tensor([1, 2, 4])
     """
-    return _result(over_bins(Min, (ties,), output_size, axes, _ndim(x)), x, return_indices)
+    return _result(over_bins(Min, output_size, axes, _ndim(x), ties), x, return_indices)
 
 
 def adaptive_avg_pool(x: Tensor, output_size: int | tuple[int | None, ...], *, axes: Ints | None = None) -> Tensor:
@@ -319,7 +319,7 @@ def adaptive_avg_pool(x: Tensor, output_size: int | tuple[int | None, ...], *, a
     >>> adaptive_avg_pool(torch.arange(1.0, 6.0), (3,))
     tensor([1.5000, 3.0000, 4.5000])
     """
-    return autograd.forward(over_bins(Avg, (), output_size, axes, _ndim(x)), x)
+    return autograd.forward(over_bins(Avg, output_size, axes, _ndim(x)), x)
 
 
 def adaptive_sum_pool(x: Tensor, output_size: int | tuple[int | None, ...], *, axes: Ints | None = None) -> Tensor:
@@ -328,7 +328,7 @@ def adaptive_sum_pool(x: Tensor, output_size: int | tuple[int | None, ...], *, a
     >>> adaptive_sum_pool(torch.tensor([1, 2, 3, 4, 5]), (3,))
     tensor([3, 9, 9])
     """
-    return autograd.forward(over_bins(Sum, (), output_size, axes, _ndim(x)), x)
+    return autograd.forward(over_bins(Sum, output_size, axes, _ndim(x)), x)
 
 
 def adaptive_smooth_max_pool(
@@ -339,7 +339,7 @@ def adaptive_smooth_max_pool(
     >>> adaptive_smooth_max_pool(torch.tensor([0.0, 1.0]), 1.0, (1,))
     tensor([1.3133])
     """
-    return autograd.forward(over_bins(SmoothMax, (beta,), output_size, axes, _ndim(x)), x)
+    return autograd.forward(over_bins(SmoothMax, output_size, axes, _ndim(x), beta), x)
 
 
 def adaptive_lp_pool(
@@ -350,7 +350,7 @@ def adaptive_lp_pool(
     >>> adaptive_lp_pool(torch.tensor([3.0, -4.0]), 2, (1,))
     tensor([5.])
     """
-    return autograd.forward(over_bins(Lp, (p,), output_size, axes, _ndim(x)), x)
+    return autograd.forward(over_bins(Lp, output_size, axes, _ndim(x), p), x)
 
 
 # --- over everything ------------------------------------------------------------------------------
@@ -362,7 +362,7 @@ def global_max_pool(x: Tensor, *, ties: str = "all", axes: Ints = (-2, -1), keep
     >>> global_max_pool(torch.tensor([[1, 2], [4, 3]]))
     tensor([[4]])
     """
-    return autograd.forward(over_all(Max, (ties,), keepdims, axes, _ndim(x)), x)
+    return autograd.forward(over_all(Max, keepdims, axes, _ndim(x), ties), x)
 
 
 def global_min_pool(x: Tensor, *, ties: str = "all", axes: Ints = (-2, -1), keepdims: bool = True) -> Tensor:
@@ -371,7 +371,7 @@ def global_min_pool(x: Tensor, *, ties: str = "all", axes: Ints = (-2, -1), keep
     >>> global_min_pool(torch.tensor([[1, 2], [4, 3]]))
     tensor([[1]])
     """
-    return autograd.forward(over_all(Min, (ties,), keepdims, axes, _ndim(x)), x)
+    return autograd.forward(over_all(Min, keepdims, axes, _ndim(x), ties), x)
 
 
 def global_avg_pool(x: Tensor, *, axes: Ints = (-2, -1), keepdims: bool = True) -> Tensor:
@@ -380,7 +380,7 @@ def global_avg_pool(x: Tensor, *, axes: Ints = (-2, -1), keepdims: bool = True) 
     >>> global_avg_pool(torch.tensor([[[1.0, 2.0], [4.0, 3.0]]]), keepdims=False)
     tensor([2.5000])
     """
-    return autograd.forward(over_all(Avg, (), keepdims, axes, _ndim(x)), x)
+    return autograd.forward(over_all(Avg, keepdims, axes, _ndim(x)), x)
 
 
 def global_sum_pool(x: Tensor, *, axes: Ints = (-2, -1), keepdims: bool = True) -> Tensor:
@@ -389,7 +389,7 @@ def global_sum_pool(x: Tensor, *, axes: Ints = (-2, -1), keepdims: bool = True) 
     >>> global_sum_pool(torch.tensor([[1, 2], [4, 3]]))
     tensor([[10]])
     """
-    return autograd.forward(over_all(Sum, (), keepdims, axes, _ndim(x)), x)
+    return autograd.forward(over_all(Sum, keepdims, axes, _ndim(x)), x)
 
 
 def global_smooth_max_pool(x: Tensor, beta: float, *, axes: Ints = (-2, -1), keepdims: bool = True) -> Tensor:
@@ -398,7 +398,7 @@ def global_smooth_max_pool(x: Tensor, beta: float, *, axes: Ints = (-2, -1), kee
     >>> global_smooth_max_pool(torch.tensor([[0.0, 1.0]]), 1.0)
     tensor([[1.3133]])
     """
-    return autograd.forward(over_all(SmoothMax, (beta,), keepdims, axes, _ndim(x)), x)
+    return autograd.forward(over_all(SmoothMax, keepdims, axes, _ndim(x), beta), x)
 
 
 def global_lp_pool(x: Tensor, p: float, *, axes: Ints = (-2, -1), keepdims: bool = True) -> Tensor:
@@ -407,7 +407,7 @@ def global_lp_pool(x: Tensor, p: float, *, axes: Ints = (-2, -1), keepdims: bool
     >>> global_lp_pool(torch.tensor([[3.0, -4.0]]), 2)
     tensor([[5.]])
     """
-    return autograd.forward(over_all(Lp, (p,), keepdims, axes, _ndim(x)), x)
+    return autograd.forward(over_all(Lp, keepdims, axes, _ndim(x), p), x)
 
 
 # --- 1d, 2d and 3d spellings of what PyTorch does not have ----------------------------------------

@@ -52,7 +52,7 @@ class _LP:
     _function: ClassVar[Callable[..., Tensor]]
 
     def forward(self: Any, input: Tensor) -> Any:
-        return self._function(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+        return self._function(input, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
 
 
 class _AdaptiveMax:

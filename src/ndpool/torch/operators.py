@@ -107,7 +107,7 @@ def _fake_indices(pool: TensorPool, winners: Tensor, size: Sequence[int]) -> Ten
 
 
 def _fake_jvp(pool: TensorPool, t: Tensor, x: Tensor | None, winners: Tensor | None) -> Tensor:
-    order = None if winners is not None else pool.order_of(t if x is None else x)
+    order = None if x is None and winners is not None else pool.order_of(t if x is None or pool.linear else x)
     return _fake_y(pool, t.shape, order, t, t.dtype)
 
 

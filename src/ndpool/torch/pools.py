@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
+from operator import is_
 from typing import Any, ParamSpec
 
-import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from ..kinds import Kind
 from ..pool import Pool
@@ -21,19 +23,27 @@ _POOLS_KEPT = 512
 def remembered(make: Callable[P, TensorPool]) -> Callable[P, TensorPool]:
     """`make`, which is called once for each way in which its arguments can be written.
 
-    Not by their hash: 2, 2.0 and True have the same, and only the first is a kernel size.
+    The same objects are found first; then what is written the same. Equality is not enough: 2, 2.0 and True are equal,
+    and only the first is a kernel size.
     """
+    same: dict[Any, tuple[Any, TensorPool]] = {}
     made: dict[str, TensorPool] = {}
 
     def remember(*args: P.args, **kwargs: P.kwargs) -> TensorPool:
-        if torch.compiler.is_compiling():
+        if is_compiling():
             return make(*args, **kwargs)
-        key = repr(args)
         try:
-            return made[key]
-        except KeyError:
+            kept, pool = same[args]
+            if all(map(is_, args, kept)):
+                return pool
+        except (KeyError, TypeError):  # a list has no hash
             pass
-        return put(made, key, make(*args, **kwargs), _POOLS_KEPT)
+        key = repr(args)
+        pool = made[key] if key in made else put(made, key, make(*args, **kwargs), _POOLS_KEPT)
+        with contextlib.suppress(TypeError):
+            entry: tuple[Any, TensorPool] = args, pool
+            put(same, args, entry, _POOLS_KEPT)
+        return pool
 
     return remember
 
@@ -55,7 +65,6 @@ def tensor_pool(kind: Kind, window: AnyWindow, axes: Ints | None, ndim: int) -> 
 @remembered
 def over_window(
     kind: type[Kind],
-    options: tuple[Any, ...],
     kernel_size: Ints,
     stride: Ints | None,
     padding: PaddingLike,
@@ -63,17 +72,18 @@ def over_window(
     ceil_mode: bool,
     axes: Ints | None,
     ndim: int,
+    *options: Any,
 ) -> TensorPool:
     return tensor_pool(kind(*options), Window(kernel_size, stride, padding, dilation, ceil_mode), axes, ndim)
 
 
 @remembered
-def over_bins(kind: type[Kind], options: tuple[Any, ...], output_size: Any, axes: Ints | None, ndim: int) -> TensorPool:
+def over_bins(kind: type[Kind], output_size: Any, axes: Ints | None, ndim: int, *options: Any) -> TensorPool:
     return tensor_pool(kind(*options), Adaptive(output_size), axes, ndim)
 
 
 @remembered
-def over_all(kind: type[Kind], options: tuple[Any, ...], keepdims: bool, axes: Ints, ndim: int) -> TensorPool:
+def over_all(kind: type[Kind], keepdims: bool, axes: Ints, ndim: int, *options: Any) -> TensorPool:
     return tensor_pool(kind(*options), Global(keepdims), axes, ndim)
 
 
@@ -83,13 +93,13 @@ def over_all(kind: type[Kind], options: tuple[Any, ...], keepdims: bool, axes: I
 @remembered
 def over_torch_window(
     kind: type[Kind],
-    options: tuple[Any, ...],
     rank: int,
     kernel_size: Ints,
     stride: Ints | None,
     padding: Ints,
     dilation: Ints,
     ceil_mode: bool,
+    *options: Any,
 ) -> TensorPool:
     """The last `rank` axes. PyTorch takes one number in a tuple for all axes, and padding up to half the kernel."""
     kernel = for_each("kernel_size", kernel_size, rank, 1)

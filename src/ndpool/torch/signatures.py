@@ -43,7 +43,7 @@ def _max_pool(rank: int, always_indices: bool = False) -> Any:
         return_indices: bool = always_indices,
     ) -> Any:
         check_torch_input(name, input, rank)
-        pool = over_torch_window(Max, (), rank, kernel_size, stride, padding, dilation, ceil_mode)
+        pool = over_torch_window(Max, rank, kernel_size, stride, padding, dilation, ceil_mode)
         return autograd.with_indices(pool, input) if return_indices or always_indices else autograd.forward(pool, input)
 
     max_pool.__doc__ = f"As `torch.nn.functional.{name}`" + (", with indices." if always_indices else ".")
@@ -98,12 +98,14 @@ def _avg_pool(rank: int) -> Any:
         divisor_override: int | None = None,
     ) -> Tensor:
         check_torch_input(name, input, rank)
-        if divisor_override == 0:
-            raise ValueError("divisor_override=0 divides by zero; give another int, or None")
-        divisor = None if divisor_override is None else abs(divisor_override)
-        options = (count_include_pad, divisor)
-        y = _mean(over_torch_window(Avg, options, rank, kernel_size, stride, padding, 1, ceil_mode), input)
-        return -y if divisor_override is not None and divisor_override < 0 else y
+        divisor = divisor_override
+        if divisor is not None:
+            if divisor == 0:
+                raise ValueError("divisor_override=0 divides by zero; give another int, or None")
+            divisor = abs(divisor)
+        pool = over_torch_window(Avg, rank, kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor)
+        y = _mean(pool, input)
+        return -y if divisor != divisor_override else y
 
     def avg_pool_without_divisor(
         input: Tensor,
@@ -156,7 +158,7 @@ def _lp_pool(rank: int) -> Any:
         if norm_type == 0:
             raise ValueError("norm_type=0 has no root; give another number")
         if norm_type >= 1 and norm_type % 2 == 0 and not ceil_mode and input.is_floating_point():
-            pool = over_torch_window(Lp, (norm_type,), rank, kernel_size, stride, 0, 1, ceil_mode)
+            pool = over_torch_window(Lp, rank, kernel_size, stride, 0, 1, ceil_mode, norm_type)
             return autograd.forward(pool, input)
         # Odd powers keep their sign, and a window cut short by the end counts as if it were whole.
         mean: Tensor = average(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
