@@ -232,7 +232,8 @@ class EnginePlan {
         : plan(make_plan(dims)) {
         call.type = type_of(type);
         call.derivative = type_of(derivative);
-        if (call.derivative < Type::F16) throw std::invalid_argument("derivatives are floats");
+        if (call.derivative != (call.type < Type::F16 ? Type::F64 : call.type))
+            throw std::invalid_argument("derivatives of floats are of their own type, those of integers float64");
         result = call.type;
         auto one_of = [&](std::initializer_list<const char *> options) {
             if (std::find(options.begin(), options.end(), option) == options.end())
@@ -325,7 +326,7 @@ class EnginePlan {
     }
 
     // What of x, y and the winners is needed depends on the kind; the rest is None.
-    void vjp(nb::handle x, nb::handle y, nb::handle winners, nb::handle g, nb::handle gx) const {
+    void vjp(nb::handle x, nb::handle y, nb::handle winners, nb::handle g, nb::handle gx, int forced) const {
         i64 size = size_of(call.derivative);
         Memory cotangent(g, "g", outputs, size, false), to(gx, "gx", inputs, size, true);
         std::optional<Memory> from, value, places;
@@ -333,7 +334,7 @@ class EnginePlan {
         if (vjp_reads_x()) from.emplace(x, "x", inputs, size_of(call.type), false);
         if (vjp_reads_y()) value.emplace(y, "y", outputs, size_of(result), false);
         auto data = [](const std::optional<Memory> &memory) { return memory ? memory->data() : nullptr; };
-        vjp_at(data(from), data(value), data(places), cotangent.data(), to.data());
+        vjp_at(data(from), data(value), data(places), cotangent.data(), to.data(), forced);
     }
 
     // --- the same on memory that is known to be right ---
@@ -361,13 +362,13 @@ class EnginePlan {
         execute(c);
     }
 
-    void vjp_at(const void *x, const void *y, const void *winners, const void *g, void *gx) const {
+    void vjp_at(const void *x, const void *y, const void *winners, const void *g, void *gx, int forced = -1) const {
         Call c = call;
         c.op = family == Family::SUM      ? Op::SUM_VJP
                : family == Family::SMOOTH ? Op::SMOOTH_VJP
                : vjp_reads_winners()      ? Op::SCATTER
                                           : Op::TIES_VJP;
-        c.x = x, c.y_in = y, c.winners_in = winners, c.g = g, c.gx = gx;
+        c.x = x, c.y_in = y, c.winners_in = winners, c.g = g, c.gx = gx, c.forced = forced;
         execute(c);
     }
 
@@ -468,7 +469,7 @@ NB_MODULE(_engine, m) {
         .def("indices", &EnginePlan::indices, nb::arg("winners"), nb::arg("indices"))
         .def("jvp", &EnginePlan::jvp, nb::arg("x"), nb::arg("t"), nb::arg("y"), nb::arg("dy"))
         .def("vjp", &EnginePlan::vjp, nb::arg("x").none(), nb::arg("y").none(), nb::arg("winners").none(), nb::arg("g"),
-             nb::arg("gx"));
+             nb::arg("gx"), nb::arg("forced") = -1);
     nb::class_<TensorPlan>(m, "TensorPlan", "A plan for small tensors of one layout, which makes those that it returns.")
         .def(nb::init<nb::object, nb::object, std::vector<i64>, std::vector<i64>, std::vector<i64>, std::vector<i64>,
                       const std::string &, const std::string &>(),

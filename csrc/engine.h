@@ -33,7 +33,7 @@ struct Call {
     double parameter = 0;  // beta or p
     bool count_pad = false;
     int winner_bytes = 0;
-    int forced = -1;  // for tests: 0 forbids and 1 demands the method for wide windows
+    int forced = -1;  // for tests: 0 forbids and 1 demands the method for wide windows or, in a VJP, gathering
     const void *x = nullptr, *y_in = nullptr, *t = nullptr, *g = nullptr, *winners_in = nullptr;
     void *y = nullptr, *dy = nullptr, *gx = nullptr, *winners = nullptr;
     i64 *indices = nullptr;

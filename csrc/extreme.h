@@ -73,7 +73,30 @@ class Places {
     }
 };
 
-// The values and the winners' places; with a tangent, what it is at the winners.
+// The values, and what was carried along with them.
+template <class K>
+struct TangentSink {
+    using T = typename K::In;
+    using G = typename K::Key;
+    K key;
+    T *y;
+    G *dy;
+    T *row;
+    G *dy_row;
+
+    void move_to(const Plan &plan, i64 index, const OutputRow &) {
+        row = y + index * plan.out_row;
+        dy_row = dy + index * plan.out_row;
+    }
+    void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
+    template <int N>
+    void put(i64 at, const typename ArgExtreme<K, true>::template State<N> &s, int count) {
+        put_some<N>(row + at, count, [&](T *p) { key.template out<N>(p, s.v); });
+        put_some<N>(dy_row + at, count, [&](G *p) { store<N>(p, s.t); });
+    }
+};
+
+// The values and the winners' places; with a tangent in doubles, what it is at the winners.
 template <class K>
 struct WinnerSink {
     using T = typename K::In;
@@ -81,9 +104,8 @@ struct WinnerSink {
     T *y;
     void *winners;  // or null, if only the tangent is wanted
     int bytes;      // of a winner
-    const void *t;
-    void *dy;
-    int t_bytes;  // of an element of the tangent
+    const double *t;
+    double *dy;
     const Places *places;
     T *row;
     void *winner_row;
@@ -107,33 +129,23 @@ struct WinnerSink {
     void finish(const Plan &plan, i64 slab, const OutputRow &rows, i64 begin, i64 end) {
         if (!t) return;
         if (bytes == 1)
-            gather_as<std::uint8_t>(plan, slab, rows, begin, end);
+            pick<std::uint8_t>(plan, slab, rows, begin, end);
         else if (bytes == 2)
-            gather_as<std::uint16_t>(plan, slab, rows, begin, end);
+            pick<std::uint16_t>(plan, slab, rows, begin, end);
         else
-            gather_as<std::uint32_t>(plan, slab, rows, begin, end);
+            pick<std::uint32_t>(plan, slab, rows, begin, end);
     }
 
   private:
     template <class W, int N>
     void put_places(i64 at, const typename ArgExtreme<K>::template State<N> &s, int count) {
-        put_some<N>(static_cast<W *>(winner_row) + at, count, [&](W *p) { store<N>(p, convert<W, N>(s.with)); });
+        put_some<N>(static_cast<W *>(winner_row) + at, count, [&](W *p) { store<N>(p, convert<W, N>(s.place)); });
     }
     template <class W>
-    void gather_as(const Plan &plan, i64 slab, const OutputRow &rows, i64 begin, i64 end) {
-        if (t_bytes == 2)
-            gather<W, std::uint16_t>(plan, slab, rows, begin, end);
-        else if (t_bytes == 4)
-            gather<W, std::uint32_t>(plan, slab, rows, begin, end);
-        else
-            gather<W, std::uint64_t>(plan, slab, rows, begin, end);
-    }
-    template <class W, class G>
-    void gather(const Plan &plan, i64 slab, const OutputRow &rows, i64 begin, i64 end) {
-        const G *from = static_cast<const G *>(t) + slab * plan.in_slab;
-        G *to = static_cast<G *>(dy) + index * plan.out_row;
-        places->over_row(static_cast<const W *>(winner_row), begin, end,
-                         [&](i64 i, i64 cell) { to[i] = from[rows.start + cell]; });
+    void pick(const Plan &plan, i64 slab, const OutputRow &rows, i64 begin, i64 end) {
+        const double *from = t + slab * plan.in_slab + rows.start;
+        double *to = dy + index * plan.out_row;
+        places->over_row(static_cast<const W *>(winner_row), begin, end, [&](i64 i, i64 cell) { to[i] = from[cell]; });
     }
 };
 

@@ -61,10 +61,25 @@ void extreme_winners(const Plan &plan, const Call &call) {
     with_key(call, [&](auto key) {
         using K = decltype(key);
         using T = typename K::In;
-        int t_bytes = call.derivative == Type::F64 ? 8 : call.derivative == Type::F32 ? 4 : 2;
-        WinnerSink<K> sink{key,     static_cast<T *>(call.y), call.winners, call.winner_bytes, call.t, call.dy,
-                           t_bytes, &places,                  nullptr,      nullptr,           0};
-        pool_all(plan, ArgExtreme<K>{key}, static_cast<const T *>(call.x), sink, call.forced);
+        auto *x = static_cast<const T *>(call.x);
+        // The tangent of floats is of their own type.
+        if constexpr (!std::is_same_v<K, IntegerKey<T>>)
+            if (call.t) {
+                using G = typename K::Key;
+                TangentSink<K> sink{key, static_cast<T *>(call.y), static_cast<G *>(call.dy), nullptr, nullptr};
+                return pool_all(plan, ArgExtreme<K, true>{key, x, static_cast<const G *>(call.t)}, x, sink, call.forced);
+            }
+        WinnerSink<K> sink{key,
+                           static_cast<T *>(call.y),
+                           call.winners,
+                           call.winner_bytes,
+                           static_cast<const double *>(call.t),
+                           static_cast<double *>(call.dy),
+                           &places,
+                           nullptr,
+                           nullptr,
+                           0};
+        pool_all(plan, ArgExtreme<K>{key}, x, sink, call.forced);
     });
 }
 
@@ -157,11 +172,11 @@ void run(const Plan &plan, const Call &call) {
         case Op::SUM_VJP:
             return with_float(call.derivative, [&](auto zero) {
                 using G = decltype(zero);
-                sum_vjp(plan, Divisor::of(plan, call.count, call.divisor), static_cast<const G *>(call.g), static_cast<G *>(call.gx));
+                sum_vjp(plan, Divisor::of(plan, call.count, call.divisor), static_cast<const G *>(call.g), static_cast<G *>(call.gx), call.forced);
             });
         case Op::SMOOTH:
             return smooth_forward(plan, smooth, call.type, call.derivative, call.x, call.y, call.t, call.dy);
-        case Op::SMOOTH_VJP: return smooth_vjp(plan, smooth, call.type, call.derivative, call.x, call.g, call.gx);
+        case Op::SMOOTH_VJP: return smooth_vjp(plan, smooth, call.type, call.derivative, call.x, call.g, call.gx, call.forced);
     }
 }
 

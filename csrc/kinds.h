@@ -8,6 +8,7 @@
 //   retag(a, radix, tag)  the places in a window that has one axis more; retag_each adds 0, 1, 2, ... along the lanes
 //   empty()               the State of no cell, where there is one
 //   IDEMPOTENT            whether a cell may be merged twice
+//   TAGGED, CARRIES       whether places matter, and whether another array is read along
 // and from what it is made of
 //   PLANES                how many arrays of lanes a State takes when it rests in memory
 //   put, get              a State to and from memory
@@ -152,7 +153,7 @@ struct OneLane {
 };
 
 // A value, and what goes with it.
-template <class L, class With = L>
+template <class L>
 struct TwoLanes {
     using Lane = L;
     static constexpr int PLANES = 2;
@@ -160,16 +161,16 @@ struct TwoLanes {
     template <int N>
     struct State {
         vec<L, N> v;
-        vec<With, N> with;
+        vec<L, N> with;
     };
     template <int N>
     static State<N> get(const L *p, i64 plane) {
-        return {load<N>(p), bits<vec<With, N>>(load<N>(p + plane))};
+        return {load<N>(p), load<N>(p + plane)};
     }
     template <int N>
     static void put(L *p, i64 plane, const State<N> &a) {
         store<N>(p, a.v);
-        store<N>(p + plane, bits<vec<L, N>>(a.with));
+        store<N>(p + plane, a.with);
     }
     template <int N>
     static void unzip(State<N> &a, State<N> &b) {
@@ -185,7 +186,7 @@ struct TwoLanes {
 
 // A kind to which the places of the cells do not matter.
 struct Untagged {
-    static constexpr bool TAGGED = false;
+    static constexpr bool TAGGED = false, CARRIES = false;
     template <int N, class State>
     static State retag(State a, i64, i64) {
         return a;
@@ -229,49 +230,101 @@ struct Extreme : OneLane<typename K::Key>, Untagged {
 
 // --- Max and Min: the value and its place in the window ------------------------------------------
 
-// The place goes with the value.
-template <class K>
-struct ArgExtreme : TwoLanes<typename K::Key, typename IntOf<sizeof(typename K::Key)>::u> {
+// With TANGENT, what an array of the same shape holds there is carried along.
+template <class K, bool TANGENT = false>
+struct ArgExtreme {
     using In = typename K::In;
     using Lane = typename K::Key;
     using Place = typename IntOf<sizeof(Lane)>::u;
-    static constexpr bool TAGGED = true;
+    static constexpr int PLANES = TANGENT ? 3 : 2;
+    static constexpr bool TAGGED = true, CARRIES = TANGENT;
     static constexpr bool IDEMPOTENT = false;
-    template <int N>
-    using State = typename TwoLanes<Lane, Place>::template State<N>;
     K key;
+    const In *x = nullptr;    // where both arrays start
+    const Lane *t = nullptr;
 
-    explicit ArgExtreme(const K &key) : key(key) {}
-
+    template <int N>
+    struct State {
+        vec<Lane, N> v;
+        vec<Place, N> place;
+        vec<Lane, N> t;
+    };
     template <int N>
     State<N> lift(const In *p, i64 tag) const {
-        return {key.template in<N>(p), splat<Place, N>(static_cast<Place>(tag))};
+        State<N> a;
+        a.v = key.template in<N>(p);
+        a.place = splat<Place, N>(static_cast<Place>(tag));
+        if constexpr (TANGENT) {
+            prefetch<N>(t + (p - x));
+            a.t = load<N>(t + (p - x));
+        }
+        return a;
+    }
+    template <int N>
+    State<N> lift_some(const In *p, i64 tag, int count) const {
+        In some[N];
+        for (int i = 0; i < N; ++i) some[i] = p[i < count ? i : 0];
+        return {key.template in<N>(some), splat<Place, N>(static_cast<Place>(tag)), load_some<N>(t + (p - x), count)};
     }
     template <int N>
     static void merge(State<N> &a, const State<N> &b) {
-        auto wins = K::template better<N>(b.v, a.v);
-        a.v = wins ? b.v : a.v;
-        a.with = wins ? b.with : a.with;
+        take<N>(a, b, K::template better<N>(b.v, a.v));
     }
     template <int N>
     static void merge_any(State<N> &a, const State<N> &b) {
-        auto wins = K::template better<N>(b.v, a.v) | (K::template equal<N>(b.v, a.v) & (b.with < a.with));
+        take<N>(a, b, K::template better<N>(b.v, a.v) | (K::template equal<N>(b.v, a.v) & (b.place < a.place)));
+    }
+    template <int N, class Mask>
+    static void take(State<N> &a, const State<N> &b, Mask wins) {
         a.v = wins ? b.v : a.v;
-        a.with = wins ? b.with : a.with;
+        a.place = wins ? b.place : a.place;
+        if constexpr (TANGENT) a.t = wins ? b.t : a.t;
     }
     template <int N>
     static State<N> retag(State<N> a, i64 radix, i64 tag) {
-        return {a.v, a.with * static_cast<Place>(radix) + static_cast<Place>(tag)};
+        a.place = a.place * static_cast<Place>(radix) + static_cast<Place>(tag);
+        return a;
     }
     template <int N>
     static State<N> retag_each(State<N> a, i64 radix, i64 tag) {
         State<N> b = retag<N>(a, radix, tag);
-        for (int i = 0; i < N; ++i) b.with[i] += static_cast<Place>(i);
+        for (int i = 0; i < N; ++i) b.place[i] += static_cast<Place>(i);
         return b;
     }
     template <int N>
+    static State<N> get(const Lane *p, i64 plane) {
+        State<N> a;
+        a.v = load<N>(p);
+        a.place = bits<vec<Place, N>>(load<N>(p + plane));
+        if constexpr (TANGENT) a.t = load<N>(p + 2 * plane);
+        return a;
+    }
+    template <int N>
+    static void put(Lane *p, i64 plane, const State<N> &a) {
+        store<N>(p, a.v);
+        store<N>(p + plane, bits<vec<Lane, N>>(a.place));
+        if constexpr (TANGENT) store<N>(p + 2 * plane, a.t);
+    }
+    template <int N>
+    static void unzip(State<N> &a, State<N> &b) {
+        State<N> even, odd;
+        even.v = every_second<N, 0>(a.v, b.v), odd.v = every_second<N, 1>(a.v, b.v);
+        even.place = every_second<N, 0>(a.place, b.place), odd.place = every_second<N, 1>(a.place, b.place);
+        if constexpr (TANGENT) even.t = every_second<N, 0>(a.t, b.t), odd.t = every_second<N, 1>(a.t, b.t);
+        a = even, b = odd;
+    }
+    template <int N>
+    static State<N> shift_in(const State<N> &a, const State<N> &b) {
+        State<N> c;
+        c.v = shift_lane_in<N>(a.v, b.v);
+        c.place = shift_lane_in<N>(a.place, b.place);
+        if constexpr (TANGENT) c.t = shift_lane_in<N>(a.t, b.t);
+        return c;
+    }
+    template <int N>
     static State<N> empty() {
-        return {splat<Lane, N>(K::lowest()), splat<Place, N>(static_cast<Place>(-1))};  // after all places, so never first
+        // Its place is after all others, so that it is never first.
+        return {splat<Lane, N>(K::lowest()), splat<Place, N>(static_cast<Place>(-1)), vec<Lane, N>{}};
     }
 };
 

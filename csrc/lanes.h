@@ -153,7 +153,8 @@ inline vec<T, N> best_of_floats(vec<T, N> a, vec<T, N> b) {
         __m512d x = bits<__m512d>(a), y = bits<__m512d>(b);
         return bits<vec<T, N>>(_mm512_mask_mov_pd(_mm512_max_pd(x, y), _mm512_cmp_pd_mask(x, x, _CMP_UNORD_Q), x));
     }
-#elif defined(__AVX2__)
+#endif
+#if defined(__AVX2__)
     if constexpr (std::is_same_v<T, float> && N == 8) {
         __m256 x = bits<__m256>(a), y = bits<__m256>(b);
         return bits<vec<T, N>>(_mm256_blendv_ps(_mm256_max_ps(x, y), x, _mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
@@ -324,6 +325,15 @@ NDPOOL_INLINE vec<T, N> where_equal(const std::uint8_t *p, i64 value, vec<T, N> 
     using I = typename IntOf<sizeof(T)>::s;
     vec<T, N> none{};
     return convert<I, N>(load<N>(p)) == static_cast<I>(value) ? v : none;
+}
+
+// Asks for what will be read some rows later. The rows of an image are read one after the other, but with work in between,
+// over which the processor's own prefetching falls behind.
+template <int COUNT, class T>
+inline void prefetch(const T *p) {
+    constexpr std::uintptr_t AHEAD = 4096;
+    auto address = reinterpret_cast<std::uintptr_t>(p) + AHEAD;
+    for (std::size_t line = 0; line < sizeof(T) * COUNT; line += 64) __builtin_prefetch(reinterpret_cast<const void *>(address + line));
 }
 
 // Calls f(position) for blocks of N that cover 0..length-1, which is at least N; the last one overlaps its neighbour.

@@ -100,18 +100,9 @@ class OutputRow {
 
 // --- the two steps ------------------------------------------------------------------------------
 
-// Asks for what will be read some rows later. The rows of an image are read one after the other, but with work in between,
-// over which the processor's own prefetching falls behind.
-template <int COUNT, class T>
-inline void prefetch(const T *p) {
-    constexpr std::uintptr_t AHEAD = 4096;
-    auto address = reinterpret_cast<std::uintptr_t>(p) + AHEAD;
-    for (std::size_t line = 0; line < sizeof(T) * COUNT; line += 64) __builtin_prefetch(reinterpret_cast<const void *>(address + line));
-}
-
 // The States of cells i..i+N-1 of all rows, merged; U registers' worth at a time.
 template <int U, class P, int N = LANES<typename P::Lane>>
-inline void merge_cells(const P &p, const typename P::In *x, const OutputRow &rows, i64 i,
+NDPOOL_INLINE void merge_cells(const P &p, const typename P::In *x, const OutputRow &rows, i64 i,
                         typename P::template State<N> (&state)[U]) {
     NDPOOL_UNROLL
     for (int u = 0; u < U; ++u) state[u] = p.template lift<N>(x + rows.offset[0] + i + u * N, rows.tag[0]);
@@ -127,9 +118,13 @@ inline void merge_cells(const P &p, const typename P::In *x, const OutputRow &ro
 // Fewer than N elements, brought where N can be read.
 template <int N, class P>
 inline typename P::template State<N> lift_some(const P &p, const typename P::In *x, i64 tag, int count) {
-    typename P::In some[N];
-    for (int i = 0; i < N; ++i) some[i] = i < count ? x[i] : x[0];
-    return p.template lift<N>(some, tag);
+    if constexpr (P::CARRIES) {
+        return p.template lift_some<N>(x, tag, count);
+    } else {
+        typename P::In some[N];
+        for (int i = 0; i < N; ++i) some[i] = i < count ? x[i] : x[0];
+        return p.template lift<N>(some, tag);
+    }
 }
 
 // Runs out(to) with room for N elements, of which `count` are wanted at `p`.
@@ -518,6 +513,7 @@ class RowPooler {
         if (rows.count == 1) {
             auto cells = [&](auto size, i64 at) {
                 constexpr int M = decltype(size)::value;
+                prefetch<M>(x + rows.offset[0] + at);
                 return p.template lift<M>(x + rows.offset[0] + at, rows.tag[0]);
             };
             for (i64 o = begin; o < end; ++o) pool_segment(cells, sink, o);
@@ -588,12 +584,22 @@ class RowPooler {
         return state[0];
     }
 
+    // All lanes merged into one: halves of halves.
     State<1> fold(const State<N> &state) {
-        Lane lanes[P::PLANES * N];
+        alignas(64) Lane lanes[P::PLANES * N];
         P::template put<N>(lanes, N, state);
-        State<1> result = P::template get<1>(lanes, N);
-        for (int i = 1; i < N; ++i) p.template merge_any<1>(result, P::template get<1>(lanes + i, N));
-        return result;
+        return fold_lanes<N>(lanes);
+    }
+    template <int M>
+    State<1> fold_lanes(Lane *lanes) {
+        if constexpr (M == 1) {
+            return P::template get<1>(lanes, N);
+        } else {
+            State<M / 2> half = P::template get<M / 2>(lanes, N);
+            p.template merge_any<M / 2>(half, P::template get<M / 2>(lanes + M / 2, N));
+            P::template put<M / 2>(lanes, N, half);
+            return fold_lanes<M / 2>(lanes);
+        }
     }
 
     // Channels last: all cells of a window at once, in row-major order, along the elements of a place.
@@ -621,7 +627,9 @@ class RowPooler {
         for (i64 r = 0; r < rows.count; ++r) {
             cell = x + rows.offset[r] + taps.first * inner + i;
             i64 tag = rows.tag[r] * axis.kernel + taps.skipped;
+            if (r == 0) prefetch<U * N>(cell);
             for (i64 k = r == 0 ? 1 : 0; k < taps.count; ++k) {
+                prefetch<U * N>(cell + k * step);
                 NDPOOL_UNROLL
                 for (int u = 0; u < U; ++u)
                     p.template merge<N>(state[u], p.template lift<N>(cell + k * step + u * N, tag + k));

@@ -206,15 +206,15 @@ struct Transposition {
     To to;
 };
 
-// The transpose of the sum. prepare(slab, begin, end, part) gives the Transposition for the cells begin..end-1 of the first
+// The transpose of the sum, by gathering or by spreading rows. prepare(slab, begin, end, part) gives the Transposition for the cells begin..end-1 of the first
 // pooled axis and the part of the outputs that is over them.
 template <class Prepare>
-void transpose_all(const Plan &plan, const Prepare &prepare) {
+void transpose_all(const Plan &plan, bool gather, const Prepare &prepare) {
     over_input_parts(plan, [&](const auto &over) {
         InputRow rows(plan);
         over([&](i64 slab, i64 in_begin, i64 in_end) {
             OutputPart part = outputs_over(plan, in_begin, in_end);
-            if (gathers<double>(plan)) {
+            if (gather) {
                 auto job = prepare(slab, in_begin, in_end, part);
                 RowGatherer<decltype(job.from), decltype(job.to)>(plan, job.from, job.to).gather_part(rows, in_begin, in_end);
             } else {
@@ -248,14 +248,15 @@ inline double *part_plane(const Plan &plan, const OutputPart &part) {
 }
 
 template <class G>
-void sum_vjp(const Plan &plan, Divisor divisor, const G *g, G *gx) {
+void sum_vjp(const Plan &plan, Divisor divisor, const G *g, G *gx, int forced) {
+    bool gather = gathers<double>(plan) && forced != 0;
     auto target = [&](i64 slab, double scale) { return GradientTarget<G, double>{gx + slab * plan.in_slab, scale, plan.in_row}; };
     // Doubles have none wider to be added up in, so theirs are divided first.
-    if (sizeof(G) < sizeof(double) && !divisor.varies() && gathers<double>(plan))
-        return transpose_all(plan, [&](i64 slab, i64, i64, const OutputPart &) {
+    if (sizeof(G) < sizeof(double) && !divisor.varies() && gather)
+        return transpose_all(plan, gather, [&](i64 slab, i64, i64, const OutputPart &) {
             return Transposition<SumSource<G>, GradientTarget<G, double>>{{g + slab * plan.out_slab}, target(slab, 1.0 / divisor.fixed)};
         });
-    transpose_all(plan, [&](i64 slab, i64, i64, const OutputPart &part) {
+    transpose_all(plan, gather, [&](i64 slab, i64, i64, const OutputPart &part) {
         double *q = part_plane(plan, part);
         const G *from = g + slab * plan.out_slab;
         OutputRow rows(plan);

@@ -79,6 +79,27 @@ ROADS = [
     road("cut slab of channels", Window((3, 3), 2, 1), (150, 50, 17), (0, 1)),
     road("cut slab, adaptive", Adaptive((41, 7)), (1, 400, 331)),
     road("cut volume", Window((2, 3, 2), (2, 1, 2), (0, 1, 1)), (1, 30, 50, 60)),
+    # Two or three cells in steps of 2: in registers, and back by squares.
+    *(
+        road(f"k{k}s2, padded {pad}", Window((k, k), 2, pad, ceil_mode=ceil), (2, 30, 71))
+        for k in (2, 3)
+        for pad, ceil in ((0, False), (1, True), (((1, 0), (0, 1)), False), (((0, 1), (k - 1, 0)), True))
+    ),
+    *(road(f"k{k}s2, volume", Window((k,) * 3, 2, k - 2), (2, 9, 12, 69)) for k in (2, 3)),
+    *(road(f"k{k}s2, rank 4", Window((k,) * 4, 2, k - 2), (1, 4, 5, 7, 66)) for k in (2, 3)),
+    *(road(f"k{k}s2, one row", Window((k,), 2, k - 2), (5, 97)) for k in (2, 3)),
+    road("k2s2, exactly one register", Window((2, 2), 2), (2, 8, 34)),
+    road("k3s2, one output more than a register", Window((3, 3), 2), (2, 8, 35)),
+    road("k2s2 by k3s2", Window((2, 3), 2, (0, 1)), (2, 12, 71)),
+    road("steps of 1", Window((3, 3), 1, 1), (2, 12, 71)),
+    road("steps of 1 and 2", Window((3, 3), (1, 2), 1), (2, 12, 71)),
+    road("steps of 2 and 1", Window((3, 4), (2, 1), (1, 2)), (2, 12, 71)),
+    road("five cells in steps of 2", Window((5, 5), 2, 2), (2, 15, 71)),
+    road("one cell in steps of 2", Window((1, 1), 2), (2, 15, 71)),
+    road("k3s2, cut volume", Window((3, 3, 3), 2, 1), (1, 40, 41, 70)),
+    road("k2s2, axes in between", Window((2, 2), 2), (2, 8, 3, 70), (1, 3)),
+    road("wide, a prime kernel", Window((61,), 1, 30), (3, 301)),
+    road("wide, more than 256 cells", Window((301,), 1, 150), (2, 901)),
     # Many axes, pooled and not.
     road("axes in between", Window((2, 3, 2), (1, 2, 2), (1, 1, 0)), (4, 3, 20, 2, 30), (0, 2, 4)),
     road("axes in between, wide", Window((9, 3), 1, 1), (3, 13, 2, 14, 3), (1, 3)),
@@ -91,7 +112,13 @@ ROADS = [
     road("float16", Window((3, 3), 2, 1), (2, 57, 61), None, np.float16),
     road("float16, two-byte winners", Window((17, 17), 8, 8), (1, 60, 61), None, np.float16),
     road("float16, four-byte winners", Global(), (2, 257, 256), (1, 2), np.float16),
+    road("float64, k2s2", Window((2, 2), 2), (2, 57, 61), None, np.float64),
+    road("float16, k2s2", Window((2, 2), 2), (2, 57, 71), None, np.float16),
     road("uint8", Window((3, 3), 2, 1), (2, 57, 61), None, np.uint8),
+    road("uint8, k3s2", Window((3, 3), 2, 1), (2, 57, 131), None, np.uint8),
+    road("uint8, k2s2", Window((2, 2), 2), (2, 57, 131), None, np.uint8),
+    road("uint8, channels last", Window((2, 2), 2), (2, 8, 11, 71), (1, 2), np.uint8),
+    road("int16, k3s2", Window((3, 3), 2, 1), (2, 57, 131), None, np.int16),
     road("uint8, wide", Window((16, 16), 1, 7), (2, 33, 40), None, np.uint8),
     road("uint8, two-byte winners", Window((17, 17), 8, 8), (1, 60, 61), None, np.uint8),
     road("int8, four-byte winners", Global(), (2, 257, 256), (1, 2), np.int8),
@@ -135,7 +162,7 @@ def allowance(pool, x, y, dtype):
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: type(kind).__name__)
 @pytest.mark.parametrize(("window", "shape", "axes", "dtype"), ROADS)
 def test_every_road(kind, window, shape, axes, dtype):
-    """At every instruction level: the value by each method for wide windows, the winners, the JVP and the VJP."""
+    """At every instruction level: the value and the VJP by each method, the winners and the JVP."""
     pool = Pool(kind, window, axes)
     x = array_for(kind, shape, dtype)
     t, g = directions(pool, shape, dtype)
@@ -161,6 +188,7 @@ def test_every_road(kind, window, shape, axes, dtype):
         within(pullback(g), *derivatives[1])
         for choice in (0, 1):
             within(forced(pool, x, choice), y, allowed)
+            within(forced_vjp(pool, x, g, choice), *derivatives[1])
         if isinstance(kind, Max | Min):
             ours_y, indices = pool.with_indices(x)
             same(ours_y, y)
@@ -173,6 +201,19 @@ def forced(pool, x, choice):
     y = plan.empty(plan.result)
     plan.native.forward(plan.inside(x), y, choice)
     return y
+
+
+def forced_vjp(pool, x, g, choice):
+    """The VJP with gathering forbidden (0), or demanded where the shape admits it (1), on a contiguous array."""
+    plan = pool._plan(x)
+    x, y, winners = plan.inside(x), plan.empty(plan.result), None
+    plan.native.forward(x, y)
+    if isinstance(pool.kind, Max | Min) and pool.kind.ties == "first":
+        winners = plan.empty(np.dtype(f"u{plan.native.winner_bytes}"))
+        plan.native.forward_with_winners(x, y, winners)
+    gx = np.empty(x.shape, plan.derivative)
+    plan.native.vjp(x, y, winners, plan.cotangent(g), gx, choice)
+    return gx
 
 
 @given(cases(ALL_KINDS, large=True, empty=False, max_rank=3), st.integers(0, 2**32 - 1))
