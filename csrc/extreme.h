@@ -207,11 +207,10 @@ void scatter_winners(const Plan &plan, const W *winners, const G *g, G *gx) {
     });
 }
 
-// A small window is asked about by each of its cells, 16 or so at a time; a larger one has its winners visited.
 template <class W, class G, class A>
 void winners_vjp(const Plan &plan, const W *winners, const G *g, G *gx, int forced) {
     if constexpr (sizeof(W) == 1)
-        if (gathers<A>(plan) && (forced < 0 ? plan.cells <= 64 : forced == 1)) return gather_winners<G, A>(plan, winners, g, gx);
+        if (gathers<A>(plan, 9, plan.inner >= 4 * LANES<A> ? 9 : 0, forced)) return gather_winners<G, A>(plan, winners, g, gx);
     scatter_winners<W, G, A>(plan, winners, g, gx);
 }
 

@@ -593,7 +593,7 @@ struct SmoothTarget {
 inline void smooth_vjp(const Plan &plan, const Smooth &kind, Type type, Type result, const void *x, const void *g, void *gx,
                        int forced) {
     constexpr int N = LANES<double>;
-    transpose_all(plan, gathers<double>(plan) && forced != 0, [&](i64 slab, i64 begin, i64 end, const OutputPart &part) {
+    transpose_all(plan, gathers<double>(plan, 0, 0, forced), [&](i64 slab, i64 begin, i64 end, const OutputPart &part) {
         double *plane = part_plane(plan, part);
         Transposition<SumSource<double>, SmoothTarget> job{{plane}, {result, gx, slab * plan.in_slab}};
         i64 rows_each = plan.dim_count ? plan.out_rows / plan.axes[0].output : 1;

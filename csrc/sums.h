@@ -249,7 +249,7 @@ inline double *part_plane(const Plan &plan, const OutputPart &part) {
 
 template <class G>
 void sum_vjp(const Plan &plan, Divisor divisor, const G *g, G *gx, int forced) {
-    bool gather = gathers<double>(plan) && forced != 0;
+    bool gather = gathers<double>(plan, 25, 16, forced);
     auto target = [&](i64 slab, double scale) { return GradientTarget<G, double>{gx + slab * plan.in_slab, scale, plan.in_row}; };
     // Doubles have none wider to be added up in, so theirs are divided first.
     if (sizeof(G) < sizeof(double) && !divisor.varies() && gather)

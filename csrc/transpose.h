@@ -204,12 +204,24 @@ void over_part_rows(const Plan &plan, InputRow &rows, i64 in_begin, i64 in_end, 
 
 // --- gathering ------------------------------------------------------------------------------------
 
-// Whether rows of a plan are gathered in whole registers of A.
+// Whether windows have 2 by 2 or 3 by 3 cells, in steps of 2, along the last two axes.
+inline bool in_squares(const Plan &plan) {
+    const Axis &last = plan.last();
+    if (plan.dim_count == 0 || plan.inner > 1 || plan.dims[plan.dim_count - 1].axis < 0) return false;
+    auto fits = [&](const Axis &a) { return !a.adaptive && a.stride == 2 && a.dilation == 1 && a.kernel == last.kernel; };
+    return fits(plan.axes[plan.axis_count - 2]) && fits(last) && (last.kernel == 2 || last.kernel == 3);
+}
+
+// Whether rows of a plan are gathered in whole registers of A. Every cell asks all windows over it, so that beyond `most`
+// cells, and `most_places` with channels last, other ways are faster. `forced` as in Call.
 template <class A>
-bool gathers(const Plan &plan) {
+bool gathers(const Plan &plan, i64 most, i64 most_places, int forced) {
     const Axis &axis = plan.last();
-    if (plan.inner >= LANES<A>) return true;
-    return plan.inner == 1 && !axis.adaptive && axis.dilation == 1 && axis.stride <= 2 && axis.output >= LANES<A> + axis.kernel / axis.stride;
+    bool places = plan.inner >= LANES<A>;
+    bool cells = plan.inner == 1 && !axis.adaptive && axis.dilation == 1 && axis.stride <= 2 &&
+                 axis.output >= LANES<A> + axis.kernel / axis.stride;
+    if (forced >= 0) return forced == 1 && (places || cells);
+    return (cells && (plan.cells <= most || in_squares(plan))) || (places && plan.cells <= most_places);
 }
 
 // Fills the cells begin..end-1 of input rows.
@@ -223,7 +235,7 @@ class RowGatherer {
 
     // All of a part: cells in_begin..in_end-1 of the first pooled axis.
     void gather_part(InputRow &rows, i64 in_begin, i64 in_end) const {
-        if (in_squares()) return gather_planes(rows, in_begin, in_end);
+        if (in_squares(plan)) return gather_planes(rows, in_begin, in_end);
         over_part_rows(plan, rows, in_begin, in_end, [&](i64 row, i64 begin, i64 end, bool others) {
             if (Target::REPEATS && !others)
                 to.repeat(row * plan.in_row, plan.in_row);
@@ -247,13 +259,6 @@ class RowGatherer {
     const Axis &axis;
     const Source &from;
     const Target &to;
-
-    // Whether windows have 2 by 2 or 3 by 3 cells, in steps of 2, along the last two axes.
-    bool in_squares() const {
-        if (plan.dim_count == 0 || plan.inner > 1 || plan.dims[plan.dim_count - 1].axis < 0) return false;
-        auto fits = [&](const Axis &a) { return !a.adaptive && a.stride == 2 && a.dilation == 1 && a.kernel == axis.kernel; };
-        return fits(plan.axes[plan.axis_count - 2]) && fits(axis) && (axis.kernel == 2 || axis.kernel == 3);
-    }
 
     // Planes of the last two axes, by squares as far as these reach.
     void gather_planes(InputRow &rows, i64 in_begin, i64 in_end) const {
