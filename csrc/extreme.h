@@ -171,7 +171,7 @@ void gather_winners(const Plan &plan, const std::uint8_t *winners, const G *g, G
         over([&](i64 slab, i64 in_begin, i64 in_end) {
             WinnerSource<G, A> from{winners + slab * plan.out_slab, g + slab * plan.out_slab};
             GradientTarget<G, A, false> to{gx + slab * plan.in_slab, 1, plan.in_row};
-            RowGatherer<WinnerSource<G, A>, GradientTarget<G, A, false>>(plan, from, to).gather_part(rows, in_begin, in_end);
+            gather_part(plan, rows, in_begin, in_end, from, to);
         });
     });
 }
@@ -210,7 +210,7 @@ void scatter_winners(const Plan &plan, const W *winners, const G *g, G *gx) {
 template <class W, class G, class A>
 void winners_vjp(const Plan &plan, const W *winners, const G *g, G *gx, int forced) {
     if constexpr (sizeof(W) == 1)
-        if (gathers<A>(plan, 9, plan.inner >= 4 * LANES<A> ? 9 : 0, forced)) return gather_winners<G, A>(plan, winners, g, gx);
+        if (gathers<A>(plan, {9, 0, plan.inner >= 4 * LANES<A> ? 9 : 0}, forced)) return gather_winners<G, A>(plan, winners, g, gx);
     scatter_winners<W, G, A>(plan, winners, g, gx);
 }
 

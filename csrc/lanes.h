@@ -41,6 +41,10 @@ using vec = typename VecOf<T, N>::type;
 template <class T>
 constexpr int LANES = NDPOOL_VECTOR_BYTES / sizeof(T) > 32 ? 32 : NDPOOL_VECTOR_BYTES / sizeof(T);
 
+// And in rows that are shorter than that.
+template <class T>
+constexpr int FEW_LANES = sizeof(T) >= 4 && LANES<T> > 4 ? 4 : LANES<T>;
+
 template <int Size>
 struct IntOf;
 template <>
@@ -155,6 +159,10 @@ inline vec<T, N> best_of_floats(vec<T, N> a, vec<T, N> b) {
     }
 #endif
 #if defined(__AVX2__)
+    if constexpr (std::is_same_v<T, float> && N == 4) {
+        __m128 x = bits<__m128>(a), y = bits<__m128>(b);
+        return bits<vec<T, N>>(_mm_blendv_ps(_mm_max_ps(x, y), x, _mm_cmp_ps(x, x, _CMP_UNORD_Q)));
+    }
     if constexpr (std::is_same_v<T, float> && N == 8) {
         __m256 x = bits<__m256>(a), y = bits<__m256>(b);
         return bits<vec<T, N>>(_mm256_blendv_ps(_mm256_max_ps(x, y), x, _mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
@@ -302,7 +310,7 @@ constexpr ByteRows BYTE_ROWS;
 template <class T, int N>
 NDPOOL_INLINE vec<T, N> where_equal(const std::uint8_t *p, i64 value, vec<T, N> v) {
     if constexpr (N == 1) return vec<T, N>{*p == value ? v[0] : T(0)};
-#if defined(__AVX512F__) || defined(__AVX2__)
+#if defined(__AVX2__)
     [[maybe_unused]] auto wanted = _mm_load_si128(reinterpret_cast<const __m128i *>(BYTE_ROWS.row[value]));
 #endif
 #if defined(__AVX512F__)
@@ -312,7 +320,12 @@ NDPOOL_INLINE vec<T, N> where_equal(const std::uint8_t *p, i64 value, vec<T, N> 
         auto bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i *>(p));
         return bits<vec<T, N>>(_mm512_maskz_mov_pd(static_cast<__mmask8>(_mm_cmpeq_epi8_mask(bytes, wanted)), bits<__m512d>(v)));
     }
-#elif defined(__AVX2__)
+#endif
+#if defined(__AVX2__)
+    if constexpr (sizeof(T) == 4 && N == 4) {
+        auto equal = _mm_cmpeq_epi8(_mm_cvtsi32_si128(bits<std::int32_t>(load<4>(p))), wanted);
+        return bits<vec<T, N>>(_mm_and_si128(_mm_cvtepi8_epi32(equal), bits<__m128i>(v)));
+    }
     if constexpr (sizeof(T) == 4 && N == 8) {
         auto equal = _mm_cmpeq_epi8(_mm_loadl_epi64(reinterpret_cast<const __m128i *>(p)), wanted);
         return bits<vec<T, N>>(_mm256_and_si256(_mm256_cvtepi8_epi32(equal), bits<__m256i>(v)));

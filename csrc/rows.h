@@ -101,7 +101,7 @@ class OutputRow {
 // --- the two steps ------------------------------------------------------------------------------
 
 // The States of cells i..i+N-1 of all rows, merged; U registers' worth at a time.
-template <int U, class P, int N = LANES<typename P::Lane>>
+template <int U, int N, class P>
 NDPOOL_INLINE void merge_cells(const P &p, const typename P::In *x, const OutputRow &rows, i64 i,
                         typename P::template State<N> (&state)[U]) {
     NDPOOL_UNROLL
@@ -140,10 +140,9 @@ inline void put_some(T *p, int count, const F &out) {
 }
 
 // Merges `length` elements of all rows, from element `begin` of each, into States at `to`.
-template <class P>
+template <int N, class P>
 void merge_rows(const P &p, const typename P::In *x, const OutputRow &rows, i64 begin, i64 length,
                 typename P::Lane *to, i64 plane) {
-    constexpr int N = LANES<typename P::Lane>;
     using State = typename P::template State<N>;
     if (rows.count == 0 || length < N) {
         if (length <= 0) return;
@@ -168,13 +167,13 @@ void merge_rows(const P &p, const typename P::In *x, const OutputRow &rows, i64 
     i64 i = 0;
     for (; i + U * N <= length; i += U * N) {
         State state[U];
-        merge_cells<U>(p, x, rows, begin + i, state);
+        merge_cells<U, N>(p, x, rows, begin + i, state);
         NDPOOL_UNROLL
         for (int u = 0; u < U; ++u) P::template put<N>(to + i + u * N, plane, state[u]);
     }
     auto one = [&](i64 at) {
         State state[1];
-        merge_cells<1>(p, x, rows, begin + at, state);
+        merge_cells<1, N>(p, x, rows, begin + at, state);
         P::template put<N>(to + at, plane, state[0]);
     };
     for (; i + N <= length; i += N) one(i);
@@ -212,10 +211,9 @@ void split_phases(const L *from, L *to, i64 cells, i64 inner, i64 s, i64 phase_l
 
 // Every cell becomes the window of `kernel` cells that starts there. Nothing is ever subtracted. Leaves the result in `total`;
 // `row` is used up.
-template <class P>
+template <class P, int N>
 class Widener {
     using Lane = typename P::Lane;
-    static constexpr int N = LANES<Lane>;
     using State = typename P::template State<N>;
 
   public:
@@ -302,30 +300,38 @@ class Widener {
 // Which way a row is pooled along itself.
 enum class Along { DIRECT, PHASES, WIDEN, SEGMENTS };
 
-template <class P>
+// Of windows of k cells in steps of 2, the outputs whose last two cells are real.
+inline void direct_outputs(const Axis &axis, i64 k, i64 *first, i64 *stop) {
+    *first = (axis.pad_lo + 3 - k) / 2;
+    *stop = (axis.length + axis.pad_lo - k) / 2 + 1;
+    if (*stop > axis.output) *stop = axis.output;
+}
+
+template <class P, int N>
 Along way_along(const Plan &plan, int forced) {
     const Axis &axis = plan.last();
     if (axis.adaptive || axis.stride >= 8) return Along::SEGMENTS;
-    bool direct = plan.inner == 1 && axis.stride == 2 && axis.dilation == 1 && (axis.kernel == 2 || axis.kernel == 3);
-    if (direct && forced < 0 && axis.output > LANES<typename P::Lane>) return Along::DIRECT;
+    bool small = plan.inner == 1 && axis.stride == 2 && axis.dilation == 1 && (axis.kernel == 2 || axis.kernel == 3);
+    i64 first, stop;
+    direct_outputs(axis, axis.kernel, &first, &stop);
+    if (small && forced < 0 && stop - first >= N) return Along::DIRECT;
     if (P::TAGGED || axis.kernel < 3) return Along::PHASES;
     bool wide = axis.kernel >= 6 && axis.kernel >= 4 * axis.stride;
     return (forced < 0 ? wide : forced == 1) ? Along::WIDEN : Along::PHASES;
 }
 
-// Pools the outputs begin..end-1 of a row.
-template <class P, class Sink>
+// Pools the outputs begin..end-1 of a row, N lanes at a time.
+template <class P, class Sink, int N>
 class RowPooler {
     using In = typename P::In;
     using Lane = typename P::Lane;
-    static constexpr int N = LANES<Lane>;
     template <int M>
     using State = typename P::template State<M>;
 
   public:
     // For at most `part` outputs at a time.
     RowPooler(const Plan &plan, const P &p, i64 part, int forced)
-        : axis(plan.last()), p(p), inner(plan.inner), way(way_along<P>(plan, forced)) {
+        : axis(plan.last()), p(p), inner(plan.inner), way(way_along<P, N>(plan, forced)) {
         if (inner >= N || way == Along::SEGMENTS || way == Along::DIRECT) return;
         i64 s = axis.stride, d = axis.dilation, k = axis.kernel;
         i64 cells = (part - 1) * s + (k - 1) * d + 1;
@@ -371,8 +377,8 @@ class RowPooler {
     // ones of 2N cells; the first of three is the odd one before.
     template <int K>
     void pool_direct(const In *x, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
-        // The outputs whose last two cells are real.
-        i64 first = (axis.pad_lo + 3 - K) / 2, stop = (axis.length + axis.pad_lo - K) / 2 + 1;
+        i64 first, stop;
+        direct_outputs(axis, K, &first, &stop);
         if (first < begin) first = begin;
         if (stop > end) stop = end;
         if (stop - first < N || rows.count == 0) first = stop = end;
@@ -385,7 +391,7 @@ class RowPooler {
             i64 at = o + N > stop ? stop - N : o;
             if (K == 3 && jump) before = cell_before(x, rows, 2 * at - axis.pad_lo);
             State<N> pair[2];
-            merge_cells<2>(p, x, rows, 2 * at - axis.pad_lo + K - 2, pair);
+            merge_cells<2, N>(p, x, rows, 2 * at - axis.pad_lo + K - 2, pair);
             P::template unzip<N>(pair[0], pair[1]);
             State<N> state = P::template retag<N>(pair[0], K, K - 2);
             p.template merge_any<N>(state, P::template retag<N>(pair[1], K, K - 1));
@@ -441,7 +447,7 @@ class RowPooler {
         i64 from = origin < 0 ? -origin : 0;  // the first real cell, and the first beyond
         i64 to = axis.length - origin < cells ? axis.length - origin : cells;
         if (to < from) to = from;
-        merge_rows(p, x, rows, (origin + from) * inner, (to - from) * inner, row + from * inner, plane);
+        merge_rows<N>(p, x, rows, (origin + from) * inner, (to - from) * inner, row + from * inner, plane);
         if (edges_filled != begin || way == Along::WIDEN) {
             fill_empty(0, from * inner);
             fill_empty(to * inner, cells * inner + N);
@@ -457,7 +463,7 @@ class RowPooler {
         }
         const Lane *cell = row;
         if (way == Along::WIDEN) {
-            Widener<P>{p, row, total, plane, cells, inner, k, d}.widen();
+            Widener<P, N>{p, row, total, plane, cells, inner, k, d}.widen();
             cell = total;
             cells -= (k - 1) * d;
             k = 1;
@@ -528,7 +534,7 @@ class RowPooler {
         if (stop > axis.length) stop = axis.length;
         i64 length = stop > origin ? stop - origin : 0;
         row = row_memory(ROW, length * inner, &plane);
-        merge_rows(p, x, rows, origin * inner, length * inner, row, plane);
+        merge_rows<N>(p, x, rows, origin * inner, length * inner, row, plane);
         auto cells = [&](auto size, i64 at) {
             constexpr int M = decltype(size)::value;
             return P::template get<M>(row + (at - origin * inner), plane);
@@ -655,13 +661,13 @@ inline i64 part_of_row(const Plan &plan) {
 // Below this many elements, waking a thread costs more than it saves.
 inline bool worth_threads(i64 elements) { return elements >= (1 << 15); }
 
-template <class P, class Sink>
-void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink &proto, int forced) {
+template <int N, class P, class Sink>
+void pool_in_lanes(const Plan &plan, const P &p, const typename P::In *x, const Sink &proto, int forced) {
     i64 part = part_of_row(plan), outputs = plan.last().output;
     i64 parts = (outputs + part - 1) / part;
     parallel(plan.outer * plan.out_rows * parts, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
         OutputRow rows(plan);
-        RowPooler<P, Sink> pooler(plan, p, part, forced);
+        RowPooler<P, Sink, N> pooler(plan, p, part, forced);
         Sink sink = proto;
         i64 index = begin / parts, done = begin % parts;  // of output rows, and parts of the row
         i64 slab = index / plan.out_rows, row = index % plan.out_rows;
@@ -681,6 +687,17 @@ void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink 
             sink.move_to(plan, index, rows);
         }
     });
+}
+
+template <class P, class Sink>
+void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink &sink, int forced) {
+    constexpr int MANY = LANES<typename P::Lane>, FEW = FEW_LANES<typename P::Lane>;
+    const Axis &last = plan.last();
+    bool in_segments = last.adaptive || last.stride >= 8;
+    if constexpr (FEW < MANY)
+        if (plan.inner == 1 ? last.output < MANY && !in_segments : plan.inner < MANY && plan.inner >= FEW)
+            return pool_in_lanes<FEW>(plan, p, x, sink, forced);
+    pool_in_lanes<MANY>(plan, p, x, sink, forced);
 }
 
 }  // namespace NDPOOL_LEVEL

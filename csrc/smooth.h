@@ -353,7 +353,7 @@ struct TermPart {
         if (!plan.axes[0].adaptive) return pool_wide_or_all(plan.part(in_begin, in_end, lo, hi), p, cells + low(), sink, -1);
         // Some bins of an adaptive axis are not the bins of a shorter one.
         OutputRow rows(plan);
-        RowPooler<P, SumSink<P, double>> pooler(plan, p, plan.last().output, -1);
+        RowPooler<P, SumSink<P, double>, LANES<double>> pooler(plan, p, plan.last().output, -1);
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
             rows.move_to(row);
             sink.move_to(plan, row - part.row_begin, rows);
@@ -593,7 +593,7 @@ struct SmoothTarget {
 inline void smooth_vjp(const Plan &plan, const Smooth &kind, Type type, Type result, const void *x, const void *g, void *gx,
                        int forced) {
     constexpr int N = LANES<double>;
-    transpose_all(plan, gathers<double>(plan, 0, 0, forced), [&](i64 slab, i64 begin, i64 end, const OutputPart &part) {
+    transpose_all(plan, gathers<double>(plan, {0, 0, 0}, forced), [&](i64 slab, i64 begin, i64 end, const OutputPart &part) {
         double *plane = part_plane(plan, part);
         Transposition<SumSource<double>, SmoothTarget> job{{plane}, {result, gx, slab * plan.in_slab}};
         i64 rows_each = plan.dim_count ? plan.out_rows / plan.axes[0].output : 1;

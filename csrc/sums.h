@@ -216,7 +216,7 @@ void transpose_all(const Plan &plan, bool gather, const Prepare &prepare) {
             OutputPart part = outputs_over(plan, in_begin, in_end);
             if (gather) {
                 auto job = prepare(slab, in_begin, in_end, part);
-                RowGatherer<decltype(job.from), decltype(job.to)>(plan, job.from, job.to).gather_part(rows, in_begin, in_end);
+                gather_part(plan, rows, in_begin, in_end, job.from, job.to);
             } else {
                 spread_part(plan, rows, in_begin, in_end, part, [&] { return prepare(slab, in_begin, in_end, part); });
             }
@@ -249,7 +249,7 @@ inline double *part_plane(const Plan &plan, const OutputPart &part) {
 
 template <class G>
 void sum_vjp(const Plan &plan, Divisor divisor, const G *g, G *gx, int forced) {
-    bool gather = gathers<double>(plan, 25, 16, forced);
+    bool gather = gathers<double>(plan, {25, 4, 16}, forced);
     auto target = [&](i64 slab, double scale) { return GradientTarget<G, double>{gx + slab * plan.in_slab, scale, plan.in_row}; };
     // Doubles have none wider to be added up in, so theirs are divided first.
     if (sizeof(G) < sizeof(double) && !divisor.varies() && gather)

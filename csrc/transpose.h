@@ -212,28 +212,32 @@ inline bool in_squares(const Plan &plan) {
     return fits(plan.axes[plan.axis_count - 2]) && fits(last) && (last.kernel == 2 || last.kernel == 3);
 }
 
-// Whether rows of a plan are gathered in whole registers of A. Every cell asks all windows over it, so that beyond `most`
-// cells, and `most_places` with channels last, other ways are faster. `forced` as in Call.
+// Up to how many cells of a window gathering is faster than other ways, as every cell asks all windows over it: in general, in
+// rows too short for a register, with channels last.
+struct GatherLimits {
+    i64 most, in_short_rows, channels_last;
+};
+
+// Whether a plan's rows are gathered, with sums in A. `forced` as in Call.
 template <class A>
-bool gathers(const Plan &plan, i64 most, i64 most_places, int forced) {
+bool gathers(const Plan &plan, const GatherLimits &limits, int forced) {
     const Axis &axis = plan.last();
     bool places = plan.inner >= LANES<A>;
-    bool cells = plan.inner == 1 && !axis.adaptive && axis.dilation == 1 && axis.stride <= 2 &&
-                 axis.output >= LANES<A> + axis.kernel / axis.stride;
+    bool cells = plan.inner == 1 && !axis.adaptive && axis.dilation == 1 && axis.stride <= 2;
     if (forced >= 0) return forced == 1 && (places || cells);
-    return (cells && (plan.cells <= most || in_squares(plan))) || (places && plan.cells <= most_places);
+    if (places) return plan.cells <= limits.channels_last;
+    bool short_row = axis.output < FEW_LANES<A> + axis.kernel / axis.stride;
+    return cells && (short_row ? plan.cells <= limits.in_short_rows : plan.cells <= limits.most || in_squares(plan));
 }
 
-// Fills the cells begin..end-1 of input rows.
-template <class Source, class Target>
+// Fills the cells begin..end-1 of input rows, N lanes at a time.
+template <int N, class Source, class Target>
 class RowGatherer {
     using A = typename Source::A;
-    static constexpr int N = LANES<A>;
 
   public:
     RowGatherer(const Plan &plan, const Source &from, const Target &to) : plan(plan), axis(plan.last()), from(from), to(to) {}
 
-    // All of a part: cells in_begin..in_end-1 of the first pooled axis.
     void gather_part(InputRow &rows, i64 in_begin, i64 in_end) const {
         if (in_squares(plan)) return gather_planes(rows, in_begin, in_end);
         over_part_rows(plan, rows, in_begin, in_end, [&](i64 row, i64 begin, i64 end, bool others) {
@@ -418,6 +422,16 @@ class RowGatherer {
         for (int u = 0; u < U; ++u) to.template put<N>(at + i + u * N, sum[u], N);
     }
 };
+
+// All of a part: cells in_begin..in_end-1 of the first pooled axis.
+template <class Source, class Target>
+void gather_part(const Plan &plan, InputRow &rows, i64 in_begin, i64 in_end, const Source &from, const Target &to) {
+    constexpr int MANY = LANES<typename Source::A>, FEW = FEW_LANES<typename Source::A>;
+    if constexpr (FEW < MANY)
+        if (plan.inner == 1 && plan.last().output < MANY + plan.last().kernel)
+            return RowGatherer<FEW, Source, Target>(plan, from, to).gather_part(rows, in_begin, in_end);
+    RowGatherer<MANY, Source, Target>(plan, from, to).gather_part(rows, in_begin, in_end);
+}
 
 // Writes sums as G, times a number.
 template <class G, class A, bool REPEATING = true>
