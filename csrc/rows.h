@@ -404,7 +404,8 @@ class RowPooler {
         }
     }
 
-    // One cell of all rows, merged, in every lane.
+    // One cell of all rows, merged, in every lane. Padding ties with the lowest cell but does not win: its place, -1
+    // modulo 2^b, is 2^b - 3 when retagged, and the real cell beside it has 3 r + 1 <= 2^b - 3 for every row r that there can be.
     State<N> cell_before(const In *x, const OutputRow &rows, i64 cell) {
         if (cell < 0) return P::template empty<N>();
         State<N> state = lift_some<N>(p, x + rows.offset[0] + cell, rows.tag[0], 1);

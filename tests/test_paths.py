@@ -195,6 +195,19 @@ def test_every_road(kind, window, shape, axes, dtype):
             same(indices, gathered.winners())
 
 
+@pytest.mark.parametrize("rows", [2, 3, 42, 43, 84, 85])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.float32])
+def test_padding_does_not_win_a_tie(rows, dtype):
+    """Every cell is as low as can be, and so is padding; places reach as far as a byte does."""
+    lowest = -np.inf if np.dtype(dtype).kind == "f" else np.iinfo(dtype).min
+    pool = Pool(Max(), Window((rows, 3), 2, ((0, 0), (1, 1))))
+    x = np.full((90, 131), lowest, dtype)
+    expected = Gathered(pool, x).winners()
+    for level in _engine.levels():
+        _engine.set_level(level)
+        same(pool.with_indices(x)[1], expected)
+
+
 def forced(pool, x, choice):
     """Forward with the method for wide windows forbidden (0) or demanded (1), on a contiguous array."""
     plan = pool._plan(x)
