@@ -341,9 +341,10 @@ NDPOOL_INLINE vec<T, N> where_equal(const std::uint8_t *p, i64 value, vec<T, N> 
 }
 
 // Asks for what will be read some rows later. The rows of an image are read one after the other, but with work in between,
-// over which the processor's own prefetching falls behind.
+// over which the processor's own prefetching falls behind. Inlined always: as a function of its own it would be one without
+// effect to the compiler, which then drops the call.
 template <int COUNT, class T>
-inline void prefetch(const T *p) {
+NDPOOL_INLINE void prefetch(const T *p) {
     constexpr std::uintptr_t AHEAD = 4096;
     auto address = reinterpret_cast<std::uintptr_t>(p) + AHEAD;
     for (std::size_t line = 0; line < sizeof(T) * COUNT; line += 64) __builtin_prefetch(reinterpret_cast<const void *>(address + line));
