@@ -26,7 +26,7 @@ from ndpool.torch import convert
 from . import torch_overhead
 from .measure import best_times
 from .peers import Contender
-from .report import cpu_model
+from .report import cpu_model, plural
 
 RESULTS = Path(__file__).parent / "results"
 CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
@@ -198,7 +198,8 @@ def line(record: dict[str, Any]) -> str:
 
 def report(records: list[dict[str, Any]], threads: int) -> str:
     head = [
-        f"# Pooling in PyTorch: {cpu_model()}, {threads} threads, PyTorch {torch.__version__}\n",
+        "# Pooling in PyTorch\n",
+        f"{cpu_model()}, {plural(threads)}; PyTorch {torch.__version__}.\n",
         "A peer's column says how many times ndpool's time it takes. The share is the part of a network's time that "
         "its pool takes, with PyTorch's pool and with ndpool's, from the time of the network without one.\n",
         "| case | work | ndpool | PyTorch | compiled PyTorch | share of the pool | target |",

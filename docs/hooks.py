@@ -6,18 +6,20 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
-MARK = "<!-- results -->"
+REPORTS = {"<!-- results -->": "results.md", "<!-- torch -->": "torch.md"}
 NOTHING_YET = "There are no results in this copy of the repository: `make bench` measures and writes them."
 
 
-def results() -> str:
-    """The generated report without its title, or a sentence that there is none."""
-    report = RESULTS / "results.md"
+def results(name: str) -> str:
+    """A generated report without its title, or a sentence that there is none."""
+    report = RESULTS / name
     return report.read_text(encoding="utf-8").partition("\n")[2] if report.exists() else NOTHING_YET
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    return markdown.replace(MARK, results())
+    for mark, name in REPORTS.items():
+        markdown = markdown.replace(mark, results(name))
+    return markdown
 
 
 def on_files(files: Any, config: Any) -> Any:
