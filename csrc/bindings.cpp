@@ -366,7 +366,7 @@ class EnginePlan {
         Call c = call;
         c.op = family == Family::SUM      ? Op::SUM_VJP
                : family == Family::SMOOTH ? Op::SMOOTH_VJP
-               : vjp_reads_winners()      ? Op::SCATTER
+               : vjp_reads_winners()      ? Op::WINNERS_VJP
                                           : Op::TIES_VJP;
         c.x = x, c.y_in = y, c.winners_in = winners, c.g = g, c.gx = gx, c.forced = forced;
         execute(c);

@@ -12,7 +12,7 @@ enum class Type { I8, U8, I16, U16, I32, U32, I64, U64, F16, BF16, F32, F64 };
     X(U8, std::uint8_t)                                                                                  \
     X(I16, std::int16_t) X(U16, std::uint16_t) X(I32, std::int32_t) X(U32, std::uint32_t) X(I64, std::int64_t) X(U64, std::uint64_t)
 
-enum class Op { VALUE, WINNERS, FIND_WINNERS, SCATTER, EXPAND, TIES_JVP, TIES_VJP, SUM, SUM_VJP, SMOOTH, SMOOTH_VJP };
+enum class Op { VALUE, WINNERS, FIND_WINNERS, WINNERS_VJP, EXPAND, TIES_JVP, TIES_VJP, SUM, SUM_VJP, SMOOTH, SMOOTH_VJP };
 
 // Who leans on an output that several cells tie for.
 enum class Ties { FIRST, SPLIT, ALL };

@@ -7,7 +7,7 @@ namespace NDPOOL_LEVEL {
 
 // For x <= 709, to the last place or so; 0 below -708.
 template <int N>
-__attribute__((always_inline)) inline vec<double, N> exp_lanes(vec<double, N> x) {
+NDPOOL_INLINE vec<double, N> exp_lanes(vec<double, N> x) {
     using V = vec<double, N>;
     V clamped = x < -708.0 ? splat<double, N>(-708.0) : x;
     const double magic = 0x1.8p52;
@@ -36,7 +36,7 @@ __attribute__((always_inline)) inline vec<double, N> exp_lanes(vec<double, N> x)
 // exp(beta (x - s)) in floats, as accurate as their last place whatever the exponent: what the difference and the
 // product lose is carried along. For exponents up to 80; 0 below -80.
 template <int N>
-__attribute__((always_inline)) inline vec<float, N> exp_term(vec<float, N> x, float s, float beta) {
+NDPOOL_INLINE vec<float, N> exp_term(vec<float, N> x, float s, float beta) {
     using V = vec<float, N>;
     V d = x - s;
     V part = d - x;
@@ -70,7 +70,7 @@ inline vec<double, N> reciprocal(vec<double, N> x) {
 
 // For positive normal x; FOR_FLOATS asks for nine digits only.
 template <int N, bool FOR_FLOATS = false>
-__attribute__((always_inline)) inline vec<double, N> log_lanes(vec<double, N> x) {
+NDPOOL_INLINE vec<double, N> log_lanes(vec<double, N> x) {
     using V = vec<double, N>;
     using I = vec<std::int64_t, N>;
     using U = vec<std::uint64_t, N>;

@@ -96,7 +96,7 @@ void find(const Plan &plan, const Call &call) {
     });
 }
 
-void derivative_of_winners(const Plan &plan, const Call &call) {
+void vjp_of_winners(const Plan &plan, const Call &call) {
     with_winners(call, [&](auto *winners) {
         with_float(call.derivative, [&](auto zero) {
             using G = decltype(zero);
@@ -164,7 +164,7 @@ void run(const Plan &plan, const Call &call) {
         case Op::VALUE: return extreme_value(plan, call);
         case Op::WINNERS: return extreme_winners(plan, call);
         case Op::FIND_WINNERS: return find(plan, call);
-        case Op::SCATTER: return derivative_of_winners(plan, call);
+        case Op::WINNERS_VJP: return vjp_of_winners(plan, call);
         case Op::EXPAND: return with_winners(call, [&](auto *winners) { expand(plan, winners, call.indices); });
         case Op::TIES_JVP:
         case Op::TIES_VJP: return ties(plan, call);

@@ -352,7 +352,7 @@ NDPOOL_INLINE void prefetch(const T *p) {
 
 // Calls f(position) for blocks of N that cover 0..length-1, which is at least N; the last one overlaps its neighbour.
 template <int N, class F>
-__attribute__((always_inline)) inline void whole_blocks(i64 length, const F &f) {
+NDPOOL_INLINE void whole_blocks(i64 length, const F &f) {
     for (i64 i = 0; i < length; i += N) f(i + N <= length ? i : length - N);
 }
 

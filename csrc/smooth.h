@@ -573,7 +573,6 @@ struct SmoothTarget {
     const double *wide = nullptr, *extra = nullptr;
     static constexpr bool REPEATS = false;
 
-    void repeat(i64, i64) const {}
     template <int N>
     NDPOOL_INLINE void put(i64 at, vec<double, N> sum, int count) const {
         vec<double, N> zero{}, out = zero;

@@ -206,8 +206,8 @@ struct Transposition {
     To to;
 };
 
-// The transpose of the sum, by gathering or by spreading rows. prepare(slab, begin, end, part) gives the Transposition for the cells begin..end-1 of the first
-// pooled axis and the part of the outputs that is over them.
+// The transpose of the sum, by gathering or by spreading rows. prepare(slab, begin, end, part) gives the Transposition for
+// the cells begin..end-1 of the first pooled axis and the part of the outputs that is over them.
 template <class Prepare>
 void transpose_all(const Plan &plan, bool gather, const Prepare &prepare) {
     over_input_parts(plan, [&](const auto &over) {
@@ -230,6 +230,7 @@ void spread_part(const Plan &plan, InputRow &rows, i64 in_begin, i64 in_end, Out
     Axis along = plan.last();
     if (plan.dim_count == 0) along = part_of_axis(plan.last(), in_begin, in_end, &part.begin, &part.end);
     auto job = prepare();
+    // What is handed on as it was given is only ever gathered.
     if constexpr (std::is_same_v<decltype(job.from), SumSource<double>>) {
         RowSpreader spreader(along, plan.inner);
         auto *spread = static_cast<double *>(scratch(BLOCK, sizeof(double) * (along.length * plan.inner + 64)));

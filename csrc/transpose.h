@@ -212,8 +212,8 @@ inline bool in_squares(const Plan &plan) {
     return fits(plan.axes[plan.axis_count - 2]) && fits(last) && (last.kernel == 2 || last.kernel == 3);
 }
 
-// Up to how many cells of a window gathering is faster than other ways, as every cell asks all windows over it: in general, in
-// rows too short for a register, with channels last.
+// Up to how many cells of a window gathering was measured to be faster than other ways, as every cell asks all windows over it:
+// in general, in rows too short for a register, with channels last.
 struct GatherLimits {
     i64 most, in_short_rows, channels_last;
 };
@@ -241,10 +241,9 @@ class RowGatherer {
     void gather_part(InputRow &rows, i64 in_begin, i64 in_end) const {
         if (in_squares(plan)) return gather_planes(rows, in_begin, in_end);
         over_part_rows(plan, rows, in_begin, in_end, [&](i64 row, i64 begin, i64 end, bool others) {
-            if (Target::REPEATS && !others)
-                to.repeat(row * plan.in_row, plan.in_row);
-            else
-                gather(rows, row, begin, end);
+            if constexpr (Target::REPEATS)
+                if (!others) return to.repeat(row * plan.in_row, plan.in_row);
+            gather(rows, row, begin, end);
         });
     }
 

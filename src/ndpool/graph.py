@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from . import ops
-from .functional import _over_last
+from .functional import over_last
 from .kinds import Avg, Kind, Lp, Max, Min, SmoothMax, Sum
 from .ops import Array, Op, Shape
 from .pictures import brief
@@ -363,43 +363,43 @@ class Graph:
 
     # --- 1d, 2d and 3d spellings: over the last axes, so that an int serves as kernel size ---------
 
-    max_pool1d = _over_last(1, max_pool)
-    max_pool2d = _over_last(2, max_pool)
-    max_pool3d = _over_last(3, max_pool)
-    min_pool1d = _over_last(1, min_pool)
-    min_pool2d = _over_last(2, min_pool)
-    min_pool3d = _over_last(3, min_pool)
-    avg_pool1d = _over_last(1, avg_pool)
-    avg_pool2d = _over_last(2, avg_pool)
-    avg_pool3d = _over_last(3, avg_pool)
-    sum_pool1d = _over_last(1, sum_pool)
-    sum_pool2d = _over_last(2, sum_pool)
-    sum_pool3d = _over_last(3, sum_pool)
-    smooth_max_pool1d = _over_last(1, smooth_max_pool)
-    smooth_max_pool2d = _over_last(2, smooth_max_pool)
-    smooth_max_pool3d = _over_last(3, smooth_max_pool)
-    lp_pool1d = _over_last(1, lp_pool)
-    lp_pool2d = _over_last(2, lp_pool)
-    lp_pool3d = _over_last(3, lp_pool)
+    max_pool1d = over_last(1, max_pool)
+    max_pool2d = over_last(2, max_pool)
+    max_pool3d = over_last(3, max_pool)
+    min_pool1d = over_last(1, min_pool)
+    min_pool2d = over_last(2, min_pool)
+    min_pool3d = over_last(3, min_pool)
+    avg_pool1d = over_last(1, avg_pool)
+    avg_pool2d = over_last(2, avg_pool)
+    avg_pool3d = over_last(3, avg_pool)
+    sum_pool1d = over_last(1, sum_pool)
+    sum_pool2d = over_last(2, sum_pool)
+    sum_pool3d = over_last(3, sum_pool)
+    smooth_max_pool1d = over_last(1, smooth_max_pool)
+    smooth_max_pool2d = over_last(2, smooth_max_pool)
+    smooth_max_pool3d = over_last(3, smooth_max_pool)
+    lp_pool1d = over_last(1, lp_pool)
+    lp_pool2d = over_last(2, lp_pool)
+    lp_pool3d = over_last(3, lp_pool)
 
-    adaptive_max_pool1d = _over_last(1, adaptive_max_pool)
-    adaptive_max_pool2d = _over_last(2, adaptive_max_pool)
-    adaptive_max_pool3d = _over_last(3, adaptive_max_pool)
-    adaptive_min_pool1d = _over_last(1, adaptive_min_pool)
-    adaptive_min_pool2d = _over_last(2, adaptive_min_pool)
-    adaptive_min_pool3d = _over_last(3, adaptive_min_pool)
-    adaptive_avg_pool1d = _over_last(1, adaptive_avg_pool)
-    adaptive_avg_pool2d = _over_last(2, adaptive_avg_pool)
-    adaptive_avg_pool3d = _over_last(3, adaptive_avg_pool)
-    adaptive_sum_pool1d = _over_last(1, adaptive_sum_pool)
-    adaptive_sum_pool2d = _over_last(2, adaptive_sum_pool)
-    adaptive_sum_pool3d = _over_last(3, adaptive_sum_pool)
-    adaptive_smooth_max_pool1d = _over_last(1, adaptive_smooth_max_pool)
-    adaptive_smooth_max_pool2d = _over_last(2, adaptive_smooth_max_pool)
-    adaptive_smooth_max_pool3d = _over_last(3, adaptive_smooth_max_pool)
-    adaptive_lp_pool1d = _over_last(1, adaptive_lp_pool)
-    adaptive_lp_pool2d = _over_last(2, adaptive_lp_pool)
-    adaptive_lp_pool3d = _over_last(3, adaptive_lp_pool)
+    adaptive_max_pool1d = over_last(1, adaptive_max_pool)
+    adaptive_max_pool2d = over_last(2, adaptive_max_pool)
+    adaptive_max_pool3d = over_last(3, adaptive_max_pool)
+    adaptive_min_pool1d = over_last(1, adaptive_min_pool)
+    adaptive_min_pool2d = over_last(2, adaptive_min_pool)
+    adaptive_min_pool3d = over_last(3, adaptive_min_pool)
+    adaptive_avg_pool1d = over_last(1, adaptive_avg_pool)
+    adaptive_avg_pool2d = over_last(2, adaptive_avg_pool)
+    adaptive_avg_pool3d = over_last(3, adaptive_avg_pool)
+    adaptive_sum_pool1d = over_last(1, adaptive_sum_pool)
+    adaptive_sum_pool2d = over_last(2, adaptive_sum_pool)
+    adaptive_sum_pool3d = over_last(3, adaptive_sum_pool)
+    adaptive_smooth_max_pool1d = over_last(1, adaptive_smooth_max_pool)
+    adaptive_smooth_max_pool2d = over_last(2, adaptive_smooth_max_pool)
+    adaptive_smooth_max_pool3d = over_last(3, adaptive_smooth_max_pool)
+    adaptive_lp_pool1d = over_last(1, adaptive_lp_pool)
+    adaptive_lp_pool2d = over_last(2, adaptive_lp_pool)
+    adaptive_lp_pool3d = over_last(3, adaptive_lp_pool)
 
     # --- the other ops ----------------------------------------------------------------------------
 

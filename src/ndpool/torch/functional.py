@@ -13,13 +13,12 @@ from `signatures`. Without one it takes ndpool's: any rank, any `axes`, `ties=`,
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..functional import over_last
 from ..kinds import Avg, Lp, Max, Min, SmoothMax, Sum
 from ..pool import Pool
 from ..windows import Ints, PaddingLike
@@ -119,9 +118,6 @@ __all__ = [
     "sum_pool2d",
     "sum_pool3d",
 ]
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 def _ndim(x: Tensor) -> int:
@@ -412,39 +408,24 @@ def global_lp_pool(x: Tensor, p: float, *, axes: Ints = (-2, -1), keepdims: bool
 
 # --- 1d, 2d and 3d spellings of what PyTorch does not have ----------------------------------------
 
-
-def _over_last(rank: int, function: Callable[P, R]) -> Callable[P, R]:
-    """`function` under the name that says its rank, pooling the last `rank` axes unless `axes` names others."""
-
-    @functools.wraps(function)
-    def spelled(*args: P.args, **kwargs: P.kwargs) -> R:
-        if kwargs.get("axes") is None:
-            kwargs["axes"] = tuple(range(-rank, 0))
-        return function(*args, **kwargs)
-
-    spelled.__name__ = spelled.__qualname__ = f"{function.__name__}{rank}d"
-    spelled.__doc__ = f"`{function.__name__}` over the last {rank} axes: an int serves as one number for each of them."
-    return spelled
-
-
-min_pool1d = _over_last(1, min_pool)
-min_pool2d = _over_last(2, min_pool)
-min_pool3d = _over_last(3, min_pool)
-sum_pool1d = _over_last(1, sum_pool)
-sum_pool2d = _over_last(2, sum_pool)
-sum_pool3d = _over_last(3, sum_pool)
-smooth_max_pool1d = _over_last(1, smooth_max_pool)
-smooth_max_pool2d = _over_last(2, smooth_max_pool)
-smooth_max_pool3d = _over_last(3, smooth_max_pool)
-adaptive_min_pool1d = _over_last(1, adaptive_min_pool)
-adaptive_min_pool2d = _over_last(2, adaptive_min_pool)
-adaptive_min_pool3d = _over_last(3, adaptive_min_pool)
-adaptive_sum_pool1d = _over_last(1, adaptive_sum_pool)
-adaptive_sum_pool2d = _over_last(2, adaptive_sum_pool)
-adaptive_sum_pool3d = _over_last(3, adaptive_sum_pool)
-adaptive_smooth_max_pool1d = _over_last(1, adaptive_smooth_max_pool)
-adaptive_smooth_max_pool2d = _over_last(2, adaptive_smooth_max_pool)
-adaptive_smooth_max_pool3d = _over_last(3, adaptive_smooth_max_pool)
-adaptive_lp_pool1d = _over_last(1, adaptive_lp_pool)
-adaptive_lp_pool2d = _over_last(2, adaptive_lp_pool)
-adaptive_lp_pool3d = _over_last(3, adaptive_lp_pool)
+min_pool1d = over_last(1, min_pool)
+min_pool2d = over_last(2, min_pool)
+min_pool3d = over_last(3, min_pool)
+sum_pool1d = over_last(1, sum_pool)
+sum_pool2d = over_last(2, sum_pool)
+sum_pool3d = over_last(3, sum_pool)
+smooth_max_pool1d = over_last(1, smooth_max_pool)
+smooth_max_pool2d = over_last(2, smooth_max_pool)
+smooth_max_pool3d = over_last(3, smooth_max_pool)
+adaptive_min_pool1d = over_last(1, adaptive_min_pool)
+adaptive_min_pool2d = over_last(2, adaptive_min_pool)
+adaptive_min_pool3d = over_last(3, adaptive_min_pool)
+adaptive_sum_pool1d = over_last(1, adaptive_sum_pool)
+adaptive_sum_pool2d = over_last(2, adaptive_sum_pool)
+adaptive_sum_pool3d = over_last(3, adaptive_sum_pool)
+adaptive_smooth_max_pool1d = over_last(1, adaptive_smooth_max_pool)
+adaptive_smooth_max_pool2d = over_last(2, adaptive_smooth_max_pool)
+adaptive_smooth_max_pool3d = over_last(3, adaptive_smooth_max_pool)
+adaptive_lp_pool1d = over_last(1, adaptive_lp_pool)
+adaptive_lp_pool2d = over_last(2, adaptive_lp_pool)
+adaptive_lp_pool3d = over_last(3, adaptive_lp_pool)
