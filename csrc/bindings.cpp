@@ -66,11 +66,6 @@ Type type_of(const std::string &name) {
     throw std::invalid_argument("the engine has no type '" + name + "'");
 }
 
-i64 size_of(Type type) {
-    static const i64 sizes[] = {1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8};
-    return sizes[static_cast<int>(type)];
-}
-
 // --- arrays -------------------------------------------------------------------------------------
 
 // The memory of a C-contiguous array with just so many elements of such a size: of anything with a buffer, or of a tensor,

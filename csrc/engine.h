@@ -6,6 +6,12 @@ namespace ndpool {
 
 enum class Type { I8, U8, I16, U16, I32, U32, I64, U64, F16, BF16, F32, F64 };
 
+// Bytes of an element.
+NDPOOL_INLINE i64 size_of(Type type) {
+    static const i64 sizes[] = {1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8};
+    return sizes[static_cast<int>(type)];
+}
+
 #define NDPOOL_FLOATS(X) X(F16, Half) X(BF16, BFloat) X(F32, float) X(F64, double)
 #define NDPOOL_INTEGERS(X)                                                                               \
     X(I8, std::int8_t)                                                                                   \
@@ -33,7 +39,8 @@ struct Call {
     double parameter = 0;  // beta or p
     bool count_pad = false;
     int winner_bytes = 0;
-    int forced = -1;  // for tests: 0 forbids and 1 demands the method for wide windows or, in a VJP, gathering
+    // For tests: 0 forbids and 1 demands the method for wide windows or, in a VJP, gathering; 2 demands gathering past the caches.
+    int forced = -1;
     const void *x = nullptr, *y_in = nullptr, *t = nullptr, *g = nullptr, *winners_in = nullptr;
     void *y = nullptr, *dy = nullptr, *gx = nullptr, *winners = nullptr;
     i64 *indices = nullptr;

@@ -165,13 +165,13 @@ struct WinnerSource {
 
 // gx[winner] += g, by asking every window over a cell: for small windows.
 template <class G, class A>
-void gather_winners(const Plan &plan, const std::uint8_t *winners, const G *g, G *gx) {
-    over_input_parts(plan, [&](const auto &over) {
+void gather_winners(const Plan &plan, const std::uint8_t *winners, const G *g, G *gx, int forced) {
+    over_input_parts(plan, Gradient(plan, gx, sizeof(G), forced), [&](const auto &over) {
         InputRow rows(plan);
-        over([&](i64 slab, i64 in_begin, i64 in_end) {
-            WinnerSource<G, A> from{winners + slab * plan.out_slab, g + slab * plan.out_slab};
-            GradientTarget<G, A, false> to{gx + slab * plan.in_slab, 1, plan.in_row};
-            gather_part(plan, rows, in_begin, in_end, from, to);
+        over([&](const InputPart &part) {
+            WinnerSource<G, A> from{winners + part.slab * plan.out_slab, g + part.slab * plan.out_slab};
+            GradientTarget<G, A, false> to{reinterpret_cast<G *>(part.gx), 1, plan.in_row};
+            gather_part(plan, rows, part, from, to);
         });
     });
 }
@@ -180,21 +180,21 @@ void gather_winners(const Plan &plan, const std::uint8_t *winners, const G *g, G
 template <class W, class G, class A>
 void scatter_winners(const Plan &plan, const W *winners, const G *g, G *gx) {
     const Places places(plan);
-    over_input_parts(plan, [&](const auto &over) {
+    over_input_parts(plan, Gradient(gx, sizeof(G)), [&](const auto &over) {
         OutputRow rows(plan);
-        over([&](i64 slab, i64 in_begin, i64 in_end) {
-            i64 low = in_begin * first_stride(plan), high = in_end * first_stride(plan);
-            G *to = gx + slab * plan.in_slab + low;
+        over([&](const InputPart &in) {
+            i64 low = in.begin * first_stride(plan), high = in.end * first_stride(plan);
+            G *to = reinterpret_cast<G *>(in.gx) + low;
             A *sum;
             if constexpr (std::is_same_v<G, A>)
                 sum = to;
             else
                 sum = static_cast<A *>(scratch(PLANE, sizeof(A) * (high - low)));
             std::memset(sum, 0, sizeof(A) * (high - low));
-            OutputPart part = outputs_over(plan, in_begin, in_end);
+            OutputPart part = outputs_over(plan, in.begin, in.end);
             for (i64 row = part.row_begin; row < part.row_end; ++row) {
                 rows.move_to(row);
-                i64 at = (slab * plan.out_rows + row) * plan.out_row;
+                i64 at = (in.slab * plan.out_rows + row) * plan.out_row;
                 i64 start = rows.start - low;
                 auto size = static_cast<std::uint64_t>(high - low);
                 places.over_row(winners + at, part.begin, part.end, [&](i64 i, i64 cell) {
@@ -210,7 +210,7 @@ void scatter_winners(const Plan &plan, const W *winners, const G *g, G *gx) {
 template <class W, class G, class A>
 void winners_vjp(const Plan &plan, const W *winners, const G *g, G *gx, int forced) {
     if constexpr (sizeof(W) == 1)
-        if (gathers<A>(plan, {9, 0, plan.inner >= 4 * LANES<A> ? 9 : 0}, forced)) return gather_winners<G, A>(plan, winners, g, gx);
+        if (gathers<A>(plan, {9, 0, plan.inner >= 4 * LANES<A> ? 9 : 0}, forced)) return gather_winners<G, A>(plan, winners, g, gx, forced);
     scatter_winners<W, G, A>(plan, winners, g, gx);
 }
 
@@ -306,25 +306,25 @@ void ties_jvp(const Plan &plan, const K &key, const typename K::In *x, const typ
 
 template <class K, class G>
 void ties_vjp(const Plan &plan, const K &key, const typename K::In *x, const typename K::In *y, const G *g, G *gx, Ties policy) {
-    over_input_parts(plan, [&](const auto &over) {
+    over_input_parts(plan, Gradient(gx, sizeof(G)), [&](const auto &over) {
         OutputRow rows(plan);
-        over([&](i64 slab, i64 in_begin, i64 in_end) {
-            i64 low = in_begin * first_stride(plan), high = in_end * first_stride(plan);
+        over([&](const InputPart &in) {
+            i64 low = in.begin * first_stride(plan), high = in.end * first_stride(plan);
             auto *sum = static_cast<double *>(scratch(PLANE, sizeof(double) * (high - low)));
             std::memset(sum, 0, sizeof(double) * (high - low));
-            OutputPart part = outputs_over(plan, in_begin, in_end);
+            OutputPart part = outputs_over(plan, in.begin, in.end);
             for (i64 row = part.row_begin; row < part.row_end; ++row) {
                 rows.move_to(row);
                 for (i64 i = part.begin * plan.inner; i < part.end * plan.inner; ++i) {
-                    i64 at = (slab * plan.out_rows + row) * plan.out_row + i;
+                    i64 at = (in.slab * plan.out_rows + row) * plan.out_row + i;
                     double share = load_as<double, 1>(g + at)[0];
-                    over_ties(plan, key, x + slab * plan.in_slab, y + at, rows, i / plan.inner, i % plan.inner, policy,
+                    over_ties(plan, key, x + in.slab * plan.in_slab, y + at, rows, i / plan.inner, i % plan.inner, policy,
                               [&](i64 cell, i64, i64 among) {
                                   if (cell >= low && cell < high) sum[cell - low] += share / static_cast<double>(among);
                               });
                 }
             }
-            G *to = gx + slab * plan.in_slab + low;
+            G *to = gx + in.slab * plan.in_slab + low;
             for (i64 i = 0; i < high - low; ++i) store_as<1>(to + i, vec<double, 1>{sum[i]});
         });
     });

@@ -33,32 +33,63 @@ NDPOOL_INLINE vec<double, N> exp_lanes(vec<double, N> x) {
     return x == x ? result : x;
 }
 
-// exp(beta (x - s)) in floats, as accurate as their last place whatever the exponent: what the difference and the
-// product lose is carried along. For exponents up to 80; 0 below -80.
+// 2^x in floats, for x from -126 to 120; 2^(x + rest) with a rest far below x.
 template <int N>
-NDPOOL_INLINE vec<float, N> exp_term(vec<float, N> x, float s, float beta) {
+NDPOOL_INLINE vec<float, N> exp2_near(vec<float, N> x, vec<float, N> *rest = nullptr) {
     using V = vec<float, N>;
-    V d = x - s;
-    V part = d - x;
-    V lost = (x - (d - part)) - (s + part);
-    V b = splat<float, N>(beta);
-    V a = b * d;
-    V rest = fused_difference<N>(b, d, a) + b * lost;
-    V clamped = a < -80.0f ? splat<float, N>(-80.0f) : a;
     const float magic = 0x1.8p23f;
-    V shifted = clamped * 0x1.715476p0f + magic;
-    V n = shifted - magic;
-    V r = (clamped - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f + rest;
-    V p = splat<float, N>(1.0f / 5040.0f);
-    p = p * r + 1.0f / 720.0f;
-    p = p * r + 1.0f / 120.0f;
-    p = p * r + 1.0f / 24.0f;
-    p = p * r + 1.0f / 6.0f;
-    p = p * r + 0.5f;
-    p = p * r * r + r + 1.0f;
+    V shifted = x + magic;  // the nearest whole number, in the low bits
+    V r = x - (shifted - magic);
+    if (rest) r += *rest;
+    // 1 + r p(r), with the p whose relative error is the least for r up to 1/2: 1.7e-8 with its numbers rounded.
+    V p = splat<float, N>(0x1.41fb34p-13f);
+    p = p * r + 0x1.5f3f34p-10f;
+    p = p * r + 0x1.3b2d5p-7f;
+    p = p * r + 0x1.c6aee6p-5f;
+    p = p * r + 0x1.ebfbdcp-3f;
+    p = p * r + 0x1.62e43p-1f;
+    p = p * r + 1.0f;
+#if defined(__AVX512F__)
+    if constexpr (N == 16) return bits<V>(_mm512_scalef_ps(bits<__m512>(p), bits<__m512>(shifted - magic)));
+#endif
     V power = bits<V>((bits<vec<std::uint32_t, N>>(shifted) << 23) + bits<vec<std::uint32_t, N>>(p));
-    return a < -80.0f ? splat<float, N>(0.0f) : power;
+    return x == x ? power : x;
 }
+
+// 2^x for x <= 0; as good as 0 below -100, and of NaN anything.
+template <int N>
+NDPOOL_INLINE vec<float, N> exp2_lanes(vec<float, N> x) {
+    vec<float, N> least = splat<float, N>(-100.0f);
+    return exp2_near<N>(x > least ? x : least);
+}
+
+// exp(beta (x - s)) in floats, as accurate as their last place whatever the exponent: what the difference and the
+// product lose is carried along. For results up to 2^120; 0 where it would be below the normal floats, which are slow.
+class ExpTerm {
+  public:
+    explicit ExpTerm(double beta) {
+        double factor = beta * 0x1.71547652b82fep0;  // 1 / log 2
+        high = static_cast<float>(factor);
+        low = static_cast<float>(factor - static_cast<double>(high));
+    }
+    template <int N>
+    NDPOOL_INLINE vec<float, N> of(vec<float, N> x, vec<float, N> s) const {
+        using V = vec<float, N>;
+        V d = x - s;
+        V part = d - x;
+        V lost = (x - (d - part)) - (s + part);
+        V b = splat<float, N>(high);
+        V a = b * d;
+        V rest = fused_difference<N>(b, d, a) + b * lost + low * d;
+        V none{};
+        auto tiny = a < -126.0f;
+        V power = exp2_near<N>(tiny ? none : a, &rest);
+        return tiny ? none : power;
+    }
+
+  private:
+    float high, low;
+};
 
 // 1/x to fourteen digits, for x in the range of floats: a division of floats takes a quarter of the time, and one step of
 // Newton's doubles its digits.
@@ -66,6 +97,18 @@ template <int N>
 inline vec<double, N> reciprocal(vec<double, N> x) {
     vec<double, N> guess = convert<double, N>(1.0f / convert<float, N>(x));
     return guess * (2.0 - x * guess);
+}
+
+// 1/x in floats, to the last place or so, for x from 1 to 2^100.
+template <int N>
+NDPOOL_INLINE vec<float, N> reciprocal(vec<float, N> x) {
+#if defined(__AVX512F__)
+    if constexpr (N == 16) {
+        auto guess = bits<vec<float, N>>(_mm512_rcp14_ps(bits<__m512>(x)));
+        return guess * (2.0f - x * guess);
+    }
+#endif
+    return 1.0f / x;
 }
 
 // For positive normal x; FOR_FLOATS asks for nine digits only.
@@ -94,6 +137,30 @@ NDPOOL_INLINE vec<double, N> log_lanes(vec<double, N> x) {
     V k = convert<double, N>(e);
     V small = 2.0 * f * s * p + k * 0x1.ef35793c7673p-45;
     return k * 0x1.62e42fefa38p-1 + (2.0 * f + small);
+}
+
+// The same in floats, to the last place or so.
+template <int N>
+NDPOOL_INLINE vec<float, N> log_lanes(vec<float, N> x) {
+    using V = vec<float, N>;
+    using I = vec<std::int32_t, N>;
+    using U = vec<std::uint32_t, N>;
+    U b = bits<U>(x);
+    I e = bits<I>(b - 0x3f3504f3u) >> 23;
+    V m = bits<V>(b - (bits<U>(e) << 23));
+    // log(1 + t) = t - t^2/2 + t^3 p(t), with the p whose relative error is the least: 8e-9.
+    V t = m - 1.0f;
+    V p = splat<float, N>(-0x1.38b6p-4f);
+    p = p * t + 0x1.055bd2p-3f;
+    p = p * t - 0x1.0d855ap-3f;
+    p = p * t + 0x1.22da12p-3f;
+    p = p * t - 0x1.54724p-3f;
+    p = p * t + 0x1.99a008p-3f;
+    p = p * t - 0x1.000228p-2f;
+    p = p * t + 0x1.555554p-2f;
+    V k = convert<float, N>(e);
+    V small = t * t * (p * t - 0.5f) + k * 0x1.7f7d1cp-20f;
+    return k * 0x1.62e4p-1f + (t + small);
 }
 
 // r ** p for r >= 0.

@@ -109,6 +109,13 @@ inline vec<T, N> splat(T x) {
     return v + x;
 }
 
+// |v|
+template <int N, class V>
+inline V size_of_each(V v) {
+    using U = vec<typename IntOf<sizeof(v[0])>::u, N>;
+    return bits<V>(bits<U>(v) & (~typename IntOf<sizeof(v[0])>::u(0) >> 1));
+}
+
 // The lanes of two registers at even places, and those at odd ones.
 template <int N, int Start, class V>
 inline V every_second(V a, V b) {
@@ -345,7 +352,7 @@ NDPOOL_INLINE vec<T, N> where_equal(const std::uint8_t *p, i64 value, vec<T, N> 
 // effect to the compiler, which then drops the call.
 template <int COUNT, class T>
 NDPOOL_INLINE void prefetch(const T *p) {
-    constexpr std::uintptr_t AHEAD = 4096;
+    constexpr std::uintptr_t AHEAD = 8192;
     auto address = reinterpret_cast<std::uintptr_t>(p) + AHEAD;
     for (std::size_t line = 0; line < sizeof(T) * COUNT; line += 64) __builtin_prefetch(reinterpret_cast<const void *>(address + line));
 }

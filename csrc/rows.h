@@ -520,10 +520,9 @@ class RowPooler {
         if (rows.count == 1) {
             auto cells = [&](auto size, i64 at) {
                 constexpr int M = decltype(size)::value;
-                prefetch<M>(x + rows.offset[0] + at);
                 return p.template lift<M>(x + rows.offset[0] + at, rows.tag[0]);
             };
-            for (i64 o = begin; o < end; ++o) pool_segment(cells, sink, o);
+            for (i64 o = begin; o < end; ++o) pool_segment(cells, x + rows.offset[0], sink, o);
             return;
         }
         // The real cells from the first window's start to the last one's end.
@@ -540,14 +539,15 @@ class RowPooler {
             constexpr int M = decltype(size)::value;
             return P::template get<M>(row + (at - origin * inner), plane);
         };
-        for (i64 o = begin; o < end; ++o) pool_segment(cells, sink, o);
+        for (i64 o = begin; o < end; ++o) pool_segment(cells, nullptr, sink, o);
     }
 
     template <int M>
     using Size = std::integral_constant<int, M>;
 
+    // The cells at a place and after it are cells(how many, place); `memory` is where they come from, if not from the cache.
     template <class Cells>
-    void pool_segment(const Cells &cells, Sink &sink, i64 o) {
+    void pool_segment(const Cells &cells, const In *memory, Sink &sink, i64 o) {
         Axis::Taps taps = axis.taps(o);
         i64 step = axis.dilation * inner;
         for (i64 e = 0; e < inner; ++e) {
@@ -555,7 +555,7 @@ class RowPooler {
             State<1> state = P::template empty<1>();
             bool any = false;
             if (step == 1 && taps.count >= N) {
-                state = fold(sum_of_blocks(cells, at, taps, &k));
+                state = fold(sum_of_blocks(cells, memory, at, taps, &k));
                 any = true;
             }
             for (; k < taps.count; ++k) {
@@ -572,7 +572,7 @@ class RowPooler {
 
     // Whole registers of a segment, merged lane by lane; several at a time, so that none waits for the other.
     template <class Cells>
-    State<N> sum_of_blocks(const Cells &cells, i64 at, const Axis::Taps &taps, i64 *done) {
+    State<N> sum_of_blocks(const Cells &cells, const In *memory, i64 at, const Axis::Taps &taps, i64 *done) {
         constexpr int U = 4;
         auto block = [&](i64 k) {
             return P::template retag_each<N>(cells(Size<N>(), at + k), axis.kernel, taps.skipped + k);
@@ -582,6 +582,7 @@ class RowPooler {
         i64 k = 0;
         for (; used < U && k + N <= taps.count; ++used, k += N) state[used] = block(k);
         for (; k + U * N <= taps.count; k += U * N) {
+            if (memory) prefetch<U * N>(memory + at + k);
             NDPOOL_UNROLL
             for (int u = 0; u < U; ++u) p.template merge_any<N>(state[u], block(k + u * N));
         }

@@ -8,87 +8,11 @@
 // finite) is computed again by itself, with a scale of its own.
 #pragma once
 #include "engine.h"
-#include "functions.h"
+#include "log_sum.h"
 #include "wide.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
-
-// --- SmoothMax as a kind of its own -------------------------------------------------------------
-
-// The largest cell (the smallest for beta < 0) and the sum of exp(-|beta| gap) over the cells' distances from it. It costs
-// an exp a merge, and every window has a scale of its own.
-struct LogSum : TwoLanes<double>, Untagged {
-    using In = double;
-    static constexpr bool IDEMPOTENT = false;
-    double beta;
-
-    explicit LogSum(double beta) : beta(beta) {}
-    template <int N>
-    State<N> lift(const double *p, i64) const {
-        vec<double, N> x = load<N>(p);
-        return {beta > 0 ? x : -x, splat<double, N>(1.0)};
-    }
-    template <int N>
-    void merge(State<N> &a, const State<N> &b) const {
-        auto wins = (b.v > a.v) | (b.v != b.v);
-        vec<double, N> most = wins ? b.v : a.v, other = wins ? a.v : b.v;
-        vec<double, N> gap = most == other ? splat<double, N>(0.0) : most - other;  // equal infinities cancel
-        vec<double, N> share = exp_lanes<N>(gap * (beta > 0 ? -beta : beta));
-        a.with = (wins ? b.with : a.with) + (wins ? a.with : b.with) * share;
-        a.v = most;
-    }
-    template <int N>
-    void merge_any(State<N> &a, const State<N> &b) const {
-        merge<N>(a, b);
-    }
-    template <int N>
-    static State<N> empty() {
-        return {splat<double, N>(-__builtin_inf()), splat<double, N>(0.0)};
-    }
-    template <int N>
-    vec<double, N> value(const State<N> &a) const {
-        // A sum of 1 is a window of one cell, as good as; log 0 belongs to no cell at all.
-        vec<double, N> rest = log_lanes<N>(a.with) / beta;
-        return (beta > 0 ? a.v : -a.v) + (a.with == a.with ? rest : a.with);
-    }
-};
-
-// Writes LogSums as numbers; a padded cell that counts is the number 0.
-struct LogSumSink {
-    LogSum kind;
-    double *y;
-    bool count_pad;
-    double *row;
-    double *zeros;  // padded cells of every element's window, where they count
-
-    void move_to(const Plan &plan, i64 index, const OutputRow &rows) {
-        row = y + index * plan.out_row;
-        if (!count_pad) return;
-        zeros = static_cast<double *>(scratch(PLANE2, sizeof(double) * (plan.out_row + 64)));
-        for (i64 o = 0; o < plan.last().output; ++o) {
-            i64 padded = rows.counted * plan.last().counted(o) - rows.real * plan.last().taps(o).count;
-            for (i64 e = 0; e < plan.inner; ++e) zeros[o * plan.inner + e] = static_cast<double>(padded);
-        }
-    }
-    void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
-    template <int N>
-    void put(i64 at, LogSum::State<N> s, int count) {
-        if (count_pad) {
-            vec<double, N> none{}, padded = load<N>(zeros + at);
-            LogSum::State<N> with = s;
-            kind.template merge<N>(with, {none, padded});
-            s.v = padded > 0 ? with.v : s.v;
-            s.with = padded > 0 ? with.with : s.with;
-        }
-        put_some<N>(row + at, count, [&](double *p) { store<N>(p, kind.template value<N>(s)); });
-    }
-};
-
-inline void log_sum_all(const Plan &plan, double beta, bool count_pad, const double *x, double *y) {
-    LogSum kind{beta};
-    pool_all(plan, kind, x, LogSumSink{kind, y, count_pad && plan.padded, nullptr, nullptr}, -1);
-}
 
 // --- one window by itself -----------------------------------------------------------------------
 
@@ -203,6 +127,7 @@ struct Smooth {
     template <class E>
     void terms(const E *x, i64 length, E scale, E *e, E *slope) const {
         constexpr int N = LANES<E>;
+        const ExpTerm exp_term(parameter);
         auto one = [&](i64 i, vec<E, N> v) NDPOOL_INLINED {
             if (lp) {
                 vec<E, N> r = (v < 0 ? -v : v) / scale;
@@ -211,7 +136,7 @@ struct Smooth {
                 vec<E, N> w = power<E, N>(r, parameter - 1), zero{};
                 store<N>(slope + i, v > 0 ? w : v < 0 ? -w : v == 0 ? zero : v);
             } else if constexpr (std::is_same_v<E, float>) {
-                store<N>(e + i, exp_term<N>(v, scale, static_cast<float>(parameter)));
+                store<N>(e + i, exp_term.of<N>(v, splat<E, N>(scale)));
             } else {
                 store<N>(e + i, exp_lanes<N>(parameter * (v - scale)));
             }
@@ -237,7 +162,7 @@ struct Smooth {
     bool floats_do(const Plan &plan, double reach) const {
         if (lp) return parameter == 1 || parameter == 2;
         bool several = plan.cells > 1 && (count_pad ? plan.same_count : plan.same_real);
-        return FUSED && several && static_cast<double>(static_cast<float>(parameter)) == parameter && reach < 50;
+        return FUSED && several && reach < 50;
     }
 
     // (sum e)^(1/p)
@@ -523,12 +448,14 @@ inline void store_plane(Type type, void *y, i64 to, const double *from, i64 leng
     }
 }
 
-// y, and with a tangent dy. SmoothMax in double gets y from LogSum, which has no scale in common to lose digits to.
+// y, and with a tangent dy. SmoothMax in double gets y from LogSum, and that of few floats as well.
 inline void smooth_forward(const Plan &plan, const Smooth &kind, Type type, Type result, const void *x, void *y,
                            const void *t, void *dy) {
-    bool value_done = result == Type::F64 && !kind.lp;
+    const bool few_floats = result == Type::F32 && !kind.lp && floats_do_for(plan, kind.parameter);
+    const bool value_done = few_floats || (result == Type::F64 && !kind.lp);
     if (value_done) {
-        log_sum_all(plan, kind.parameter, kind.count_pad, static_cast<const double *>(x), static_cast<double *>(y));
+        auto value = few_floats ? log_sum_all<float> : log_sum_all<double>;
+        value(plan, kind.parameter, kind.count_pad, x, y);
         if (!t) return;
     }
     over_output_parts(plan, [&](i64 slab, const OutputPart &part, i64 lo, i64 hi) {
@@ -567,12 +494,13 @@ inline void smooth_forward(const Plan &plan, const Smooth &kind, Type type, Type
 // Writes what a cell gets: its weight times what the windows over it hand on, and what windows on their own bring.
 struct SmoothTarget {
     Type result;
-    void *gx;
-    i64 first;  // the slab's, in gx
+    void *gx;  // the slab's
     const float *narrow = nullptr;
     const double *wide = nullptr, *extra = nullptr;
     static constexpr bool REPEATS = false;
 
+    i64 element_bytes() const { return size_of(result); }
+    SmoothTarget instead(void *other) const { return {result, other, narrow, wide, extra}; }
     template <int N>
     NDPOOL_INLINE void put(i64 at, vec<double, N> sum, int count) const {
         vec<double, N> zero{}, out = zero;
@@ -583,23 +511,28 @@ struct SmoothTarget {
             out = sum == 0 ? zero : sum * load<N>(wide + at);
         if (extra) out += load<N>(extra + at);
         if (result == Type::F32 && count == N)
-            store_as<N>(static_cast<float *>(gx) + first + at, out);
+            store_as<N>(static_cast<float *>(gx) + at, out);
         else
-            store_lanes<N>(result, gx, first + at, out, count);
+            store_lanes<N>(result, gx, at, out, count);
     }
 };
 
 inline void smooth_vjp(const Plan &plan, const Smooth &kind, Type type, Type result, const void *x, const void *g, void *gx,
                        int forced) {
     constexpr int N = LANES<double>;
-    transpose_all(plan, gathers<double>(plan, {0, 0, 0}, forced), [&](i64 slab, i64 begin, i64 end, const OutputPart &part) {
+    if (result == Type::F32 && !kind.lp && forced != 0 && in_own_squares(plan, kind.parameter))
+        return squares_vjp(plan, kind.parameter, static_cast<const float *>(x), static_cast<const float *>(g),
+                           Gradient(plan, gx, sizeof(float), forced));
+    bool gather = gathers<double>(plan, {0, 0, 0}, forced);
+    transpose_all(plan, gx, size_of(result), gather, forced, [&](const InputPart &in, const OutputPart &part) {
+        const i64 slab = in.slab;
         double *plane = part_plane(plan, part);
-        Transposition<SumSource<double>, SmoothTarget> job{{plane}, {result, gx, slab * plan.in_slab}};
+        Transposition<SumSource<double>, SmoothTarget> job{{plane}, {result, in.gx}};
         i64 rows_each = plan.dim_count ? plan.out_rows / plan.axes[0].output : 1;
         i64 lo = plan.dim_count ? part.row_begin / rows_each : part.begin;
         i64 hi = plan.dim_count ? part.row_end / rows_each : part.end;
         if (lo == hi) return job;
-        over_terms(plan, kind, type, result, x, slab, part, lo, hi, begin, end, true, [&](auto &terms) {
+        over_terms(plan, kind, type, result, x, slab, part, lo, hi, in.begin, in.end, true, [&](auto &terms) {
             using E = std::remove_reference_t<decltype(terms.e[0])>;
             i64 count = terms.outputs() * (part.row_end - part.row_begin), start = part.row_begin * plan.out_row + part.begin * plan.inner;
             double *q = plane + start;

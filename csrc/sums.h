@@ -206,35 +206,35 @@ struct Transposition {
     To to;
 };
 
-// The transpose of the sum, by gathering or by spreading rows. prepare(slab, begin, end, part) gives the Transposition for
-// the cells begin..end-1 of the first pooled axis and the part of the outputs that is over them.
+// The transpose of the sum, by gathering or by spreading rows. prepare(in, part) gives the Transposition for a part
+// of the input and the part of the outputs that is over it.
 template <class Prepare>
-void transpose_all(const Plan &plan, bool gather, const Prepare &prepare) {
-    over_input_parts(plan, [&](const auto &over) {
+void transpose_all(const Plan &plan, void *gx, i64 element_bytes, bool gather, int forced, const Prepare &prepare) {
+    over_input_parts(plan, gather ? Gradient(plan, gx, element_bytes, forced) : Gradient(gx, element_bytes), [&](const auto &over) {
         InputRow rows(plan);
-        over([&](i64 slab, i64 in_begin, i64 in_end) {
-            OutputPart part = outputs_over(plan, in_begin, in_end);
+        over([&](const InputPart &in) {
+            OutputPart part = outputs_over(plan, in.begin, in.end);
             if (gather) {
-                auto job = prepare(slab, in_begin, in_end, part);
-                gather_part(plan, rows, in_begin, in_end, job.from, job.to);
+                auto job = prepare(in, part);
+                gather_part(plan, rows, in, job.from, job.to);
             } else {
-                spread_part(plan, rows, in_begin, in_end, part, [&] { return prepare(slab, in_begin, in_end, part); });
+                spread_part(plan, rows, in, part, [&] { return prepare(in, part); });
             }
         });
     });
 }
 
 template <class Prepare>
-void spread_part(const Plan &plan, InputRow &rows, i64 in_begin, i64 in_end, OutputPart &part, const Prepare &prepare) {
+void spread_part(const Plan &plan, InputRow &rows, const InputPart &in, OutputPart &part, const Prepare &prepare) {
     constexpr int N = LANES<double>;
     Axis along = plan.last();
-    if (plan.dim_count == 0) along = part_of_axis(plan.last(), in_begin, in_end, &part.begin, &part.end);
+    if (plan.dim_count == 0) along = part_of_axis(plan.last(), in.begin, in.end, &part.begin, &part.end);
     auto job = prepare();
     // What is handed on as it was given is only ever gathered.
     if constexpr (std::is_same_v<decltype(job.from), SumSource<double>>) {
         RowSpreader spreader(along, plan.inner);
         auto *spread = static_cast<double *>(scratch(BLOCK, sizeof(double) * (along.length * plan.inner + 64)));
-        over_part_rows(plan, rows, in_begin, in_end, [&](i64 row, i64 begin, i64 end, bool others) {
+        over_part_rows(plan, rows, in, [&](i64 row, i64 begin, i64 end, bool others) {
             if (others) spreader.spread(job.from.q + part.begin * plan.inner, rows, spread);
             i64 at = row * plan.in_row + begin * plan.inner;
             blocks<N>((end - begin) * plan.inner, [&](i64 i, int count) { job.to.template put<N>(at + i, load<N>(spread + i), count); });
@@ -251,15 +251,15 @@ inline double *part_plane(const Plan &plan, const OutputPart &part) {
 template <class G>
 void sum_vjp(const Plan &plan, Divisor divisor, const G *g, G *gx, int forced) {
     bool gather = gathers<double>(plan, {25, 4, 16}, forced);
-    auto target = [&](i64 slab, double scale) { return GradientTarget<G, double>{gx + slab * plan.in_slab, scale, plan.in_row}; };
+    auto target = [&](const InputPart &in, double scale) { return GradientTarget<G, double>{reinterpret_cast<G *>(in.gx), scale, plan.in_row}; };
     // Doubles have none wider to be added up in, so theirs are divided first.
     if (sizeof(G) < sizeof(double) && !divisor.varies() && gather)
-        return transpose_all(plan, gather, [&](i64 slab, i64, i64, const OutputPart &) {
-            return Transposition<SumSource<G>, GradientTarget<G, double>>{{g + slab * plan.out_slab}, target(slab, 1.0 / divisor.fixed)};
+        return transpose_all(plan, gx, sizeof(G), gather, forced, [&](const InputPart &in, const OutputPart &) {
+            return Transposition<SumSource<G>, GradientTarget<G, double>>{{g + in.slab * plan.out_slab}, target(in, 1.0 / divisor.fixed)};
         });
-    transpose_all(plan, gather, [&](i64 slab, i64, i64, const OutputPart &part) {
+    transpose_all(plan, gx, sizeof(G), gather, forced, [&](const InputPart &in, const OutputPart &part) {
         double *q = part_plane(plan, part);
-        const G *from = g + slab * plan.out_slab;
+        const G *from = g + in.slab * plan.out_slab;
         OutputRow rows(plan);
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
             if (divisor.varies()) rows.move_to(row);
@@ -269,7 +269,7 @@ void sum_vjp(const Plan &plan, Divisor divisor, const G *g, G *gx, int forced) {
                     q[i] = load_as<double, 1>(from + i)[0] / n;
             }
         }
-        return Transposition<SumSource<double>, GradientTarget<G, double>>{{q}, target(slab, 1.0)};
+        return Transposition<SumSource<double>, GradientTarget<G, double>>{{q}, target(in, 1.0)};
     });
 }
 

@@ -7,19 +7,44 @@
 // and where the result goes is a Target:
 //   put<N>(at, sum, count) the first `count` of N sums, for the cells from element `at` of the slab on
 //   REPEATS                whether rows that the same outputs see get the same
+//   instead(other)         the same to other memory; with element_bytes()
 #pragma once
 #include "rows.h"
+#include "stream.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
 // --- parts of the input ---------------------------------------------------------------------------
 
-// Calls work(over) on several threads, and there over(f) calls f(slab, begin, end) for parts of the slabs along their
-// first pooled axis. A part is some whole cells of the input; whoever fills it adds what all windows over it bring. The
-// parts follow from the shape alone, so the result does not depend on the number of threads.
+// Elements of the slab for one cell of its first pooled axis.
+inline i64 first_stride(const Plan &plan) { return plan.in_slab / plan.axes[0].length; }
+
+// The array of the gradient.
+struct Gradient {
+    char *gx;
+    i64 element_bytes;
+    bool streamed;  // whether it is better written past the caches
+
+    Gradient(void *gx, i64 element_bytes) : gx(static_cast<char *>(gx)), element_bytes(element_bytes), streamed(false) {}
+    // One that is gathered, and so written from end to end. `forced` as in Call.
+    Gradient(const Plan &plan, void *gx, i64 element_bytes, int forced) : Gradient(gx, element_bytes) {
+        streamed = forced == 2 || (forced < 0 && worth_streaming(gx, plan.outer * plan.in_slab * element_bytes));
+    }
+};
+
+// Some whole cells of a slab along its first pooled axis, and where their gradient is to be written.
+struct InputPart {
+    i64 slab, begin, end;
+    char *gx;  // of the slab
+    bool streamed;
+};
+
+// Calls work(over) on several threads, and there over(f) calls f(part) for the parts of the input. Whoever fills a part adds
+// what all windows over it bring. The parts follow from the shape alone, so the result does not depend on the number of
+// threads.
 template <class Work>
-void over_input_parts(const Plan &plan, const Work &work) {
+void over_input_parts(const Plan &plan, const Gradient &to, const Work &work) {
     const Axis &axis = plan.axes[0];
     i64 cuts = plan.in_slab >> 16;
     // A part that is narrow beside the window would look at every output many times.
@@ -29,10 +54,12 @@ void over_input_parts(const Plan &plan, const Work &work) {
     parallel(plan.outer * cuts, worth_threads(plan.outer * plan.in_slab), [&](i64 first, i64 stop) {
         work([&](auto &&f) {
             for (i64 unit = first; unit < stop; ++unit) {
-                i64 cut = unit % cuts;
-                f(unit / cuts, axis.length * cut / cuts, axis.length * (cut + 1) / cuts);
+                i64 slab = unit / cuts, cut = unit % cuts;
+                f(InputPart{slab, axis.length * cut / cuts, axis.length * (cut + 1) / cuts,
+                            to.gx + slab * plan.in_slab * to.element_bytes, to.streamed});
             }
         });
+        if (to.streamed) end_streaming();
     });
 }
 
@@ -47,8 +74,6 @@ inline OutputPart outputs_over(const Plan &plan, i64 in_begin, i64 in_end) {
     i64 rows = plan.out_rows / plan.axes[0].output;
     return {lo * rows, hi * rows, 0, plan.last().output};
 }
-// Elements of the slab for one cell of its first pooled axis.
-inline i64 first_stride(const Plan &plan) { return plan.in_slab / plan.axes[0].length; }
 
 // --- which windows see a cell ---------------------------------------------------------------------
 
@@ -186,13 +211,13 @@ class InputRow {
 // Calls f(row, begin, end, others) for the input rows of a part and their cells in it; `others` says whether other output
 // rows see this row than the one before.
 template <class F>
-void over_part_rows(const Plan &plan, InputRow &rows, i64 in_begin, i64 in_end, const F &f) {
+void over_part_rows(const Plan &plan, InputRow &rows, const InputPart &part, const F &f) {
     if (plan.dim_count == 0) {  // the row itself is cut
         rows.move_to(0);
-        return f(i64(0), in_begin, in_end, true);
+        return f(i64(0), part.begin, part.end, true);
     }
-    i64 each = plan.in_rows / plan.axes[0].length, first = in_begin * each;
-    for (i64 row = first; row < in_end * each; ++row) {
+    i64 each = plan.in_rows / plan.axes[0].length, first = part.begin * each;
+    for (i64 row = first; row < part.end * each; ++row) {
         bool others = true;
         if (row == first)
             rows.move_to(row);
@@ -224,54 +249,65 @@ bool gathers(const Plan &plan, const GatherLimits &limits, int forced) {
     const Axis &axis = plan.last();
     bool places = plan.inner >= LANES<A>;
     bool cells = plan.inner == 1 && !axis.adaptive && axis.dilation == 1 && axis.stride <= 2;
-    if (forced >= 0) return forced == 1 && (places || cells);
+    if (forced >= 0) return forced > 0 && (places || cells);
     if (places) return plan.cells <= limits.channels_last;
     bool short_row = axis.output < FEW_LANES<A> + axis.kernel / axis.stride;
     return cells && (short_row ? plan.cells <= limits.in_short_rows : plan.cells <= limits.most || in_squares(plan));
 }
 
-// Fills the cells begin..end-1 of input rows, N lanes at a time.
+// Fills the rows of a part of the input, N lanes at a time.
 template <int N, class Source, class Target>
 class RowGatherer {
     using A = typename Source::A;
 
   public:
-    RowGatherer(const Plan &plan, const Source &from, const Target &to) : plan(plan), axis(plan.last()), from(from), to(to) {}
+    RowGatherer(const Plan &plan, const InputPart &part, const Source &from, const Target &to)
+        : plan(plan), axis(plan.last()), part(part), from(from), to(to) {}
 
-    void gather_part(InputRow &rows, i64 in_begin, i64 in_end) const {
-        if (in_squares(plan)) return gather_planes(rows, in_begin, in_end);
-        over_part_rows(plan, rows, in_begin, in_end, [&](i64 row, i64 begin, i64 end, bool others) {
+    void gather_part(InputRow &rows) const {
+        if (in_squares(plan)) return gather_planes(rows);
+        over_part_rows(plan, rows, part, [&](i64 row, i64 begin, i64 end, bool others) {
+            i64 at = row * plan.in_row;
             if constexpr (Target::REPEATS)
-                if (!others) return to.repeat(row * plan.in_row, plan.in_row);
-            gather(rows, row, begin, end);
+                if (!others && !part.streamed) return to.repeat(at, plan.in_row);
+            write(at + begin * plan.inner, (end - begin) * plan.inner, [&](const Target &target) { gather(rows, at, begin, end, target); });
         });
     }
 
   private:
-    void gather(const InputRow &rows, i64 in_row, i64 begin, i64 end) const {
-        i64 at = in_row * plan.in_row;
-        if (plan.inner >= N)
-            gather_places(rows, at, begin, end);
-        else if (axis.stride == 1)
-            gather_cells<1>(rows, at, begin, end);
-        else
-            gather_cells<2>(rows, at, begin, end);
-    }
-
     const Plan &plan;
     const Axis &axis;
+    const InputPart &part;
     const Source &from;
     const Target &to;
+    mutable Outbox outbox;
+
+    // Calls fill(target), which writes the elements at..at+length-1 of the slab.
+    template <class Fill>
+    NDPOOL_INLINE void write(i64 at, i64 length, const Fill &fill) const {
+        if (!part.streamed) return fill(to);
+        const i64 bytes = to.element_bytes();
+        fill(to.instead(outbox.room(part.gx + at * bytes, bytes * length, bytes * 2 * plan.in_row) - at * bytes));
+    }
+
+    void gather(const InputRow &rows, i64 at, i64 begin, i64 end, const Target &target) const {
+        if (plan.inner >= N)
+            gather_places(rows, at, begin, end, target);
+        else if (axis.stride == 1)
+            gather_cells<1>(rows, at, begin, end, target);
+        else
+            gather_cells<2>(rows, at, begin, end, target);
+    }
 
     // Planes of the last two axes, by squares as far as these reach.
-    void gather_planes(InputRow &rows, i64 in_begin, i64 in_end) const {
+    void gather_planes(InputRow &rows) const {
         InputRow planes(plan, plan.dim_count - 1, PLANES_SEEN);
         i64 height = plan.dims[plan.dim_count - 1].in_count, top = 0, bottom = height, first = 0, stop = 1;
         if (plan.dim_count == 1) {
-            top = in_begin, bottom = in_end;
+            top = part.begin, bottom = part.end;
         } else {
             i64 each = plan.in_rows / height / plan.axes[0].length;
-            first = in_begin * each, stop = in_end * each;
+            first = part.begin * each, stop = part.end * each;
         }
         for (i64 plane = first; plane < stop; ++plane) {
             if (plane == first)
@@ -285,10 +321,66 @@ class RowGatherer {
                 if (row == squares_top) row = squares_bottom;
                 if (row == bottom) break;
                 rows.move_to(plane * height + row);
-                gather(rows, plane * height + row, 0, axis.length);
+                gather(rows, (plane * height + row) * plan.in_row, 0, axis.length, to);
             }
         }
     }
+
+    // Two rows of squares. All that is needed is in one place, of which the compiler knows that no store changes it.
+    template <int K>
+    struct Squares {
+        const Source from;
+        const Target target;
+        const i64 in_row, out_row;
+        const i64 at;      // where padded place 0 of the first row is
+        const i64 output;  // and the first output of the row, in its plane
+        const i64 *const plane, *const tag, planes, out_plane;
+
+        template <bool ONE_PLANE>
+        void fill(i64 first, i64 stop) const {
+            const Squares own = *this;
+            const i64 only = own.plane[0] * own.out_plane + own.output, only_place = own.tag[0] * K * K;
+            whole_blocks<N>(stop - first, [&](i64 i) NDPOOL_INLINED {
+                i64 m = first + i;
+                vec<A, N> sum[2][2] = {};
+                // Each lane adds up in the order of the outputs.
+                auto add = [&](i64 output, i64 place) NDPOOL_INLINED {
+                    NDPOOL_UNROLL
+                    for (int r = K - 1; r >= 0; --r) {
+                        NDPOOL_UNROLL
+                        for (int c = K - 1; c >= 0; --c)
+                            sum[r % 2][c % 2] += own.from.template at<N>(output - r / 2 * own.out_row - c / 2, place + r * K + c);
+                    }
+                };
+                if constexpr (ONE_PLANE)
+                    add(only + m, only_place);
+                else
+                    for (i64 p = 0; p < own.planes; ++p) add(own.plane[p] * own.out_plane + own.output + m, own.tag[p] * K * K);
+                NDPOOL_UNROLL
+                for (int r = 0; r < 2; ++r) {
+                    zip<N>(sum[r][0], sum[r][1]);
+                    own.target.template put<N>(own.at + r * own.in_row + 2 * m, sum[r][0], N);
+                    own.target.template put<N>(own.at + r * own.in_row + 2 * m + N, sum[r][1], N);
+                }
+            });
+        }
+
+        // The cells of square m in its column, of which there are two.
+        template <int COLUMN>
+        NDPOOL_INLINE void fill_one(i64 m, i64 outputs) const {
+            vec<A, 1> sum[2] = {};
+            for (i64 p = 0; p < planes; ++p) {
+                i64 first = plane[p] * out_plane + output + m, place = tag[p] * K * K;
+                NDPOOL_UNROLL
+                for (int r = K - 1; r >= 0; --r) {
+                    NDPOOL_UNROLL
+                    for (int c = COLUMN + 2 < K ? COLUMN + 2 : COLUMN; c >= 0; c -= 2)
+                        if (m >= c / 2 && m - c / 2 < outputs) sum[r % 2] += from.template at<1>(first - c / 2 - r / 2 * out_row, place + r * K + c);
+                }
+            }
+            for (int r = 0; r < 2; ++r) target.template put<1>(at + r * in_row + 2 * m + COLUMN, sum[r], 1);
+        }
+    };
 
     // Fills the rows from *done_begin to *done_end-1 of a plane by squares of 2 by 2 cells, N abreast, so that hardly
     // anything is left to do but the arithmetic. The square at padded place (2M, 2m) is seen by the outputs M, m and,
@@ -307,44 +399,23 @@ class RowGatherer {
         range(rows, begin, end, &top, &bottom);
         range(axis, 0, axis.length, &first, &stop);
         if (stop - first < N || bottom <= top) return;
-        const Source source = from;  // own copies, which no store can change
-        const Target target = to;
-        const i64 in_row = plan.in_row, out_row = plan.out_row, pad = axis.pad_lo;
-        const i64 *plane = planes.row, *tag = planes.tag, count = planes.count;
-        // Each lane adds up in the order of the outputs.
-        auto add = [&](auto lanes, i64 M, i64 m, i64 lo, i64 hi, vec<A, decltype(lanes)::value> (&sum)[2][2]) NDPOOL_INLINED {
-            for (i64 p = 0; p < count; ++p) {
-                i64 output = (plane[p] * rows.output + M) * out_row + m, place = tag[p] * K * K;
-                NDPOOL_UNROLL
-                for (int r = K - 1; r >= 0; --r) {
-                    NDPOOL_UNROLL
-                    for (int c = K - 1; c >= 0; --c)
-                        if (m - c / 2 >= lo && m - c / 2 < hi)
-                            sum[r % 2][c % 2] += source.template at<decltype(lanes)::value>(output - r / 2 * out_row - c / 2, place + r * K + c);
-                }
-            }
-        };
         for (i64 M = top; M < bottom; ++M) {
-            i64 row = (first_row + 2 * M - rows.pad_lo) * in_row - pad;
-            whole_blocks<N>(stop - first, [&](i64 i) NDPOOL_INLINED {
-                i64 m = first + i;
-                vec<A, N> sum[2][2] = {};
-                add(std::integral_constant<int, N>(), M, m, INT64_MIN, INT64_MAX, sum);
-                NDPOOL_UNROLL
-                for (int r = 0; r < 2; ++r) {
-                    zip<N>(sum[r][0], sum[r][1]);
-                    target.template put<N>(row + r * in_row + 2 * m, sum[r][0], N);
-                    target.template put<N>(row + r * in_row + 2 * m + N, sum[r][1], N);
-                }
+            i64 at = (first_row + 2 * M - rows.pad_lo) * plan.in_row;
+            write(at, 2 * plan.in_row, [&](const Target &target) {
+                Squares<K> two_rows{from, target, plan.in_row, plan.out_row, at - axis.pad_lo, M * plan.out_row, planes.row, planes.tag,
+                                    planes.count, rows.output * plan.out_row};
+                if (planes.count == 1)
+                    two_rows.template fill<true>(first, stop);
+                else
+                    two_rows.template fill<false>(first, stop);
+                // At both ends not all outputs exist that would see the square, nor all its cells.
+                auto fill_edge = [&](i64 begin, i64 end) {
+                    for (i64 padded = begin; padded < end; ++padded)
+                        padded % 2 ? two_rows.template fill_one<1>(padded / 2, axis.output) : two_rows.template fill_one<0>(padded / 2, axis.output);
+                };
+                fill_edge(axis.pad_lo, 2 * first);
+                fill_edge(2 * stop, axis.pad_lo + axis.length);
             });
-            // At both ends not all outputs exist that would see the square, nor all its cells.
-            for (i64 m = pad / 2 < first ? pad / 2 : stop; 2 * m < axis.length + pad; m = m + 1 == first ? stop : m + 1) {
-                vec<A, 1> sum[2][2] = {};
-                add(std::integral_constant<int, 1>(), M, m, 0, axis.output, sum);
-                for (int c = 0; c < 2; ++c)
-                    if (2 * m + c >= pad && 2 * m + c < axis.length + pad)
-                        for (int r = 0; r < 2; ++r) target.template put<1>(row + r * in_row + 2 * m + c, sum[r][c], 1);
-            }
         }
         *done_begin = 2 * top - rows.pad_lo;
         *done_end = 2 * bottom - rows.pad_lo;
@@ -352,18 +423,17 @@ class RowGatherer {
 
     // The cells at padded places mS, mS+1, ..., mS+S-1, for N consecutive m: output m - j has them at the places jS, jS+1, ...
     template <int S>
-    void gather_cells(const InputRow &rows, i64 at, i64 begin, i64 end) const {
+    void gather_cells(const InputRow &rows, i64 at, i64 begin, i64 end, const Target target) const {
         const i64 k = axis.kernel, pad = axis.pad_lo;
         i64 first = (begin + pad + S - 1) / S, stop = (end + pad) / S;  // of the m whose S cells are all asked for
         if (first < (k - 1) / S) first = (k - 1) / S;
         if (stop > axis.output) stop = axis.output;
         if (stop - first < N) first = stop = (end + pad + S - 1) / S;
         i64 edge = first * S - pad < end ? first * S - pad : end;
-        for (i64 w = begin; w < edge; ++w) gather_one<S>(rows, at, w);
-        for (i64 w = stop * S - pad; w < end; ++w) gather_one<S>(rows, at, w);
+        for (i64 w = begin; w < edge; ++w) gather_one<S>(rows, at, w, target);
+        for (i64 w = stop * S - pad; w < end; ++w) gather_one<S>(rows, at, w, target);
         if (first == stop) return;
-        const Source source = from;  // own copies, which no store can change
-        const Target target = to;
+        const Source source = from;  // an own copy, which no store can change
         const i64 *row = rows.row, *tags = rows.tag, count = rows.count, out_row = plan.out_row;
         whole_blocks<N>(stop - first, [&](i64 i) NDPOOL_INLINED {
             vec<A, N> sum[S] = {};
@@ -383,7 +453,7 @@ class RowGatherer {
     }
 
     template <int S>
-    void gather_one(const InputRow &rows, i64 at, i64 w) const {
+    void gather_one(const InputRow &rows, i64 at, i64 w, const Target &target) const {
         i64 padded = w + axis.pad_lo, last = padded / S, first = last - (axis.kernel - 1 - padded % S) / S;
         if (axis.kernel <= padded % S) first = last + 1;  // between two windows
         if (first < 0) first = 0;
@@ -392,24 +462,24 @@ class RowGatherer {
         for (i64 r = 0; r < rows.count; ++r)
             for (i64 o = first; o <= last; ++o)
                 sum += from.template at<1>(rows.row[r] * plan.out_row + o, rows.tag[r] * axis.kernel + padded - o * S);
-        to.template put<1>(at + w, sum, 1);
+        target.template put<1>(at + w, sum, 1);
     }
 
     // Channels last: along the elements of a place.
-    void gather_places(const InputRow &rows, i64 at, i64 begin, i64 end) const {
+    void gather_places(const InputRow &rows, i64 at, i64 begin, i64 end, const Target &target) const {
         constexpr int U = 4;
         i64 inner = plan.inner;
         Cursor seen;
         seen.move_to(axis, begin);
         for (i64 w = begin; w < end; ++w, seen.step(axis)) {
             i64 i = 0;
-            for (; i + U * N <= inner; i += U * N) gather_place<U>(rows, seen, at + w * inner, i);
-            for (; i + N <= inner; i += N) gather_place<1>(rows, seen, at + w * inner, i);
-            if (i < inner) gather_place<1>(rows, seen, at + w * inner, inner - N);
+            for (; i + U * N <= inner; i += U * N) gather_place<U>(rows, seen, at + w * inner, i, target);
+            for (; i + N <= inner; i += N) gather_place<1>(rows, seen, at + w * inner, i, target);
+            if (i < inner) gather_place<1>(rows, seen, at + w * inner, inner - N, target);
         }
     }
     template <int U>
-    void gather_place(const InputRow &rows, const Cursor &seen, i64 at, i64 i) const {
+    void gather_place(const InputRow &rows, const Cursor &seen, i64 at, i64 i, const Target &target) const {
         vec<A, N> sum[U] = {};
         for (i64 r = 0; r < rows.count; ++r)
             seen.over(axis, [&](i64 o, i64 place) {
@@ -418,18 +488,18 @@ class RowGatherer {
                 for (int u = 0; u < U; ++u) sum[u] += from.template at<N>(output + u * N, rows.tag[r] * axis.kernel + place);
             });
         NDPOOL_UNROLL
-        for (int u = 0; u < U; ++u) to.template put<N>(at + i + u * N, sum[u], N);
+        for (int u = 0; u < U; ++u) target.template put<N>(at + i + u * N, sum[u], N);
     }
 };
 
-// All of a part: cells in_begin..in_end-1 of the first pooled axis.
+// All of a part.
 template <class Source, class Target>
-void gather_part(const Plan &plan, InputRow &rows, i64 in_begin, i64 in_end, const Source &from, const Target &to) {
+void gather_part(const Plan &plan, InputRow &rows, const InputPart &part, const Source &from, const Target &to) {
     constexpr int MANY = LANES<typename Source::A>, FEW = FEW_LANES<typename Source::A>;
     if constexpr (FEW < MANY)
         if (plan.inner == 1 && plan.last().output < MANY + plan.last().kernel)
-            return RowGatherer<FEW, Source, Target>(plan, from, to).gather_part(rows, in_begin, in_end);
-    RowGatherer<MANY, Source, Target>(plan, from, to).gather_part(rows, in_begin, in_end);
+            return RowGatherer<FEW, Source, Target>(plan, part, from, to).gather_part(rows);
+    RowGatherer<MANY, Source, Target>(plan, part, from, to).gather_part(rows);
 }
 
 // Writes sums as G, times a number.
@@ -439,6 +509,9 @@ struct GradientTarget {
     A scale;
     i64 row;  // elements of a row
     static constexpr bool REPEATS = REPEATING;
+
+    static i64 element_bytes() { return sizeof(G); }
+    GradientTarget instead(void *other) const { return {static_cast<G *>(other), scale, row}; }
 
     // The row from element `at` on is as the one before.
     void repeat(i64 at, i64 length) const { std::memcpy(gx + at, gx + at - row, sizeof(G) * length); }

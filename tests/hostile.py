@@ -64,7 +64,11 @@ def numbers(rng, flavour, shape, dtype):
         x = signs * size * 2.0 ** rng.integers(-span, span, shape)
     else:
         raise ValueError(f"flavour={flavour!r} is not one of {FLOAT_FLAVOURS}")
-    return np.asarray(x, dtype=np.float64).astype(dtype)
+    x = np.asarray(x, dtype=np.float64).astype(dtype)
+    # A NaN is a NaN whatever its other bits are.
+    bits, nan = x.view(f"u{dtype.itemsize}"), np.isnan(x)
+    bits[nan] |= rng.integers(0, 64, np.count_nonzero(nan)).astype(bits.dtype)
+    return x
 
 
 def _integers(rng, flavour, shape, dtype):

@@ -13,8 +13,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from closeness import finite_size, last_place, same, value_allowance, vjp_allowance, within
-from hostile import numbers
-from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, _engine, spec
+from hostile import FLOAT_FLAVOURS, numbers
+from ndpool import (
+    Adaptive,
+    Avg,
+    Global,
+    Lp,
+    Max,
+    Min,
+    Pool,
+    SmoothMax,
+    Sum,
+    Window,
+    _engine,
+    get_num_threads,
+    set_num_threads,
+    spec,
+)
 from oracle import Gathered
 from strategies import ALL_KINDS, cases
 
@@ -89,6 +104,8 @@ ROADS = [
     *(road(f"k{k}s2, rank 4", Window((k,) * 4, 2, k - 2), (1, 4, 5, 7, 66)) for k in (2, 3)),
     *(road(f"k{k}s2, one row", Window((k,), 2, k - 2), (5, 97)) for k in (2, 3)),
     road("k2s2, exactly one register", Window((2, 2), 2), (2, 8, 34)),
+    road("k2s2, even sides", Window((2, 2), 2), (3, 32, 64)),
+    road("k2s2, odd sides", Window((2, 2), 2), (3, 33, 67)),
     road("k3s2, one output more than a register", Window((3, 3), 2), (2, 8, 35)),
     road("k2s2 by k3s2", Window((2, 3), 2, (0, 1)), (2, 12, 71)),
     road("steps of 1", Window((3, 3), 1, 1), (2, 12, 71)),
@@ -189,6 +206,8 @@ def test_every_road(kind, window, shape, axes, dtype):
         for choice in (0, 1):
             within(forced(pool, x, choice), y, allowed)
             within(forced_vjp(pool, x, g, choice), *derivatives[1])
+        for offset in (0, 1, 5):
+            same(forced_vjp(pool, x, g, 2, offset), forced_vjp(pool, x, g, 1))
         if isinstance(kind, Max | Min):
             ours_y, indices = pool.with_indices(x)
             same(ours_y, y)
@@ -216,17 +235,41 @@ def forced(pool, x, choice):
     return y
 
 
-def forced_vjp(pool, x, g, choice):
-    """The VJP with gathering forbidden (0), or demanded where the shape admits it (1), on a contiguous array."""
+def forced_vjp(pool, x, g, choice, offset=0):
+    """The VJP with gathering forbidden (0), demanded where the shape admits it (1), or that past the caches (2).
+
+    On contiguous arrays; the gradient starts so many elements into its memory.
+    """
     plan = pool._plan(x)
     x, y, winners = plan.inside(x), plan.empty(plan.result), None
     plan.native.forward(x, y)
     if isinstance(pool.kind, Max | Min) and pool.kind.ties == "first":
         winners = plan.empty(np.dtype(f"u{plan.native.winner_bytes}"))
         plan.native.forward_with_winners(x, y, winners)
-    gx = np.empty(x.shape, plan.derivative)
+    memory = np.full(x.size + offset + 1, -7, plan.derivative)
+    gx = memory[offset:-1].reshape(x.shape)
     plan.native.vjp(x, y, winners, plan.cotangent(g), gx, choice)
+    assert (memory[:offset] == -7).all() and memory[-1] == -7  # nothing beside it was written
     return gx
+
+
+@pytest.mark.parametrize("kind", [Max(), Avg(), SmoothMax(1.0)], ids=lambda kind: type(kind).__name__)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_gradient_that_is_written_past_the_caches(kind, threads):
+    """A large gradient, into memory that has been written before, is the same as by parts that are small."""
+    pool = Pool(kind, Window((3, 3), 2, 1))
+    shape, before = (5, 13, 255, 270), get_num_threads()
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=shape).astype(np.float32)
+    g = rng.normal(size=pool.output_shape(shape)).astype(np.float32)
+    set_num_threads(threads)
+    try:
+        large = forced_vjp(pool, x, g, -1)
+    finally:
+        set_num_threads(before)
+    assert large.nbytes > 2**24
+    for i in range(len(x)):
+        same(large[i], forced_vjp(pool, x[i], g[i], -1))
 
 
 @given(cases(ALL_KINDS, large=True, empty=False, max_rank=3), st.integers(0, 2**32 - 1))
@@ -242,6 +285,22 @@ def test_the_oracle_of_this_file(case, seed):
     within(gathered.vjp(g), gx, vjp_allowance(case.pool, x, g, gx))
     if isinstance(case.pool.kind, Max | Min) and case.pool.kind.ties == "first":
         same(gathered.winners(), spec.winners(case.pool, x))
+
+
+@pytest.mark.parametrize("beta", [1.0, -0.3, 40.0, -1e4, 1e-8])
+@pytest.mark.parametrize("flavour", FLOAT_FLAVOURS)
+def test_smooth_squares_of_hostile_numbers(beta, flavour):
+    """Windows of 2 by 2 floats side by side, each with a scale of its own."""
+    pool = Pool(SmoothMax(beta), Window((2, 2)))
+    rng = np.random.default_rng(4)
+    x = numbers(rng, flavour, (2, 7, 71), np.float32)
+    g = rng.normal(size=pool.output_shape(x.shape)).astype(np.float32)
+    y, gx = spec.forward(pool, x), spec.vjp(pool, x, g)
+    for level in _engine.levels():
+        _engine.set_level(level)
+        within(pool(x), y, value_allowance(pool, x, y))
+        for choice in (-1, 1, 2):
+            within(forced_vjp(pool, x, g, choice), gx, vjp_allowance(pool, x, g, gx))
 
 
 @pytest.mark.parametrize("kind", [Max(), Min("all"), Avg(), SmoothMax(2.0), SmoothMax(-2.0), Lp(2)], ids=repr)

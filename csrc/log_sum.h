@@ -1,0 +1,175 @@
+// SmoothMax with a scale for each window: the largest of its cells.
+#pragma once
+#include "functions.h"
+#include "sums.h"
+
+namespace ndpool {
+namespace NDPOOL_LEVEL {
+
+// The largest cell (the smallest for beta < 0) and the sum of exp(-|beta| gap) over the cells' distances from it. It costs
+// an exp a merge, and every window has a scale of its own: no digits are lost to one in common, so that floats do for
+// windows of a few cells.
+template <class F>
+struct LogSum : TwoLanes<F>, Untagged {
+    using In = F;
+    static constexpr bool IDEMPOTENT = false, FLOATS = std::is_same_v<F, float>;
+    template <int N>
+    using State = typename TwoLanes<F>::template State<N>;
+    F beta, rate;
+
+    // Shares of floats are powers of 2, which are cheaper.
+    explicit LogSum(double beta)
+        : beta(static_cast<F>(beta)), rate(static_cast<F>((beta > 0 ? -beta : beta) * (FLOATS ? 0x1.71547652b82fep0 : 1.0))) {}
+    template <int N>
+    State<N> lift(const F *p, i64) const {
+        vec<F, N> x = load<N>(p);
+        return {beta > 0 ? x : -x, splat<F, N>(1)};
+    }
+    template <int N>
+    void merge(State<N> &a, const State<N> &b) const {
+        auto wins = (b.v > a.v) | (b.v != b.v);
+        vec<F, N> none{}, gap = a.v == b.v ? none : b.v - a.v;  // equal infinities cancel
+        vec<F, N> share = share_at<N>(size_of_each<N>(gap) * rate);
+        a.with = (wins ? b.with : a.with) + (wins ? a.with : b.with) * share;
+        a.v = wins ? b.v : a.v;
+    }
+    template <int N>
+    void merge_any(State<N> &a, const State<N> &b) const {
+        merge<N>(a, b);
+    }
+    template <int N>
+    static State<N> empty() {
+        return {splat<F, N>(-static_cast<F>(__builtin_inf())), splat<F, N>(0)};
+    }
+    template <int N>
+    static vec<F, N> share_at(vec<F, N> exponent) {
+        if constexpr (FLOATS)
+            return exp2_lanes<N>(exponent);
+        else
+            return exp_lanes<N>(exponent);
+    }
+    template <int N>
+    vec<F, N> value(const State<N> &a) const {
+        // A sum of 1 is a window of one cell, as good as; log 0 belongs to no cell at all.
+        vec<F, N> rest = log_lanes<N>(a.with);
+        rest = FLOATS ? rest * (1 / beta) : rest / beta;
+        return (beta > 0 ? a.v : -a.v) + (a.with == a.with ? rest : a.with);
+    }
+};
+
+// Writes LogSums as numbers; a padded cell that counts is the number 0.
+template <class F>
+struct LogSumSink {
+    template <int N>
+    using State = typename LogSum<F>::template State<N>;
+    LogSum<F> kind;
+    F *y;
+    bool count_pad;
+    F *row;
+    F *zeros;  // padded cells of every element's window, where they count
+
+    void move_to(const Plan &plan, i64 index, const OutputRow &rows) {
+        row = y + index * plan.out_row;
+        if (!count_pad) return;
+        zeros = static_cast<F *>(scratch(PLANE2, sizeof(F) * (plan.out_row + 64)));
+        for (i64 o = 0; o < plan.last().output; ++o) {
+            i64 padded = rows.counted * plan.last().counted(o) - rows.real * plan.last().taps(o).count;
+            for (i64 e = 0; e < plan.inner; ++e) zeros[o * plan.inner + e] = static_cast<F>(padded);
+        }
+    }
+    void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
+    template <int N>
+    void put(i64 at, State<N> s, int count) {
+        if (count_pad) {
+            vec<F, N> none{}, padded = load<N>(zeros + at);
+            State<N> with = s;
+            kind.template merge<N>(with, {none, padded});
+            s.v = padded > 0 ? with.v : s.v;
+            s.with = padded > 0 ? with.with : s.with;
+        }
+        put_some<N>(row + at, count, [&](F *p) { store<N>(p, kind.template value<N>(s)); });
+    }
+};
+
+// Whether LogSum does in floats: its sum has a rounding error or two for each cell.
+inline bool floats_do_for(const Plan &plan, double beta) {
+    double size = beta < 0 ? -beta : beta;
+    return plan.cells <= 4 && size > 1e-30 && size < 1e30;
+}
+
+template <class F>
+void log_sum_all(const Plan &plan, double beta, bool count_pad, const void *x, void *y) {
+    LogSum<F> kind{beta};
+    LogSumSink<F> sink{kind, static_cast<F *>(y), count_pad && plan.padded, nullptr, nullptr};
+    pool_all(plan, kind, static_cast<const F *>(x), sink, -1);
+}
+
+// --- the derivative, where every window has its cells to itself ---------------------------------------
+
+// Whether the windows are the squares of 2 by 2 cells of a plane, side by side, and floats do for their weights.
+inline bool in_own_squares(const Plan &plan, double beta) {
+    if (!in_squares(plan) || plan.dim_count != 1 || plan.last().kernel != 2 || plan.last().output < LANES<float>) return false;
+    auto inside = [](const Axis &a) { return a.pad_lo == 0 && a.output == a.length / 2; };
+    return FUSED && inside(plan.axes[0]) && inside(plan.last()) && floats_do_for(plan, beta);
+}
+
+// gx = g exp(beta (x - s)) / sum exp(beta (x - s)), two rows at a time.
+inline void squares_vjp(const Plan &plan, double beta, const float *x, const float *g, const Gradient &to) {
+    constexpr int N = LANES<float>;
+    using V = vec<float, N>;
+    const Axis &rows = plan.axes[0];
+    const ExpTerm exp_term(beta);
+    const i64 width = plan.in_row, outputs = plan.out_row, height = rows.length;
+    auto two_rows = [=](auto least, const float *x, const float *g, float *gx) NDPOOL_INLINED {
+        auto better = [](V a, V b) NDPOOL_INLINED { return decltype(least)::value ? (a < b ? a : b) : (a > b ? a : b); };
+        whole_blocks<N>(outputs, [=](i64 m) NDPOOL_INLINED {
+            V cell[2][2], best[2];
+            NDPOOL_UNROLL
+            for (int r = 0; r < 2; ++r) {
+                prefetch<2 * N>(x + r * width + 2 * m);
+                cell[r][0] = load<N>(x + r * width + 2 * m);
+                cell[r][1] = load<N>(x + r * width + 2 * m + N);
+                best[r] = better(every_second<N, 0>(cell[r][0], cell[r][1]), every_second<N, 1>(cell[r][0], cell[r][1]));
+            }
+            V scale[2], sum{}, one = splat<float, N>(1);
+            scale[0] = scale[1] = better(best[0], best[1]);
+            zip<N>(scale[0], scale[1]);
+            NDPOOL_UNROLL
+            for (int r = 0; r < 2; ++r) {
+                NDPOOL_UNROLL
+                for (int h = 0; h < 2; ++h)  // equal infinities cancel
+                    cell[r][h] = cell[r][h] == scale[h] ? one : exp_term.of<N>(cell[r][h], scale[h]);
+                sum += every_second<N, 0>(cell[r][0], cell[r][1]) + every_second<N, 1>(cell[r][0], cell[r][1]);
+            }
+            V share[2];
+            share[0] = share[1] = load<N>(g + m) * reciprocal<N>(sum);
+            zip<N>(share[0], share[1]);
+            NDPOOL_UNROLL
+            for (int r = 0; r < 2; ++r) {
+                store<N>(gx + r * width + 2 * m, cell[r][0] * share[0]);
+                store<N>(gx + r * width + 2 * m + N, cell[r][1] * share[1]);
+            }
+        });
+        if (width % 2) gx[width - 1] = gx[2 * width - 1] = 0;
+    };
+    parallel(plan.outer * rows.output, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
+        Outbox outbox;
+        for (i64 unit = begin; unit < end; ++unit) {
+            i64 slab = unit / rows.output, row = unit % rows.output, at = slab * plan.in_slab + 2 * row * width;
+            bool one_more = row + 1 == rows.output && height % 2;  // a last row in no window
+            i64 bytes = (one_more ? 3 : 2) * width * to.element_bytes;
+            char *place = to.gx + at * to.element_bytes;
+            auto *gx = reinterpret_cast<float *>(to.streamed ? outbox.room(place, bytes, 3 * width * to.element_bytes) : place);
+            if (beta < 0)
+                two_rows(std::true_type(), x + at, g + unit * outputs, gx);
+            else
+                two_rows(std::false_type(), x + at, g + unit * outputs, gx);
+            if (one_more) std::memset(gx + 2 * width, 0, sizeof(float) * static_cast<std::size_t>(width));
+        }
+        outbox.send_all();
+        if (to.streamed) end_streaming();
+    });
+}
+
+}  // namespace NDPOOL_LEVEL
+}  // namespace ndpool

@@ -1,0 +1,95 @@
+// Writing past the caches.
+//
+// An ordinary store of a line reads it from memory first, and pushes out of the cache what was there. For an array that the
+// cache will not hold anyway, lines are better sent to memory whole.
+#pragma once
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "lanes.h"
+#include "threads.h"
+
+namespace ndpool {
+namespace NDPOOL_LEVEL {
+
+constexpr i64 LINE = 64;
+
+// Whether an array is so large that it is written faster past the caches, to be read back included; and is there: a page
+// that was never touched is cleared on the first store, after which it is in the cache.
+inline bool worth_streaming(const void *p, i64 bytes) {
+#if defined(__x86_64__) && defined(__linux__)
+    constexpr i64 LARGE = i64(16) << 20;
+    if (bytes < LARGE) return false;
+    auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+    auto middle = (reinterpret_cast<std::uintptr_t>(p) + static_cast<std::uintptr_t>(bytes) / 2) / page * page;
+    unsigned char there = 0;
+    return mincore(reinterpret_cast<void *>(middle), 1, &there) == 0 && (there & 1);
+#else
+    return false;
+#endif
+}
+
+// Copies to memory past the caches. Other threads see it after end_streaming().
+inline void stream(char *to, const char *from, i64 bytes) {
+    i64 i = -reinterpret_cast<std::intptr_t>(to) & (LINE - 1);  // as far as the first whole line
+    if (i > bytes) i = bytes;
+    if (i) std::memcpy(to, from, static_cast<std::size_t>(i));
+#if defined(__x86_64__)
+    for (; i + LINE <= bytes; i += LINE) {
+        constexpr int N = NDPOOL_VECTOR_BYTES;
+        NDPOOL_UNROLL
+        for (int part = 0; part < LINE; part += N) {
+            auto v = load<N>(from + i + part);
+#if defined(__AVX512F__)
+            _mm512_stream_si512(reinterpret_cast<__m512i *>(to + i + part), bits<__m512i>(v));
+#elif defined(__AVX2__)
+            _mm256_stream_si256(reinterpret_cast<__m256i *>(to + i + part), bits<__m256i>(v));
+#else
+            _mm_stream_si128(reinterpret_cast<__m128i *>(to + i + part), bits<__m128i>(v));
+#endif
+        }
+    }
+#endif
+    if (i < bytes) std::memcpy(to + i, from + i, static_cast<std::size_t>(bytes - i));
+}
+
+// Pieces of memory that follow each other. They are made in the nearest cache and sent on from there, whole lines at a time:
+// of a line that is stored in parts, memory would have to be read first.
+class Outbox {
+  public:
+    // Room to make what belongs at `to`; of the pieces asked for, none has more than `most` bytes.
+    NDPOOL_INLINE char *room(char *to, i64 bytes, i64 most) {
+        if (to != first + filled) {
+            send(filled);
+            first = to;
+        } else if (filled >= ENOUGH) {
+            send(filled - (reinterpret_cast<std::intptr_t>(to) & (LINE - 1)));
+        }
+        if (!made) made = static_cast<char *>(scratch(MADE, static_cast<std::size_t>(ENOUGH + LINE + most)));
+        filled += bytes;
+        return made + filled - bytes;
+    }
+    void send_all() { send(filled); }
+    ~Outbox() { send_all(); }
+
+  private:
+    static constexpr i64 ENOUGH = 1024;
+    char *made = nullptr, *first = nullptr;  // and where what is made belongs
+    i64 filled = 0;
+
+    void send(i64 bytes) {
+        stream(first, made, bytes);
+        first += bytes;
+        filled -= bytes;
+        if (filled) std::memcpy(made, made + bytes, LINE);  // the rest is less than a line
+    }
+};
+
+inline void end_streaming() {
+#if defined(__x86_64__)
+    _mm_sfence();
+#endif
+}
+
+}  // namespace NDPOOL_LEVEL
+}  // namespace ndpool
