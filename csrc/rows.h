@@ -221,7 +221,13 @@ class Widener {
     Lane *row, *total;
     i64 plane, cells, inner, kernel, dilation;
 
+    // How many rows there must be room for in `total`, and how much longer than the cells they all must be.
+    static constexpr bool IN_REGISTERS = !P::IDEMPOTENT && P::PLANES == 1 && N > 1;
+    static constexpr i64 ROWS = IN_REGISTERS ? 2 + __builtin_ctz(N) : P::PLANES, MARGIN = 4 * N;
+
     void widen() const {
+        if constexpr (IN_REGISTERS)
+            if (dilation * inner == 1 && kernel >= 2 * N && kernel <= 512) return widen_in_registers();
         if (!P::IDEMPOTENT && kernel <= 256)
             widen_in_two();
         else
@@ -229,6 +235,60 @@ class Widener {
     }
 
   private:
+    // For cells that lie side by side: windows of 2, 4, ..., N cells. A larger one is some of the last, a register apart, and
+    // one of each that its size has beside. Only whole registers are read, and what lies across two is shifted together: a
+    // load across two lines of the cache takes as long as two.
+    void widen_in_registers() const {
+        double_up_to_n<1>();
+        const Lane *const most = windows(N);
+        const i64 whole = kernel / N, length = cells - kernel + 1;
+        const Lane *from[8];
+        vec<Index, N> shift[8];
+        i64 pieces = 0, covered = 0;
+        for (i64 width = N / 2; width; width /= 2)
+            if (kernel % N & width) {
+                from[pieces] = windows(width) + whole * N;
+                shift[pieces++] = lanes_from(covered);
+                covered += width;
+            }
+        const P own = p;
+        for (i64 i = 0; i < length; i += N) {
+            State s = P::template get<N>(most + i, plane);
+            for (i64 c = 1; c < whole; ++c) own.template merge_any<N>(s, P::template get<N>(most + i + c * N, plane));
+            for (i64 piece = 0; piece < pieces; ++piece)
+                own.template merge_any<N>(s, shifted(load<N>(from[piece] + i), load<N>(from[piece] + i + N), shift[piece]));
+            P::template put<N>(total + i, plane, s);
+        }
+    }
+    template <int WIDTH>
+    void double_up_to_n() const {
+        if constexpr (WIDTH < N) {
+            const Lane *from = windows(WIDTH);
+            Lane *to = windows(2 * WIDTH);
+            const P own = p;
+            const i64 length = cells;
+            vec<Lane, N> v = load<N>(from);
+            for (i64 i = 0; i < length; i += N) {
+                vec<Lane, N> next = load<N>(from + i + N);
+                State s = {v};
+                own.template merge_any<N>(s, shifted(v, next, lanes_from(WIDTH)));
+                P::template put<N>(to + i, plane, s);
+                v = next;
+            }
+            double_up_to_n<2 * WIDTH>();
+        }
+    }
+    // Where those of a width that is a power of two are.
+    Lane *windows(i64 width) const { return width == 1 ? row : total + (1 + __builtin_ctzll(static_cast<unsigned long long>(width))) * plane; }
+
+    using Index = typename IntOf<sizeof(Lane)>::s;
+    NDPOOL_INLINE static vec<Index, N> lanes_from(i64 first) {
+        vec<Index, N> pick;
+        for (int i = 0; i < N; ++i) pick[i] = static_cast<Index>(i + first);
+        return pick;
+    }
+    NDPOOL_INLINE static State shifted(vec<Lane, N> a, vec<Lane, N> b, vec<Index, N> pick) { return {__builtin_shuffle(a, b, pick)}; }
+
     // Windows of `part` cells, then as many of those side by side as fit, and single cells for the rest: about twice
     // the square root of the kernel.
     void widen_in_two() const {
@@ -335,9 +395,10 @@ class RowPooler {
         if (inner >= N || way == Along::SEGMENTS || way == Along::DIRECT) return;
         i64 s = axis.stride, d = axis.dilation, k = axis.kernel;
         i64 cells = (part - 1) * s + (k - 1) * d + 1;
-        row = row_memory(ROW, cells * inner, &plane);
+        i64 margin = way == Along::WIDEN ? Widener<P, N>::MARGIN : 0;
+        row = row_memory(ROW, cells * inner + margin, &plane);
         if (way == Along::WIDEN) {
-            total = row_memory(BLOCK, cells * inner, &plane);
+            total = static_cast<Lane *>(scratch(BLOCK, sizeof(Lane) * Widener<P, N>::ROWS * plane));
             k = 1;
         }
         phase_length = (cells + s - 1) / s * inner + N;
@@ -369,7 +430,7 @@ class RowPooler {
     i64 edges_filled = -1;    // the part whose padded cells are in the row
 
     Lane *row_memory(Slot slot, i64 lanes, i64 *distance) {
-        *distance = lanes + 2 * N;
+        *distance = (lanes + 3 * N - 1) / N * N;
         return static_cast<Lane *>(scratch(slot, sizeof(Lane) * P::PLANES * *distance));
     }
 

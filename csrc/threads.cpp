@@ -62,14 +62,26 @@ thread_local int depth = 0;  // of calls within calls
 // What a thread keeps between calls, for each slot.
 constexpr std::size_t KEPT = std::size_t(4) << 20;
 
+// Waits until something is so, or some ten microseconds: to sleep and be woken takes longer.
+template <class F>
+void look_for(const F &is_so) {
+    for (int i = 0; i < 1000 && !is_so(); ++i) {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+    }
+}
+
 // Workers wait here for the next job. The pool is never destroyed: at exit a worker may still be waiting.
 struct Workers {
     std::mutex busy;  // held by the caller whose job runs; another caller does its own work alone
     std::mutex mutex;
     std::condition_variable wake, done;
     Job *job = nullptr;
-    std::uint64_t round = 0;
-    int count = 0, wanted = 0, running = 0;
+    // Written under the mutex; also looked at without it for a short while, as the next job is often not far.
+    std::atomic<std::uint64_t> round{0};
+    std::atomic<int> running{0};
+    int count = 0, wanted = 0;
     pid_t owner = 0;
 
     void loop(int number) {
@@ -77,6 +89,7 @@ struct Workers {
         inside_job = true;
         for (;;) {
             Job *mine;
+            look_for([&] { return round != seen; });
             {
                 std::unique_lock<std::mutex> lock(mutex);
                 wake.wait(lock, [&] { return round != seen; });
@@ -113,6 +126,11 @@ struct Workers {
         next.run();
         std::unique_lock<std::mutex> lock(mutex);
         job = nullptr;  // a worker that wakes only now has nothing to do
+        if (running) {
+            lock.unlock();
+            look_for([&] { return running == 0; });
+            lock.lock();
+        }
         done.wait(lock, [&] { return running == 0; });
     }
 };

@@ -109,11 +109,12 @@ void pool_wide_or_all(const Plan &plan, const P &p, const typename P::In *x, con
     if (!can || !(forced < 0 ? is_wide(axis) : forced == 1)) return pool_all(plan, p, x, sink, forced);
     i64 rest = plan.in_slab / axis.length;
     Plan left = without_first_axis(plan);
-    // As many slabs at a time as the second-level cache can hold of what is in between.
-    i64 group = (i64(1) << 17) / (axis.output * rest) + 1;
+    // So few slabs at a time that the second-level cache holds what is in between, and there are parts for all threads.
+    i64 group = (i64(1) << 15) / (axis.output * rest) + 1;
     if (group > plan.outer) group = plan.outer;
-    // As many columns that a block of them, as long as the kernel, stays in the nearest cache.
-    i64 columns = (i64(1) << 12) / axis.kernel / 32 * 32 + 32;
+    // Likewise a block of columns, as long as the kernel.
+    i64 columns = (i64(1) << 18) / static_cast<i64>(sizeof(Lane)) / axis.kernel / 32 * 32 + 32;
+    if (columns > 256) columns = 256;
     if (columns > rest) columns = rest;
     i64 cuts = (rest + columns - 1) / columns;
     i64 groups = (plan.outer + group - 1) / group;
