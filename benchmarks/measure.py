@@ -1,7 +1,8 @@
 """How it is measured: the contenders take turns, and the best time of each is kept.
 
 A copy of the input takes its turns too. Copying n bytes moves 2n, and from its best time comes the memory
-limit of the case: the time in which the bytes that it must move would be moved at the speed of the copy.
+limit of the case: the time in which the bytes that it must move would be moved at the speed of the copy. So do bare
+loops that move those bytes and do nothing else, with one thread.
 """
 
 import time
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .bare import bare_loops
 from .cases import Case, Data, draw, relayout
 from .peers import PEERS, Contender, ndpool, ndpool_pool
 
@@ -99,6 +101,8 @@ def measure_case(case: Case, peers: list[str], threads: int, budget_s: float) ->
     expected = ours.read(ours.run())
     copy, times = copier(data.x, threads)
     contenders = {"ndpool": ours, "copy": copy}
+    bare = bare_loops(case, data) if threads == 1 and not case.tiny else []
+    contenders |= {f"bare {way}": Contender(loop, tuple, "") for way, loop in enumerate(bare)}
     absent = {}
     for name in peers:
         try:
@@ -114,6 +118,8 @@ def measure_case(case: Case, peers: list[str], threads: int, budget_s: float) ->
             contenders[name] = peer
     seconds = best_times(contenders, budget_s)
     seconds["copy"] /= times
+    if bare:
+        seconds["bare"] = min(seconds.pop(f"bare {way}") for way in range(len(bare)))
     moved = bytes_moved(case, data)
     limit = seconds["copy"] * moved / (2 * data.x.nbytes)
     about = {"case": case.name, "threads": threads, "moved": moved, "limit": limit}

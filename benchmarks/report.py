@@ -9,7 +9,7 @@ from typing import Any
 
 from .cases import Case
 from .results import Results
-from .targets import CASES, THREADS_WORK, WORKS
+from .targets import CASES, THREADS_WORK, WORKS, Check
 from .worker import processors
 
 PACKAGES = (
@@ -31,7 +31,8 @@ COLOURS = {
 EXPLANATION = """\
 The memory limit of a case is the time to read its inputs and write its outputs at the bandwidth of a copy of the same
 size, measured in the same run with as many threads. It counts x and y; for forward+vjp also g and gx; for jvp also t
-and dy. A peer's column says how many times ndpool's time it takes; — says that the peer does not define the case.
+and dy. The bare loop is the time of one that reads and writes those bytes in the fastest way that we know of, and does
+nothing else; a target that asks for less is beyond the hardware. A peer's column says how many times ndpool's time it takes; — says that the peer does not define the case.
 Each peer's result was compared with ndpool's before it was timed.
 
 ![Time relative to the memory limit](results.png)
@@ -66,15 +67,27 @@ def verdicts(results: Results) -> list[dict[str, str]]:
                 value = check.measure(case, results)
                 measured, verdict = "—", value
                 if not isinstance(value, str):
-                    measured, verdict = f"{value:.3g}{check.unit}", "met" if check.met(value) else "missed"
+                    measured, verdict = f"{value:.3g}{check.unit}", judged(check, case, value, results)
                 row = {"work": work.title, "case": case.name, "target": check.claim}
                 rows.append(row | {"measured": measured, "verdict": verdict})
     return rows
 
 
+def judged(check: Check, case: Case, value: float, results: Results) -> str:
+    """Met, missed, or not to be met: asking for less time than a bare loop takes."""
+    if check.met(value):
+        return "met"
+    ours, bare = results.seconds(case), results.seconds(case, "bare")
+    needed = check.needed(value, ours or 0.0)
+    if bare and needed < bare and not check.of_threads:
+        return f"beyond: asks for {duration(needed)}, a bare loop takes {duration(bare)}"
+    return "missed"
+
+
 def summary(rows: list[dict[str, str]]) -> str:
-    met, missed = (sum(row["verdict"] == word for row in rows) for word in ("met", "missed"))
-    return f"Targets: {met} met, {missed} missed, {len(rows) - met - missed} undecided."
+    met, missed, beyond = (sum(row["verdict"].startswith(word) for row in rows) for word in ("met", "missed", "beyond"))
+    undecided = len(rows) - met - missed - beyond
+    return f"Targets: {met} met, {missed} missed, {beyond} beyond a bare loop, {undecided} undecided."
 
 
 def plural(threads: int) -> str:
@@ -97,9 +110,10 @@ def times_table(results: Results, peers: list[str], threads: int) -> str:
         if record["threads"] == threads:
             seconds, absent, limit = record["seconds"], record["absent"], record["limit"]
             ours = seconds["ndpool"]
-            row = [record["case"], duration(ours), duration(limit), f"{ours / limit:.3g}"]
+            bare = duration(seconds["bare"]) if "bare" in seconds else "—"
+            row = [record["case"], duration(ours), duration(limit), f"{ours / limit:.3g}", bare]
             rows.append(row + [f"{seconds[p] / ours:.3g}x" if p in seconds else absent[p].split(":")[0] for p in peers])
-    return table(["case", "ndpool", "memory limit", "ndpool / limit", *peers], rows)
+    return table(["case", "ndpool", "memory limit", "ndpool / limit", "bare loop", *peers], rows)
 
 
 def markdown(results: Results, peers: list[str], about: dict[str, Any], rows: list[dict[str, str]]) -> str:
@@ -160,7 +174,7 @@ def chart(results: Results, about: dict[str, Any], path: Path) -> None:
 
     threads, gap = results.threads[0], 1.6
     bars = {
-        case: sorted((seconds / record["limit"], name) for name, seconds in record["seconds"].items() if name != "copy")
+        case: sorted((seconds / record["limit"], name) for name, seconds in record["seconds"].items() if name in COLOURS)
         for case in CASES
         if (record := results.record(case, threads))
     }

@@ -50,9 +50,14 @@ class Check:
     measure: Callable[[Case, Results], float | str]
     reference: Callable[[Case], Case] | None = None
     unit: str = " x"
+    of_threads: bool = False  # whether it is not about the time with one thread
 
     def met(self, value: float) -> bool:
         return value <= self.goal if self.bound == "at most" else value >= self.goal
+
+    def needed(self, value: float, seconds: float) -> float:
+        """The time that would meet the goal, where `seconds` gave the value."""
+        return seconds * self.goal / value if self.bound == "at most" else seconds * value / self.goal
 
 
 @dataclass(frozen=True)
@@ -113,7 +118,7 @@ def two_threads(goal: float) -> Check:
             return "at the bandwidth limit"
         return gain
 
-    return Check(f"2 threads ≥ {goal:g} x as fast as 1", "at least", goal, measure)
+    return Check(f"2 threads ≥ {goal:g} x as fast as 1", "at least", goal, measure, of_threads=True)
 
 
 WORKS = (
