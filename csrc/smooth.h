@@ -99,7 +99,10 @@ struct Smooth {
             least = v < least ? v : least;
         };
         i64 i = 0;
-        for (; i + N <= length; i += N) take(load<N>(x + i));
+        for (; i + N <= length; i += N) {
+            prefetch<N>(x + i);
+            take(load<N>(x + i));
+        }
         if (i < length) take(load_some<N>(x + i, static_cast<int>(length - i)));
         E high = start, low = -start;
         bool finite = true;

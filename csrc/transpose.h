@@ -368,17 +368,17 @@ class RowGatherer {
         // The cells of square m in its column, of which there are two.
         template <int COLUMN>
         NDPOOL_INLINE void fill_one(i64 m, i64 outputs) const {
-            vec<A, 1> sum[2] = {};
+            A sum[2] = {};
             for (i64 p = 0; p < planes; ++p) {
                 i64 first = plane[p] * out_plane + output + m, place = tag[p] * K * K;
                 NDPOOL_UNROLL
                 for (int r = K - 1; r >= 0; --r) {
                     NDPOOL_UNROLL
                     for (int c = COLUMN + 2 < K ? COLUMN + 2 : COLUMN; c >= 0; c -= 2)
-                        if (m >= c / 2 && m - c / 2 < outputs) sum[r % 2] += from.template at<1>(first - c / 2 - r / 2 * out_row, place + r * K + c);
+                        if (m >= c / 2 && m - c / 2 < outputs) sum[r % 2] += from.template at<1>(first - c / 2 - r / 2 * out_row, place + r * K + c)[0];
                 }
             }
-            for (int r = 0; r < 2; ++r) target.template put<1>(at + r * in_row + 2 * m + COLUMN, sum[r], 1);
+            for (int r = 0; r < 2; ++r) target.template put<1>(at + r * in_row + 2 * m + COLUMN, vec<A, 1>{sum[r]}, 1);
         }
     };
 
