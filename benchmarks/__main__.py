@@ -29,7 +29,8 @@ def peer_names(text: str) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the repetitions: less precise")
+    parser.add_argument("--budget", default=0.5, type=float, metavar="SECONDS", help="of each contender, default: 0.5")
+    parser.add_argument("--quick", action="store_const", const=0.05, dest="budget", help="a tenth of that")
     parser.add_argument("--cases", default="", metavar="REGEX", help="only the cases whose name has this")
     parser.add_argument("--threads", default="1,2,all", type=thread_counts, help="default: %(default)s")
     parser.add_argument("--peers", default=",".join(PEERS), type=peer_names, help="default: %(default)s")
@@ -41,7 +42,7 @@ def main() -> None:
     records = []
     for threads in options.threads:
         print(f"\n{plural(threads)}, {len(cases)} cases", flush=True)
-        records += measure_in_process(cases, options.peers, threads, budget_s=0.05 if options.quick else 0.5)
+        records += measure_in_process(cases, options.peers, threads, budget_s=options.budget)
     print(f"\n{write_report(Results(records), options.peers, options.output)}")
     print(f"See results.md, results.json and results.png in {options.output}.")
 

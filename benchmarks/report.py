@@ -32,8 +32,8 @@ EXPLANATION = """\
 The memory limit of a case is the time to read its inputs and write its outputs at the bandwidth of a copy of the same
 size, measured in the same run with as many threads. It counts x and y; for forward+vjp also g and gx; for jvp also t
 and dy. The bare loop is the time of one that reads and writes those bytes in the fastest way that we know of, and does
-nothing else; a target that asks for less is beyond the hardware. A peer's column says how many times ndpool's time it takes; — says that the peer does not define the case.
-Each peer's result was compared with ndpool's before it was timed.
+nothing else; a target that asks for less is beyond the hardware. A peer's column says how many times ndpool's time it
+takes; — says that the peer does not define the case. Each peer's result was compared with ndpool's before it was timed.
 
 ![Time relative to the memory limit](results.png)
 """
@@ -174,7 +174,7 @@ def chart(results: Results, about: dict[str, Any], path: Path) -> None:
 
     threads, gap = results.threads[0], 1.6
     bars = {
-        case: sorted((seconds / record["limit"], name) for name, seconds in record["seconds"].items() if name in COLOURS)
+        case: sorted((record["seconds"][name] / record["limit"], name) for name in COLOURS if name in record["seconds"])
         for case in CASES
         if (record := results.record(case, threads))
     }
