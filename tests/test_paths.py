@@ -187,8 +187,10 @@ def test_every_road(kind, window, shape, axes, dtype):
     unsigned = Gathered(pool, np.abs(x)) if isinstance(kind, Lp) else gathered
     y = gathered.value().astype(kind.result_dtype(dtype))
     allowed = allowance(pool, x, y, t.dtype)
+    # A weight of SmoothMax in floats is a quotient of sums of rounded terms.
+    places = 4 if isinstance(kind, SmoothMax) else 2
     derivatives = [
-        (theirs.astype(t.dtype), 2 * last_place(t.dtype, mass) + 2.0**-40 * mass)
+        (theirs.astype(t.dtype), places * last_place(t.dtype, mass) + 2.0**-40 * mass)
         for theirs, mass in (
             (gathered.jvp(t), unsigned.jvp(np.abs(t))),
             (gathered.vjp(g), unsigned.vjp(np.abs(g))),
