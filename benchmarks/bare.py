@@ -32,7 +32,7 @@ def library() -> ctypes.CDLL | None:
 
 def lines(array: np.ndarray) -> np.ndarray:
     """As many bytes as the array has, written once, from the start of a line of the cache on."""
-    memory = np.zeros(array.nbytes + LINE, np.uint8)
+    memory = np.ones(array.nbytes + LINE, np.uint8)  # of zeros, the kernel may have one page for all
     return memory[-memory.ctypes.data % LINE :][: array.nbytes]
 
 

@@ -112,9 +112,9 @@ void pool_wide_or_all(const Plan &plan, const P &p, const typename P::In *x, con
     // So few slabs at a time that the second-level cache holds what is in between, and there are parts for all threads.
     i64 group = (i64(1) << 15) / (axis.output * rest) + 1;
     if (group > plan.outer) group = plan.outer;
-    // Likewise a block of columns, as long as the kernel.
-    i64 columns = (i64(1) << 18) / static_cast<i64>(sizeof(Lane)) / axis.kernel / 32 * 32 + 32;
-    if (columns > 256) columns = 256;
+    // And so few columns that a block of them, as long as the kernel, stays in the nearest cache.
+    i64 columns = (i64(36) << 10) / static_cast<i64>(sizeof(Lane)) / (axis.kernel + 1) / 32 * 32;
+    columns = columns < 32 ? 32 : columns > 256 ? 256 : columns;
     if (columns > rest) columns = rest;
     i64 cuts = (rest + columns - 1) / columns;
     i64 groups = (plan.outer + group - 1) / group;
