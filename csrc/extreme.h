@@ -158,6 +158,10 @@ struct WinnerSource {
     const std::uint8_t *winners;  // the slab's
     const G *g;
     template <int N>
+    NDPOOL_INLINE void ahead(i64 output) const {
+        prefetch<N>(g + output);
+    }
+    template <int N>
     vec<A, N> at(i64 output, i64 place) const {
         return where_equal<A, N>(winners + output, place, load_as<A, N>(g + output));
     }

@@ -195,6 +195,10 @@ struct SumSource {
     using A = double;
     const T *q;  // the slab's
     template <int N>
+    NDPOOL_INLINE void ahead(i64 output) const {
+        prefetch<N>(q + output);
+    }
+    template <int N>
     vec<double, N> at(i64 output, i64) const {
         return load_as<double, N>(q + output);
     }

@@ -4,6 +4,7 @@
 // the outputs. What a window hands to its cells is a Source:
 //   A                      the type in which a cell's share is summed
 //   at<N>(output, place)   what N outputs hand to the cell at that place in their windows
+//   ahead<N>(output)       asks for what outputs that follow these will hand on
 // and where the result goes is a Target:
 //   put<N>(at, sum, count) the first `count` of N sums, for the cells from element `at` of the slab on
 //   REPEATS                whether rows that the same outputs see get the same
@@ -342,6 +343,7 @@ class RowGatherer {
             const i64 only = own.plane[0] * own.out_plane + own.output, only_place = own.tag[0] * K * K;
             whole_blocks<N>(stop - first, [&](i64 i) NDPOOL_INLINED {
                 i64 m = first + i;
+                if (ONE_PLANE) own.from.template ahead<N>(only + m);
                 vec<A, N> sum[2][2] = {};
                 // Each lane adds up in the order of the outputs.
                 auto add = [&](i64 output, i64 place) NDPOOL_INLINED {
