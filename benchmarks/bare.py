@@ -22,12 +22,13 @@ LINE = 64
 @functools.cache
 def library() -> ctypes.CDLL | None:
     """The loops, or None where there is no compiler."""
-    built = Path(tempfile.mkdtemp()) / "bare.so"
-    try:
-        subprocess.run(["c++", "-O3", "-march=native", "-shared", "-fPIC", SOURCE, "-o", built], check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return ctypes.CDLL(str(built))
+    with tempfile.TemporaryDirectory() as folder:
+        built = Path(folder, "bare.so")
+        try:
+            subprocess.run(["c++", "-O3", "-march=native", "-shared", "-fPIC", SOURCE, "-o", built], check=True)
+        except (OSError, subprocess.CalledProcessError):
+            return None
+        return ctypes.CDLL(str(built))  # stays loaded when its file is gone
 
 
 def lines(array: np.ndarray) -> np.ndarray:

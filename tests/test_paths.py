@@ -14,22 +14,7 @@ from hypothesis import strategies as st
 
 from closeness import finite_size, last_place, same, value_allowance, vjp_allowance, within
 from hostile import FLOAT_FLAVOURS, numbers
-from ndpool import (
-    Adaptive,
-    Avg,
-    Global,
-    Lp,
-    Max,
-    Min,
-    Pool,
-    SmoothMax,
-    Sum,
-    Window,
-    _engine,
-    get_num_threads,
-    set_num_threads,
-    spec,
-)
+from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, _engine, spec
 from oracle import Gathered
 from strategies import ALL_KINDS, cases
 
@@ -260,15 +245,15 @@ def forced_vjp(pool, x, g, choice, offset=0):
 def test_a_gradient_that_is_written_past_the_caches(kind, threads):
     """A large gradient, into memory that has been written before, is the same as by parts that are small."""
     pool = Pool(kind, Window((3, 3), 2, 1))
-    shape, before = (5, 13, 255, 270), get_num_threads()
+    shape, before = (5, 13, 255, 270), _engine.get_num_threads()
     rng = np.random.default_rng(2)
     x = rng.normal(size=shape).astype(np.float32)
     g = rng.normal(size=pool.output_shape(shape)).astype(np.float32)
-    set_num_threads(threads)
+    _engine.set_num_threads(threads)
     try:
         large = forced_vjp(pool, x, g, -1)
     finally:
-        set_num_threads(before)
+        _engine.set_num_threads(before)
     assert large.nbytes > 2**24
     for i in range(len(x)):
         same(large[i], forced_vjp(pool, x[i], g[i], -1))
