@@ -5,13 +5,15 @@
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
+constexpr double PER_LOG_2 = 0x1.71547652b82fep0;  // 1 / log 2
+
 // For x <= 709, to the last place or so; 0 below -708.
 template <int N>
 NDPOOL_INLINE vec<double, N> exp_lanes(vec<double, N> x) {
     using V = vec<double, N>;
     V clamped = x < -708.0 ? splat<double, N>(-708.0) : x;
     const double magic = 0x1.8p52;
-    V shifted = clamped * 0x1.71547652b82fep0 + magic;  // the nearest whole number of log 2, in the low bits
+    V shifted = clamped * PER_LOG_2 + magic;  // the nearest whole number of log 2, in the low bits
     V n = shifted - magic;
     V r = (clamped - n * 0x1.62e42fefa38p-1) - n * 0x1.ef35793c7673p-45;
     V p = splat<double, N>(1.0 / 6227020800.0);
@@ -68,7 +70,7 @@ NDPOOL_INLINE vec<float, N> exp2_lanes(vec<float, N> x) {
 class ExpTerm {
   public:
     explicit ExpTerm(double beta) {
-        double factor = beta * 0x1.71547652b82fep0;  // 1 / log 2
+        double factor = beta * PER_LOG_2;
         high = static_cast<float>(factor);
         low = static_cast<float>(factor - static_cast<double>(high));
     }

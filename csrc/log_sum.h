@@ -19,7 +19,7 @@ struct LogSum : TwoLanes<F>, Untagged {
 
     // Shares of floats are powers of 2, which are cheaper.
     explicit LogSum(double beta)
-        : beta(static_cast<F>(beta)), rate(static_cast<F>((beta > 0 ? -beta : beta) * (FLOATS ? 0x1.71547652b82fep0 : 1.0))) {}
+        : beta(static_cast<F>(beta)), rate(static_cast<F>((beta > 0 ? -beta : beta) * (FLOATS ? PER_LOG_2 : 1.0))) {}
     template <int N>
     State<N> lift(const F *p, i64) const {
         vec<F, N> x = load<N>(p);
