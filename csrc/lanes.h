@@ -362,6 +362,11 @@ template <int N, class F>
 NDPOOL_INLINE void whole_blocks(i64 length, const F &f) {
     for (i64 i = 0; i < length; i += N) f(i + N <= length ? i : length - N);
 }
+// Whether all of the first half of such a block is in its neighbour, too.
+template <int N>
+NDPOOL_INLINE bool half_done(i64 position) {
+    return (-position & (N - 1)) >= N / 2;
+}
 
 // Calls f(position, count) for blocks of N that cover 0..length-1; the last one overlaps its neighbour where the
 // length allows it, and is short (count < N) where the whole is.

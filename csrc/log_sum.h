@@ -120,7 +120,9 @@ inline void squares_vjp(const Plan &plan, double beta, const float *x, const flo
     const Axis &rows = plan.axes[0];
     const ExpTerm exp_term(beta);
     const i64 width = plan.in_row, outputs = plan.out_row, height = rows.length;
-    auto two_rows = [=](auto least, const float *x, const float *g, float *gx) NDPOOL_INLINED {
+    auto two_rows = [=](auto least, auto past, const float *x, const float *g, float *gx) NDPOOL_INLINED {
+        constexpr bool PAST = decltype(past)::value;
+        auto put = [](float *p, V v) NDPOOL_INLINED { PAST ? stream<N>(p, v) : store<N>(p, v); };
         auto better = [](V a, V b) NDPOOL_INLINED { return decltype(least)::value ? (a < b ? a : b) : (a > b ? a : b); };
         whole_blocks<N>(outputs, [=](i64 m) NDPOOL_INLINED {
             V cell[2][2], best[2];
@@ -146,24 +148,30 @@ inline void squares_vjp(const Plan &plan, double beta, const float *x, const flo
             zip<N>(share[0], share[1]);
             NDPOOL_UNROLL
             for (int r = 0; r < 2; ++r) {
-                store<N>(gx + r * width + 2 * m, cell[r][0] * share[0]);
-                store<N>(gx + r * width + 2 * m + N, cell[r][1] * share[1]);
+                if (!PAST || !half_done<N>(m)) put(gx + r * width + 2 * m, cell[r][0] * share[0]);
+                put(gx + r * width + 2 * m + N, cell[r][1] * share[1]);
             }
         });
         if (width % 2) gx[width - 1] = gx[2 * width - 1] = 0;
     };
+    const bool lines = to.in_lines(width);
     parallel(plan.outer * rows.output, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
         Outbox outbox;
         for (i64 unit = begin; unit < end; ++unit) {
             i64 slab = unit / rows.output, row = unit % rows.output, at = slab * plan.in_slab + 2 * row * width;
-            bool one_more = row + 1 == rows.output && height % 2;  // a last row in no window
-            i64 bytes = (one_more ? 3 : 2) * width * to.element_bytes;
+            const float *cells = x + at, *shares = g + unit * outputs;
             char *place = to.gx + at * to.element_bytes;
+            auto fill = [&](auto past, float *gx) {
+                beta < 0 ? two_rows(std::true_type(), past, cells, shares, gx) : two_rows(std::false_type(), past, cells, shares, gx);
+            };
+            bool one_more = row + 1 == rows.output && height % 2;  // a last row in no window
+            if (lines && !one_more) {
+                fill(std::true_type(), reinterpret_cast<float *>(place));
+                continue;
+            }
+            i64 bytes = (one_more ? 3 : 2) * width * to.element_bytes;
             auto *gx = reinterpret_cast<float *>(to.streamed ? outbox.room(place, bytes, 3 * width * to.element_bytes) : place);
-            if (beta < 0)
-                two_rows(std::true_type(), x + at, g + unit * outputs, gx);
-            else
-                two_rows(std::false_type(), x + at, g + unit * outputs, gx);
+            fill(std::false_type(), gx);
             if (one_more) std::memset(gx + 2 * width, 0, sizeof(float) * static_cast<std::size_t>(width));
         }
         outbox.send_all();

@@ -500,7 +500,7 @@ struct SmoothTarget {
     void *gx;  // the slab's
     const float *narrow = nullptr;
     const double *wide = nullptr, *extra = nullptr;
-    static constexpr bool REPEATS = false;
+    static constexpr bool REPEATS = false, STREAMS = false, PAST = false;
 
     i64 element_bytes() const { return size_of(result); }
     SmoothTarget instead(void *other) const { return {result, other, narrow, wide, extra}; }

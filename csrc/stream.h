@@ -29,27 +29,32 @@ inline bool worth_streaming(const void *p, i64 bytes) {
 #endif
 }
 
-// Copies to memory past the caches. Other threads see it after end_streaming().
-inline void stream(char *to, const char *from, i64 bytes) {
+// Stores a register past the caches, at a multiple of its size. Other threads see it after end_streaming().
+template <int N, class T>
+NDPOOL_INLINE void stream(T *p, vec<T, N> v) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof v == 64) return _mm512_stream_si512(reinterpret_cast<__m512i *>(p), bits<__m512i>(v));
+#endif
+#if defined(__AVX2__)
+    if constexpr (sizeof v == 32) return _mm256_stream_si256(reinterpret_cast<__m256i *>(p), bits<__m256i>(v));
+#endif
+#if defined(__x86_64__)
+    if constexpr (sizeof v == 16) return _mm_stream_si128(reinterpret_cast<__m128i *>(p), bits<__m128i>(v));
+    if constexpr (sizeof v == 8) return _mm_stream_si64(reinterpret_cast<long long *>(p), bits<long long>(v));
+#endif
+    store<N>(p, v);
+}
+
+// Copies to memory past the caches.
+inline void stream_bytes(char *to, const char *from, i64 bytes) {
+    constexpr int N = NDPOOL_VECTOR_BYTES;
     i64 i = -reinterpret_cast<std::intptr_t>(to) & (LINE - 1);  // as far as the first whole line
     if (i > bytes) i = bytes;
     if (i) std::memcpy(to, from, static_cast<std::size_t>(i));
-#if defined(__x86_64__)
     for (; i + LINE <= bytes; i += LINE) {
-        constexpr int N = NDPOOL_VECTOR_BYTES;
         NDPOOL_UNROLL
-        for (int part = 0; part < LINE; part += N) {
-            auto v = load<N>(from + i + part);
-#if defined(__AVX512F__)
-            _mm512_stream_si512(reinterpret_cast<__m512i *>(to + i + part), bits<__m512i>(v));
-#elif defined(__AVX2__)
-            _mm256_stream_si256(reinterpret_cast<__m256i *>(to + i + part), bits<__m256i>(v));
-#else
-            _mm_stream_si128(reinterpret_cast<__m128i *>(to + i + part), bits<__m128i>(v));
-#endif
-        }
+        for (int part = 0; part < LINE; part += N) stream<N>(to + i + part, load<N>(from + i + part));
     }
-#endif
     if (i < bytes) std::memcpy(to + i, from + i, static_cast<std::size_t>(bytes - i));
 }
 
@@ -78,7 +83,7 @@ class Outbox {
     i64 filled = 0;
 
     void send(i64 bytes) {
-        stream(first, made, bytes);
+        stream_bytes(first, made, bytes);
         first += bytes;
         filled -= bytes;
         if (filled) std::memcpy(made, made + bytes, LINE);  // the rest is less than a line

@@ -9,6 +9,7 @@
 //   put<N>(at, sum, count) the first `count` of N sums, for the cells from element `at` of the slab on
 //   REPEATS                whether rows that the same outputs see get the same
 //   instead(other)         the same to other memory; with element_bytes()
+//   STREAMS                whether past_the_caches() is the same, with stores that go there
 #pragma once
 #include "rows.h"
 #include "stream.h"
@@ -32,13 +33,15 @@ struct Gradient {
     Gradient(const Plan &plan, void *gx, i64 element_bytes, int forced) : Gradient(gx, element_bytes) {
         streamed = forced == 2 || (forced < 0 && worth_streaming(gx, plan.outer * plan.in_slab * element_bytes));
     }
+    // Whether it is, and rows of so many elements are whole lines, which are best stored there right away.
+    bool in_lines(i64 row) const { return streamed && reinterpret_cast<std::uintptr_t>(gx) % LINE == 0 && row * element_bytes % LINE == 0; }
 };
 
 // Some whole cells of a slab along its first pooled axis, and where their gradient is to be written.
 struct InputPart {
     i64 slab, begin, end;
     char *gx;  // of the slab
-    bool streamed;
+    bool streamed, in_lines;
 };
 
 // Calls work(over) on several threads, and there over(f) calls f(part) for the parts of the input. Whoever fills a part adds
@@ -53,11 +56,12 @@ void over_input_parts(const Plan &plan, const Gradient &to, const Work &work) {
     if (cuts > axis.length / (4 * reach)) cuts = axis.length / (4 * reach);
     if (cuts < 1 || (axis.adaptive && plan.dim_count == 0)) cuts = 1;
     parallel(plan.outer * cuts, worth_threads(plan.outer * plan.in_slab), [&](i64 first, i64 stop) {
+        const bool in_lines = to.in_lines(plan.in_row);
         work([&](auto &&f) {
             for (i64 unit = first; unit < stop; ++unit) {
                 i64 slab = unit / cuts, cut = unit % cuts;
                 f(InputPart{slab, axis.length * cut / cuts, axis.length * (cut + 1) / cuts,
-                            to.gx + slab * plan.in_slab * to.element_bytes, to.streamed});
+                            to.gx + slab * plan.in_slab * to.element_bytes, to.streamed, in_lines});
             }
         });
         if (to.streamed) end_streaming();
@@ -271,6 +275,8 @@ class RowGatherer {
             i64 at = row * plan.in_row;
             if constexpr (Target::REPEATS)
                 if (!others && !part.streamed) return to.repeat(at, plan.in_row);
+            if constexpr (Target::STREAMS)
+                if (plan.inner >= N && part.in_lines && plan.inner * to.element_bytes() % LINE == 0) return gather_places(rows, at, begin, end, to.past_the_caches());
             write(at + begin * plan.inner, (end - begin) * plan.inner, [&](const Target &target) { gather(rows, at, begin, end, target); });
         });
     }
@@ -328,10 +334,10 @@ class RowGatherer {
     }
 
     // Two rows of squares. All that is needed is in one place, of which the compiler knows that no store changes it.
-    template <int K>
+    template <int K, class To>
     struct Squares {
         const Source from;
-        const Target target;
+        const To target;
         const i64 in_row, out_row;
         const i64 at;      // where padded place 0 of the first row is
         const i64 output;  // and the first output of the row, in its plane
@@ -358,10 +364,11 @@ class RowGatherer {
                     add(only + m, only_place);
                 else
                     for (i64 p = 0; p < own.planes; ++p) add(own.plane[p] * own.out_plane + own.output + m, own.tag[p] * K * K);
+                const bool again = To::PAST && half_done<N>(i);  // to store past the caches twice would cost twice
                 NDPOOL_UNROLL
                 for (int r = 0; r < 2; ++r) {
                     zip<N>(sum[r][0], sum[r][1]);
-                    own.target.template put<N>(own.at + r * own.in_row + 2 * m, sum[r][0], N);
+                    if (!again) own.target.template put<N>(own.at + r * own.in_row + 2 * m, sum[r][0], N);
                     own.target.template put<N>(own.at + r * own.in_row + 2 * m + N, sum[r][1], N);
                 }
             });
@@ -403,8 +410,8 @@ class RowGatherer {
         if (stop - first < N || bottom <= top) return;
         for (i64 M = top; M < bottom; ++M) {
             i64 at = (first_row + 2 * M - rows.pad_lo) * plan.in_row;
-            write(at, 2 * plan.in_row, [&](const Target &target) {
-                Squares<K> two_rows{from, target, plan.in_row, plan.out_row, at - axis.pad_lo, M * plan.out_row, planes.row, planes.tag,
+            auto fill = [&](const auto &target) {
+                Squares<K, std::decay_t<decltype(target)>> two_rows{from, target, plan.in_row, plan.out_row, at - axis.pad_lo, M * plan.out_row, planes.row, planes.tag,
                                     planes.count, rows.output * plan.out_row};
                 if (planes.count == 1)
                     two_rows.template fill<true>(first, stop);
@@ -417,7 +424,13 @@ class RowGatherer {
                 };
                 fill_edge(axis.pad_lo, 2 * first);
                 fill_edge(2 * stop, axis.pad_lo + axis.length);
-            });
+            };
+            if constexpr (K == 2 && Target::STREAMS)
+                if (axis.pad_lo == 0 && part.in_lines) {
+                    fill(to.past_the_caches());
+                    continue;
+                }
+            write(at, 2 * plan.in_row, fill);
         }
         *done_begin = 2 * top - rows.pad_lo;
         *done_end = 2 * bottom - rows.pad_lo;
@@ -468,7 +481,8 @@ class RowGatherer {
     }
 
     // Channels last: along the elements of a place.
-    void gather_places(const InputRow &rows, i64 at, i64 begin, i64 end, const Target &target) const {
+    template <class To>
+    void gather_places(const InputRow &rows, i64 at, i64 begin, i64 end, const To &target) const {
         constexpr int U = 4;
         i64 inner = plan.inner;
         Cursor seen;
@@ -480,8 +494,8 @@ class RowGatherer {
             if (i < inner) gather_place<1>(rows, seen, at + w * inner, inner - N, target);
         }
     }
-    template <int U>
-    void gather_place(const InputRow &rows, const Cursor &seen, i64 at, i64 i, const Target &target) const {
+    template <int U, class To>
+    void gather_place(const InputRow &rows, const Cursor &seen, i64 at, i64 i, const To &target) const {
         vec<A, N> sum[U] = {};
         for (i64 r = 0; r < rows.count; ++r)
             seen.over(axis, [&](i64 o, i64 place) {
@@ -505,21 +519,25 @@ void gather_part(const Plan &plan, InputRow &rows, const InputPart &part, const 
 }
 
 // Writes sums as G, times a number.
-template <class G, class A, bool REPEATING = true>
+template <class G, class A, bool REPEATING = true, bool STREAMING = false>
 struct GradientTarget {
     G *gx;  // the slab's
     A scale;
     i64 row;  // elements of a row
-    static constexpr bool REPEATS = REPEATING;
+    static constexpr bool REPEATS = REPEATING, STREAMS = std::is_floating_point_v<G>, PAST = STREAMING;
 
     static i64 element_bytes() { return sizeof(G); }
+    GradientTarget<G, A, REPEATING, true> past_the_caches() const { return {gx, scale, row}; }
     GradientTarget instead(void *other) const { return {static_cast<G *>(other), scale, row}; }
 
     // The row from element `at` on is as the one before.
     void repeat(i64 at, i64 length) const { std::memcpy(gx + at, gx + at - row, sizeof(G) * length); }
     template <int N>
     void put(i64 at, vec<A, N> sum, int count) const {
-        put_some<N>(gx + at, count, [&](G *p) { store_as<N>(p, sum * scale); });
+        if constexpr (PAST)
+            stream<N>(gx + at, convert<G, N>(sum * scale));
+        else
+            put_some<N>(gx + at, count, [&](G *p) { store_as<N>(p, sum * scale); });
     }
 };
 
