@@ -162,9 +162,10 @@ struct WinnerSource {
         prefetch<N>(g + output);
     }
     template <int N>
-    vec<A, N> at(i64 output, i64 place) const {
-        return where_equal<A, N>(winners + output, place, load_as<A, N>(g + output));
+    NDPOOL_INLINE vec<A, N> add(vec<A, N> sum, i64 output, i64 place) const {
+        return add_where_equal<A, N>(sum, winners + output, place, load_as<A, N>(g + output));
     }
+    WinnerSource with(const Border &border) const { return {border.around(winners, BORDER), border.around(g, BORDER2)}; }
 };
 
 // gx[winner] += g, by asking every window over a cell: for small windows.

@@ -313,38 +313,41 @@ struct ByteRows {
 };
 constexpr ByteRows BYTE_ROWS;
 
-// v where a byte equals `value`, which is below 256, and 0 elsewhere.
+// sum + v where a byte equals `value`, which is below 256, and the sum elsewhere.
 template <class T, int N>
-NDPOOL_INLINE vec<T, N> where_equal(const std::uint8_t *p, i64 value, vec<T, N> v) {
-    if constexpr (N == 1) return vec<T, N>{*p == value ? v[0] : T(0)};
+NDPOOL_INLINE vec<T, N> add_where_equal(vec<T, N> sum, const std::uint8_t *p, i64 value, vec<T, N> v) {
+    if constexpr (N == 1) return vec<T, N>{*p == value ? sum[0] + v[0] : sum[0]};
 #if defined(__AVX2__)
     [[maybe_unused]] auto wanted = _mm_load_si128(reinterpret_cast<const __m128i *>(BYTE_ROWS.row[value]));
 #endif
 #if defined(__AVX512F__)
-    if constexpr (sizeof(T) == 4 && N == 16)
-        return bits<vec<T, N>>(_mm512_maskz_mov_ps(_mm_cmpeq_epi8_mask(bits<__m128i>(load<16>(p)), wanted), bits<__m512>(v)));
+    if constexpr (sizeof(T) == 4 && N == 16) {
+        auto equal = _mm_cmpeq_epi8_mask(bits<__m128i>(load<16>(p)), wanted);
+        return bits<vec<T, N>>(_mm512_mask_add_ps(bits<__m512>(sum), equal, bits<__m512>(sum), bits<__m512>(v)));
+    }
     if constexpr (sizeof(T) == 8 && N == 8) {
-        auto bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i *>(p));
-        return bits<vec<T, N>>(_mm512_maskz_mov_pd(static_cast<__mmask8>(_mm_cmpeq_epi8_mask(bytes, wanted)), bits<__m512d>(v)));
+        auto equal = static_cast<__mmask8>(_mm_cmpeq_epi8_mask(_mm_loadl_epi64(reinterpret_cast<const __m128i *>(p)), wanted));
+        return bits<vec<T, N>>(_mm512_mask_add_pd(bits<__m512d>(sum), equal, bits<__m512d>(sum), bits<__m512d>(v)));
     }
 #endif
+    // A sum is never -0, so adding 0 does not change it.
 #if defined(__AVX2__)
     if constexpr (sizeof(T) == 4 && N == 4) {
         auto equal = _mm_cmpeq_epi8(_mm_cvtsi32_si128(bits<std::int32_t>(load<4>(p))), wanted);
-        return bits<vec<T, N>>(_mm_and_si128(_mm_cvtepi8_epi32(equal), bits<__m128i>(v)));
+        return sum + bits<vec<T, N>>(_mm_and_si128(_mm_cvtepi8_epi32(equal), bits<__m128i>(v)));
     }
     if constexpr (sizeof(T) == 4 && N == 8) {
         auto equal = _mm_cmpeq_epi8(_mm_loadl_epi64(reinterpret_cast<const __m128i *>(p)), wanted);
-        return bits<vec<T, N>>(_mm256_and_si256(_mm256_cvtepi8_epi32(equal), bits<__m256i>(v)));
+        return sum + bits<vec<T, N>>(_mm256_and_si256(_mm256_cvtepi8_epi32(equal), bits<__m256i>(v)));
     }
     if constexpr (sizeof(T) == 8 && N == 4) {
         auto equal = _mm_cmpeq_epi8(_mm_cvtsi32_si128(bits<std::int32_t>(load<4>(p))), wanted);
-        return bits<vec<T, N>>(_mm256_and_si256(_mm256_cvtepi8_epi64(equal), bits<__m256i>(v)));
+        return sum + bits<vec<T, N>>(_mm256_and_si256(_mm256_cvtepi8_epi64(equal), bits<__m256i>(v)));
     }
 #endif
     using I = typename IntOf<sizeof(T)>::s;
     vec<T, N> none{};
-    return convert<I, N>(load<N>(p)) == static_cast<I>(value) ? v : none;
+    return sum + (convert<I, N>(load<N>(p)) == static_cast<I>(value) ? v : none);
 }
 
 // Asks for what will be read some rows later. The rows of an image are read one after the other, but with work in between,

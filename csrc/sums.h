@@ -199,9 +199,10 @@ struct SumSource {
         prefetch<N>(q + output);
     }
     template <int N>
-    vec<double, N> at(i64 output, i64) const {
-        return load_as<double, N>(q + output);
+    NDPOOL_INLINE vec<double, N> add(vec<double, N> sum, i64 output, i64) const {
+        return sum + load_as<double, N>(q + output);
     }
+    SumSource with(const Border &border) const { return {border.around(q, BORDER)}; }
 };
 
 template <class From, class To>

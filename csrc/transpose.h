@@ -3,15 +3,16 @@
 // Nothing is scattered: a cell's windows are known, so a register of cells gathers from each of them in turn, in the order of
 // the outputs. What a window hands to its cells is a Source:
 //   A                      the type in which a cell's share is summed
-//   at<N>(output, place)   what N outputs hand to the cell at that place in their windows
+//   add<N>(sum, output, place)  a sum, and what N outputs hand to the cell at that place in their windows
 //   ahead<N>(output)       asks for what outputs that follow these will hand on
+//   with(border)           the same from a copy with a border, whose first output is number 0
 // and where the result goes is a Target:
 //   put<N>(at, sum, count) the first `count` of N sums, for the cells from element `at` of the slab on
 //   REPEATS                whether rows that the same outputs see get the same
 //   instead(other)         the same to other memory; with element_bytes()
 //   STREAMS                whether past_the_caches() is the same, with stores that go there
 #pragma once
-#include "rows.h"
+#include "squares.h"
 #include "stream.h"
 
 namespace ndpool {
@@ -55,12 +56,14 @@ void over_input_parts(const Plan &plan, const Gradient &to, const Work &work) {
     i64 reach = axis.adaptive ? axis.kernel : axis.dilation * axis.kernel;
     if (cuts > axis.length / (4 * reach)) cuts = axis.length / (4 * reach);
     if (cuts < 1 || (axis.adaptive && plan.dim_count == 0)) cuts = 1;
+    // Pairs of cells are not cut in two.
+    auto edge = [&](i64 cut) { return cut == cuts ? axis.length : axis.length * cut / cuts / 2 * 2; };
     parallel(plan.outer * cuts, worth_threads(plan.outer * plan.in_slab), [&](i64 first, i64 stop) {
         const bool in_lines = to.in_lines(plan.in_row);
         work([&](auto &&f) {
             for (i64 unit = first; unit < stop; ++unit) {
                 i64 slab = unit / cuts, cut = unit % cuts;
-                f(InputPart{slab, axis.length * cut / cuts, axis.length * (cut + 1) / cuts,
+                f(InputPart{slab, edge(cut), edge(cut + 1),
                             to.gx + slab * plan.in_slab * to.element_bytes, to.streamed, in_lines});
             }
         });
@@ -234,14 +237,6 @@ void over_part_rows(const Plan &plan, InputRow &rows, const InputPart &part, con
 
 // --- gathering ------------------------------------------------------------------------------------
 
-// Whether windows have 2 by 2 or 3 by 3 cells, in steps of 2, along the last two axes.
-inline bool in_squares(const Plan &plan) {
-    const Axis &last = plan.last();
-    if (plan.dim_count == 0 || plan.inner > 1 || plan.dims[plan.dim_count - 1].axis < 0) return false;
-    auto fits = [&](const Axis &a) { return !a.adaptive && a.stride == 2 && a.dilation == 1 && a.kernel == last.kernel; };
-    return fits(plan.axes[plan.axis_count - 2]) && fits(last) && (last.kernel == 2 || last.kernel == 3);
-}
-
 // Up to how many cells of a window gathering was measured to be faster than other ways, as every cell asks all windows over it:
 // in general, in rows too short for a register, with channels last.
 struct GatherLimits {
@@ -270,7 +265,10 @@ class RowGatherer {
         : plan(plan), axis(plan.last()), part(part), from(from), to(to) {}
 
     void gather_part(InputRow &rows) const {
-        if (in_squares(plan)) return gather_planes(rows);
+        if (in_squares(plan) && axis.length >= 2 * N) {
+            if (axis.kernel == 2) return gather_squares<2, 0>();
+            return axis.pad_lo % 2 ? gather_squares<3, 1>() : gather_squares<3, 0>();
+        }
         over_part_rows(plan, rows, part, [&](i64 row, i64 begin, i64 end, bool others) {
             i64 at = row * plan.in_row;
             if constexpr (Target::REPEATS)
@@ -306,134 +304,50 @@ class RowGatherer {
             gather_cells<2>(rows, at, begin, end, target);
     }
 
-    // Planes of the last two axes, by squares as far as these reach.
-    void gather_planes(InputRow &rows) const {
-        InputRow planes(plan, plan.dim_count - 1, PLANES_SEEN);
-        i64 height = plan.dims[plan.dim_count - 1].in_count, top = 0, bottom = height, first = 0, stop = 1;
-        if (plan.dim_count == 1) {
-            top = part.begin, bottom = part.end;
-        } else {
-            i64 each = plan.in_rows / height / plan.axes[0].length;
+    // The planes of a part, by squares.
+    template <int K, int E>
+    void gather_squares() const {
+        const Axis &down = plan.axes[plan.axis_count - 2];
+        const OutputPart seen = outputs_over(plan, part.begin, part.end);
+        Border border{seen.row_begin, 1, seen.row_end - seen.row_begin, axis.output};
+        i64 top = part.begin, bottom = part.end, first = 0, stop = 1;
+        i64 before = seen.row_begin * border.strides().row;  // of the outputs, if they had a border all
+        if (plan.dim_count > 1) {
+            i64 each = plan.in_rows / down.length / plan.axes[0].length;
             first = part.begin * each, stop = part.end * each;
+            top = 0, bottom = down.length;
+            border.planes = border.height / down.output, border.height = down.output;
+            before = seen.row_begin / down.output * border.strides().plane;
         }
+        // Windows of 2 by 2 have a square each, and every square a window, but perhaps at the end.
+        auto in_pairs = [](const Axis &a) { return K == 2 && a.pad_lo / 2 + (a.length + 1) / 2 <= a.output; };
+        const bool as_is = in_pairs(down) && in_pairs(axis);
+        const Source source = as_is ? from : from.with(border);
+        const OutputStrides apart = as_is ? OutputStrides{plan.out_row, down.output * plan.out_row} : border.strides();
+        if (as_is) before = 0;
+
+        InputRow planes(plan, plan.dim_count - 1, PLANES_SEEN);
         for (i64 plane = first; plane < stop; ++plane) {
             if (plane == first)
                 planes.move_to(plane);
             else
                 planes.next();
-            i64 squares_top = bottom, squares_bottom = bottom;
-            axis.kernel == 2 ? gather_squares<2>(planes, plane * height, top, bottom, &squares_top, &squares_bottom)
-                             : gather_squares<3>(planes, plane * height, top, bottom, &squares_top, &squares_bottom);
-            for (i64 row = top; row < bottom; ++row) {
-                if (row == squares_top) row = squares_bottom;
-                if (row == bottom) break;
-                rows.move_to(plane * height + row);
-                gather(rows, (plane * height + row) * plan.in_row, 0, axis.length, to);
-            }
-        }
-    }
-
-    // Two rows of squares. All that is needed is in one place, of which the compiler knows that no store changes it.
-    template <int K, class To>
-    struct Squares {
-        const Source from;
-        const To target;
-        const i64 in_row, out_row;
-        const i64 at;      // where padded place 0 of the first row is
-        const i64 output;  // and the first output of the row, in its plane
-        const i64 *const plane, *const tag, planes, out_plane;
-
-        template <bool ONE_PLANE>
-        void fill(i64 first, i64 stop) const {
-            const Squares own = *this;
-            const i64 only = own.plane[0] * own.out_plane + own.output, only_place = own.tag[0] * K * K;
-            whole_blocks<N>(stop - first, [&](i64 i) NDPOOL_INLINED {
-                i64 m = first + i;
-                if (ONE_PLANE) own.from.template ahead<N>(only + m);
-                vec<A, N> sum[2][2] = {};
-                // Each lane adds up in the order of the outputs.
-                auto add = [&](i64 output, i64 place) NDPOOL_INLINED {
-                    NDPOOL_UNROLL
-                    for (int r = K - 1; r >= 0; --r) {
-                        NDPOOL_UNROLL
-                        for (int c = K - 1; c >= 0; --c)
-                            sum[r % 2][c % 2] += own.from.template at<N>(output - r / 2 * own.out_row - c / 2, place + r * K + c);
+            for (i64 row = top; row < bottom; row += 2) {
+                i64 at = (plane * down.length + row) * plan.in_row, rows = bottom - row < 2 ? 1 : 2;
+                i64 output = (row / 2 + down.pad_lo / 2) * apart.row + axis.pad_lo / 2 - before;
+                auto fill = [&](const auto &target) {
+                    using To = std::decay_t<decltype(target)>;
+                    Squares<N, K, E, Source, To>{source, target, at, plan.in_row, rows, output, apart, planes.row, planes.tag, planes.count}.fill();
+                };
+                if constexpr (Target::STREAMS) {
+                    if (part.in_lines) {
+                        fill(to.past_the_caches());
+                        continue;
                     }
-                };
-                if constexpr (ONE_PLANE)
-                    add(only + m, only_place);
-                else
-                    for (i64 p = 0; p < own.planes; ++p) add(own.plane[p] * own.out_plane + own.output + m, own.tag[p] * K * K);
-                const bool again = To::PAST && half_done<N>(i);  // to store past the caches twice would cost twice
-                NDPOOL_UNROLL
-                for (int r = 0; r < 2; ++r) {
-                    zip<N>(sum[r][0], sum[r][1]);
-                    if (!again) own.target.template put<N>(own.at + r * own.in_row + 2 * m, sum[r][0], N);
-                    own.target.template put<N>(own.at + r * own.in_row + 2 * m + N, sum[r][1], N);
                 }
-            });
-        }
-
-        // The cells of square m in its column, of which there are two.
-        template <int COLUMN>
-        NDPOOL_INLINE void fill_one(i64 m, i64 outputs) const {
-            A sum[2] = {};
-            for (i64 p = 0; p < planes; ++p) {
-                i64 first = plane[p] * out_plane + output + m, place = tag[p] * K * K;
-                NDPOOL_UNROLL
-                for (int r = K - 1; r >= 0; --r) {
-                    NDPOOL_UNROLL
-                    for (int c = COLUMN + 2 < K ? COLUMN + 2 : COLUMN; c >= 0; c -= 2)
-                        if (m >= c / 2 && m - c / 2 < outputs) sum[r % 2] += from.template at<1>(first - c / 2 - r / 2 * out_row, place + r * K + c)[0];
-                }
+                write(at, rows * plan.in_row, fill);
             }
-            for (int r = 0; r < 2; ++r) target.template put<1>(at + r * in_row + 2 * m + COLUMN, vec<A, 1>{sum[r]}, 1);
         }
-    };
-
-    // Fills the rows from *done_begin to *done_end-1 of a plane by squares of 2 by 2 cells, N abreast, so that hardly
-    // anything is left to do but the arithmetic. The square at padded place (2M, 2m) is seen by the outputs M, m and,
-    // with K = 3, by those before.
-    template <int K>
-    void gather_squares(const InputRow &planes, i64 first_row, i64 begin, i64 end, i64 *done_begin, i64 *done_end) const {
-        constexpr i64 BACK = (K - 1) / 2;  // by how far the first output that sees a square is before the last
-        auto range = [&](const Axis &a, i64 begin, i64 end, i64 *first, i64 *stop) {
-            *first = (begin + a.pad_lo + 1) / 2;
-            *stop = (end + a.pad_lo) / 2;
-            if (*first < BACK) *first = BACK;
-            if (*stop > a.output) *stop = a.output;
-        };
-        const Axis &rows = plan.axes[plan.axis_count - 2];
-        i64 top, bottom, first, stop;
-        range(rows, begin, end, &top, &bottom);
-        range(axis, 0, axis.length, &first, &stop);
-        if (stop - first < N || bottom <= top) return;
-        for (i64 M = top; M < bottom; ++M) {
-            i64 at = (first_row + 2 * M - rows.pad_lo) * plan.in_row;
-            auto fill = [&](const auto &target) {
-                Squares<K, std::decay_t<decltype(target)>> two_rows{from, target, plan.in_row, plan.out_row, at - axis.pad_lo, M * plan.out_row, planes.row, planes.tag,
-                                    planes.count, rows.output * plan.out_row};
-                if (planes.count == 1)
-                    two_rows.template fill<true>(first, stop);
-                else
-                    two_rows.template fill<false>(first, stop);
-                // At both ends not all outputs exist that would see the square, nor all its cells.
-                auto fill_edge = [&](i64 begin, i64 end) {
-                    for (i64 padded = begin; padded < end; ++padded)
-                        padded % 2 ? two_rows.template fill_one<1>(padded / 2, axis.output) : two_rows.template fill_one<0>(padded / 2, axis.output);
-                };
-                fill_edge(axis.pad_lo, 2 * first);
-                fill_edge(2 * stop, axis.pad_lo + axis.length);
-            };
-            if constexpr (K == 2 && Target::STREAMS)
-                if (axis.pad_lo == 0 && part.in_lines) {
-                    fill(to.past_the_caches());
-                    continue;
-                }
-            write(at, 2 * plan.in_row, fill);
-        }
-        *done_begin = 2 * top - rows.pad_lo;
-        *done_end = 2 * bottom - rows.pad_lo;
     }
 
     // The cells at padded places mS, mS+1, ..., mS+S-1, for N consecutive m: output m - j has them at the places jS, jS+1, ...
@@ -457,7 +371,7 @@ class RowGatherer {
                 for (i64 j = (k - 1) / S; j >= 0; --j) {
                     NDPOOL_UNROLL
                     for (int f = 0; f < S; ++f)
-                        if (j * S + f < k) sum[f] += source.template at<N>(output - j, tag + j * S + f);
+                        if (j * S + f < k) sum[f] = source.template add<N>(sum[f], output - j, tag + j * S + f);
                 }
             }
             i64 w = at + (first + i) * S - pad;
@@ -476,7 +390,7 @@ class RowGatherer {
         vec<A, 1> sum{};
         for (i64 r = 0; r < rows.count; ++r)
             for (i64 o = first; o <= last; ++o)
-                sum += from.template at<1>(rows.row[r] * plan.out_row + o, rows.tag[r] * axis.kernel + padded - o * S);
+                sum = from.template add<1>(sum, rows.row[r] * plan.out_row + o, rows.tag[r] * axis.kernel + padded - o * S);
         target.template put<1>(at + w, sum, 1);
     }
 
@@ -501,7 +415,7 @@ class RowGatherer {
             seen.over(axis, [&](i64 o, i64 place) {
                 i64 output = rows.row[r] * plan.out_row + o * plan.inner + i;
                 NDPOOL_UNROLL
-                for (int u = 0; u < U; ++u) sum[u] += from.template at<N>(output + u * N, rows.tag[r] * axis.kernel + place);
+                for (int u = 0; u < U; ++u) sum[u] = from.template add<N>(sum[u], output + u * N, rows.tag[r] * axis.kernel + place);
             });
         NDPOOL_UNROLL
         for (int u = 0; u < U; ++u) target.template put<N>(at + i + u * N, sum[u], N);

@@ -90,6 +90,16 @@ ROADS = [
     *(road(f"k{k}s2, one row", Window((k,), 2, k - 2), (5, 97)) for k in (2, 3)),
     road("k2s2, exactly one register", Window((2, 2), 2), (2, 8, 34)),
     road("k2s2, even sides", Window((2, 2), 2), (3, 32, 64)),
+    # Rows of whole lines, an odd number of registers among them.
+    *(road(f"k{k}s2, lines", Window((k, k), 2, k - 2), (3, 7, 112)) for k in (2, 3)),
+    road("k3s2, lines, not padded", Window((3, 3), 2), (2, 8, 64)),
+    road("k3s2, lines, padded by two", Window((3, 3), 2, 2), (2, 8, 64)),
+    *(road(f"k{k}s2, lines of a volume", Window((k,) * 3, 2, k - 2), (2, 7, 6, 96)) for k in (2, 3)),
+    road("k3s2, lines of a cut slab", Window((3, 3), 2, 1), (1, 303, 448)),
+    road("k3s2, planes that no window sees", Window((1, 3, 3), (3, 2, 2), (0, 1, 1)), (2, 8, 9, 70)),
+    road("k3s2, one side padded by one", Window((3, 3), 2, (1, 0)), (2, 12, 71)),
+    road("k2s2, lines of float64", Window((2, 2), 2), (2, 6, 56), None, np.float64),
+    road("k3s2, lines of float64", Window((3, 3), 2, 1), (2, 6, 56), None, np.float64),
     road("k2s2, odd sides", Window((2, 2), 2), (3, 33, 67)),
     road("k3s2, one output more than a register", Window((3, 3), 2), (2, 8, 35)),
     road("k2s2 by k3s2", Window((2, 3), 2, (0, 1)), (2, 12, 71)),
@@ -201,6 +211,21 @@ def test_every_road(kind, window, shape, axes, dtype):
             same(indices, gathered.winners())
 
 
+@pytest.mark.parametrize("kind", [Sum(), Avg(), SmoothMax(1.5)], ids=lambda kind: type(kind).__name__)
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("padding", [((2, 2), (4, 2)), ((3, 0), (5, 6)), ((9, 9), (8, 9)), ((4, 1), (3, 3))])
+def test_windows_of_padding_alone(kind, k, padding):
+    """Squares that are far from the first window."""
+    pool = Pool(kind, Window((k, k), 2, padding, ceil_mode=True))
+    x = np.random.default_rng(3).normal(size=(2, 9, 48)).astype(np.float32)
+    g = np.random.default_rng(4).normal(size=pool.output_shape(x.shape)).astype(np.float32)
+    gx = spec.vjp(pool, x, g)
+    for level in _engine.levels():
+        _engine.set_level(level)
+        for choice in (-1, 0, 1, 2):
+            within(forced_vjp(pool, x, g, choice), gx, vjp_allowance(pool, x, g, gx))
+
+
 @pytest.mark.parametrize("rows", [2, 3, 42, 43, 84, 85])
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.float32])
 def test_padding_does_not_win_a_tie(rows, dtype):
@@ -225,7 +250,7 @@ def forced(pool, x, choice):
 def forced_vjp(pool, x, g, choice, offset=0):
     """The VJP with gathering forbidden (0), demanded where the shape admits it (1), or that past the caches (2).
 
-    On contiguous arrays; the gradient starts so many elements into its memory.
+    On contiguous arrays; the gradient starts so many elements after a whole line of the cache.
     """
     plan = pool._plan(x)
     x, y, winners = plan.inside(x), plan.empty(plan.result), None
@@ -233,10 +258,11 @@ def forced_vjp(pool, x, g, choice, offset=0):
     if isinstance(pool.kind, Max | Min) and pool.kind.ties == "first":
         winners = plan.empty(np.dtype(f"u{plan.native.winner_bytes}"))
         plan.native.forward_with_winners(x, y, winners)
-    memory = np.full(x.size + offset + 1, -7, plan.derivative)
-    gx = memory[offset:-1].reshape(x.shape)
+    memory = np.full(x.size + 128, -7, plan.derivative)
+    start = -memory.ctypes.data % 64 // memory.itemsize + offset
+    gx = memory[start : start + x.size].reshape(x.shape)
     plan.native.vjp(x, y, winners, plan.cotangent(g), gx, choice)
-    assert (np.r_[memory[:offset], memory[-1:]] == -7).all()  # nothing beside it was written
+    assert (np.delete(memory, np.s_[start : start + x.size]) == -7).all()  # nothing beside it was written
     return gx
 
 

@@ -1,0 +1,109 @@
+// Squares: the transposed map where windows have 2 by 2 or 3 by 3 cells, in steps of 2, along the last two axes.
+//
+// Two cells of a row and the two below them are a square. Which outputs see its cells, and at which places of their
+// windows, is the same for all squares, so N of them side by side take hardly more than the arithmetic. At the edges some of
+// those outputs do not exist: there a copy of the outputs is read that has a border of zeros around it.
+#pragma once
+#include "rows.h"
+
+namespace ndpool {
+namespace NDPOOL_LEVEL {
+
+// Whether a plan's windows are such.
+inline bool in_squares(const Plan &plan) {
+    if (plan.dim_count == 0 || plan.inner > 1 || plan.dims[plan.dim_count - 1].axis < 0) return false;
+    const Axis &down = plan.axes[plan.axis_count - 2], &along = plan.last();
+    auto fits = [&](const Axis &a) { return !a.adaptive && a.stride == 2 && a.dilation == 1 && a.kernel == along.kernel; };
+    if (!fits(down) || !fits(along) || (down.pad_lo - along.pad_lo) % 2) return false;
+    return along.kernel == 3 || (along.kernel == 2 && along.pad_lo % 2 == 0);
+}
+
+// How far apart the rows and the planes of outputs are.
+struct OutputStrides {
+    i64 row, plane;
+};
+
+// Some planes of outputs, each with a border of one output around it.
+struct Border {
+    i64 first_row, planes;  // of the slab, and how many follow
+    i64 height, width;      // rows of a plane, and outputs of a row
+
+    OutputStrides strides() const { return {width + 2, (height + 2) * (width + 2)}; }
+
+    // The copy, from its first output on.
+    template <class T>
+    const T *around(const T *outputs, Slot slot) const {
+        using Bits = typename IntOf<sizeof(T)>::u;
+        constexpr int N = LANES<Bits>;
+        const OutputStrides apart = strides();
+        auto *from = reinterpret_cast<const Bits *>(outputs) + first_row * width;
+        auto *to = static_cast<Bits *>(scratch(slot, sizeof(T) * static_cast<std::size_t>(planes * apart.plane)));
+        auto *first = to + apart.row + 1;
+        auto zeros = [&](i64 length) NDPOOL_INLINED {
+            for (i64 i = 0; i < length; ++i) *to++ = 0;
+        };
+        for (i64 plane = 0; plane < planes; ++plane) {
+            zeros(apart.row + 1);
+            for (i64 row = 0; row < height; ++row) {
+                if (width >= N)
+                    whole_blocks<N>(width, [&](i64 i) NDPOOL_INLINED {
+                        prefetch<N>(from + i);
+                        store<N>(to + i, load<N>(from + i));
+                    });
+                else
+                    for (i64 i = 0; i < width; ++i) to[i] = from[i];
+                from += width;
+                to += width;
+                zeros(2);
+            }
+            zeros(apart.row - 1);
+        }
+        return reinterpret_cast<const T *>(first);
+    }
+};
+
+// A row of squares, with all that is needed in one place, of which the compiler knows that no store changes it. With padding
+// E, modulo 2, cell b of a square is at place c of the window that is (b + E - c) / 2 after the square's own.
+template <int N, int K, int E, class Source, class Target>
+struct Squares {
+    using A = typename Source::A;
+    const Source from;
+    const Target target;
+    const i64 at, in_row, rows;  // where the cells are, elements of a row, and how many rows there are: one or two
+    const i64 output;            // of the first square, in its plane
+    const OutputStrides apart;
+    const i64 *const plane, *const tag, planes;
+
+    void fill() const {
+        const Squares own = *this;
+        whole_blocks<N>((own.in_row + 1) / 2, [&](i64 m) NDPOOL_INLINED {
+            vec<A, N> sum[2][2] = {};
+            for (i64 p = 0; p < own.planes; ++p) {
+                const i64 output = own.plane[p] * own.apart.plane + own.output + m, place = own.tag[p] * K * K;
+                if (K == 2) own.from.template ahead<N>(output);
+                // Each lane adds up in the order of the outputs.
+                NDPOOL_UNROLL
+                for (int r = K - 1; r >= 0; --r) {
+                    NDPOOL_UNROLL
+                    for (int c = K - 1; c >= 0; --c) {
+                        const int a = (r + E) % 2, b = (c + E) % 2;
+                        sum[a][b] = own.from.template add<N>(sum[a][b], output + (a + E - r) / 2 * own.apart.row + (b + E - c) / 2,
+                                                             place + r * K + c);
+                    }
+                }
+            }
+            const bool again = Target::PAST && half_done<N>(m);  // to store past the caches twice would cost twice
+            NDPOOL_UNROLL
+            for (int r = 0; r < 2; ++r) {
+                if (r == own.rows) break;
+                i64 cell = own.at + r * own.in_row + 2 * m;
+                zip<N>(sum[r][0], sum[r][1]);
+                if (!again) own.target.template put<N>(cell, sum[r][0], N);
+                own.target.template put<N>(cell + N, sum[r][1], 2 * (m + N) > own.in_row ? N - 1 : N);
+            }
+        });
+    }
+};
+
+}  // namespace NDPOOL_LEVEL
+}  // namespace ndpool
