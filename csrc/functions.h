@@ -5,7 +5,8 @@
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
-constexpr double PER_LOG_2 = 0x1.71547652b82fep0;  // 1 / log 2
+constexpr double LOG_2 = 0x1.62e42fefa39efp-1, PER_LOG_2 = 0x1.71547652b82fep0;  // log 2, and 1 / log 2
+constexpr float WHOLE = 0x1.8p23f;  // a float to which this is added has the nearest whole number in its low bits
 
 // For x <= 709, to the last place or so; 0 below -708.
 template <int N>
@@ -35,15 +36,11 @@ NDPOOL_INLINE vec<double, N> exp_lanes(vec<double, N> x) {
     return x == x ? result : x;
 }
 
-// 2^x in floats, for x from -126 to 120; 2^(x + rest) with a rest far below x.
+// 2^(n + r) in floats, for whole n from -126 to 120 and r from -1/2 to 1/2; with a `least` above n, 0.
 template <int N>
-NDPOOL_INLINE vec<float, N> exp2_near(vec<float, N> x, vec<float, N> *rest = nullptr) {
+NDPOOL_INLINE vec<float, N> exp2_of(vec<float, N> n, vec<float, N> r, float least) {
     using V = vec<float, N>;
-    const float magic = 0x1.8p23f;
-    V shifted = x + magic;  // the nearest whole number, in the low bits
-    V r = x - (shifted - magic);
-    if (rest) r += *rest;
-    // 1 + r p(r), with the p whose relative error is the least for r up to 1/2: 1.7e-8 with its numbers rounded.
+    // 1 + r p(r), with the p whose relative error is the least: 1.7e-8 with its numbers rounded.
     V p = splat<float, N>(0x1.41fb34p-13f);
     p = p * r + 0x1.5f3f34p-10f;
     p = p * r + 0x1.3b2d5p-7f;
@@ -52,17 +49,22 @@ NDPOOL_INLINE vec<float, N> exp2_near(vec<float, N> x, vec<float, N> *rest = nul
     p = p * r + 0x1.62e43p-1f;
     p = p * r + 1.0f;
 #if defined(__AVX512F__)
-    if constexpr (N == 16) return bits<V>(_mm512_scalef_ps(bits<__m512>(p), bits<__m512>(shifted - magic)));
+    if constexpr (N == 16) {
+        auto not_below = _mm512_cmp_ps_mask(bits<__m512>(n), _mm512_set1_ps(least), _CMP_NLT_UQ);
+        return bits<V>(_mm512_maskz_scalef_ps(not_below, bits<__m512>(p), bits<__m512>(n)));
+    }
 #endif
-    V power = bits<V>((bits<vec<std::uint32_t, N>>(shifted) << 23) + bits<vec<std::uint32_t, N>>(p));
-    return x == x ? power : x;
+    using U = vec<std::uint32_t, N>;
+    V none{}, power = bits<V>((bits<U>(n + WHOLE) << 23) + bits<U>(p));
+    power = n < least ? none : power;
+    return n == n ? power : n;
 }
 
-// 2^x for x <= 0; as good as 0 below -100, and of NaN anything.
+// 2^x for x <= 0; 0 below -100.
 template <int N>
 NDPOOL_INLINE vec<float, N> exp2_lanes(vec<float, N> x) {
-    vec<float, N> least = splat<float, N>(-100.0f);
-    return exp2_near<N>(x > least ? x : least);
+    vec<float, N> n = x + WHOLE - WHOLE;
+    return exp2_of<N>(n, x - n, -100.0f);
 }
 
 // exp(beta (x - s)) in floats, as accurate as their last place whatever the exponent: what the difference and the
@@ -82,11 +84,9 @@ class ExpTerm {
         V lost = (x - (d - part)) - (s + part);
         V b = splat<float, N>(high);
         V a = b * d;
+        V n = a + WHOLE - WHOLE;
         V rest = fused_difference<N>(b, d, a) + b * lost + low * d;
-        V none{};
-        auto tiny = a < -126.0f;
-        V power = exp2_near<N>(tiny ? none : a, &rest);
-        return tiny ? none : power;
+        return exp2_of<N>(n, a - n + rest, -125.0f);
     }
 
   private:
@@ -141,28 +141,34 @@ NDPOOL_INLINE vec<double, N> log_lanes(vec<double, N> x) {
     return k * 0x1.62e42fefa38p-1 + (2.0 * f + small);
 }
 
+// x = (1 + t) 2^k in floats, with 1 + t from sqrt(1/2) to sqrt(2).
+template <int N>
+struct LogParts {
+    vec<float, N> t, k;
+
+    NDPOOL_INLINE explicit LogParts(vec<float, N> x) {
+        using U = vec<std::uint32_t, N>;
+        U b = bits<U>(x);
+        auto e = bits<vec<std::int32_t, N>>(b - 0x3f3504f3u) >> 23;
+        t = bits<vec<float, N>>(b - (bits<U>(e) << 23)) - 1.0f;
+        k = convert<float, N>(e);
+    }
+    // log(1 + t) - t = -t^2/2 + t^3 p(t), with the p whose relative error is the least: 8e-9.
+    NDPOOL_INLINE vec<float, N> tail() const {
+        vec<float, N> square = t * t;
+        vec<float, N> p = (t * -0x1.38b6p-4f + 0x1.055bd2p-3f) * square + (t * -0x1.0d855ap-3f + 0x1.22da12p-3f);
+        p = p * square + (t * -0x1.54724p-3f + 0x1.99a008p-3f);
+        p = p * square + (t * -0x1.000228p-2f + 0x1.555554p-2f);
+        return square * (p * t - 0.5f);
+    }
+};
+
 // The same in floats, to the last place or so.
 template <int N>
 NDPOOL_INLINE vec<float, N> log_lanes(vec<float, N> x) {
-    using V = vec<float, N>;
-    using I = vec<std::int32_t, N>;
-    using U = vec<std::uint32_t, N>;
-    U b = bits<U>(x);
-    I e = bits<I>(b - 0x3f3504f3u) >> 23;
-    V m = bits<V>(b - (bits<U>(e) << 23));
-    // log(1 + t) = t - t^2/2 + t^3 p(t), with the p whose relative error is the least: 8e-9.
-    V t = m - 1.0f;
-    V p = splat<float, N>(-0x1.38b6p-4f);
-    p = p * t + 0x1.055bd2p-3f;
-    p = p * t - 0x1.0d855ap-3f;
-    p = p * t + 0x1.22da12p-3f;
-    p = p * t - 0x1.54724p-3f;
-    p = p * t + 0x1.99a008p-3f;
-    p = p * t - 0x1.000228p-2f;
-    p = p * t + 0x1.555554p-2f;
-    V k = convert<float, N>(e);
-    V small = t * t * (p * t - 0.5f) + k * 0x1.7f7d1cp-20f;
-    return k * 0x1.62e4p-1f + (t + small);
+    const LogParts<N> parts(x);
+    vec<float, N> small = parts.tail() + parts.k * 0x1.7f7d1cp-20f;
+    return parts.k * 0x1.62e4p-1f + (parts.t + small);
 }
 
 // r ** p for r >= 0.

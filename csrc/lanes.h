@@ -182,6 +182,21 @@ inline vec<T, N> best_of_floats(vec<T, N> a, vec<T, N> b) {
     return (b > a) | ((b != b) & (a == a)) ? b : a;
 }
 
+// Whether no lane is infinite or NaN.
+template <int N>
+NDPOOL_INLINE bool all_finite(vec<float, N> v) {
+    vec<float, N> odd = v - v;
+#if defined(__AVX512F__)
+    if constexpr (N == 16) return _mm512_cmp_ps_mask(bits<__m512>(odd), bits<__m512>(odd), _CMP_UNORD_Q) == 0;
+#endif
+#if defined(__AVX2__)
+    if constexpr (N == 8) return _mm256_movemask_ps(_mm256_cmp_ps(bits<__m256>(odd), bits<__m256>(odd), _CMP_UNORD_Q)) == 0;
+#endif
+    bool all = true;
+    for (int i = 0; i < N; ++i) all &= odd[i] == 0;
+    return all;
+}
+
 // a*b - c, rounded once; levels that cannot have FUSED false.
 #if defined(__FMA__)
 constexpr bool FUSED = true;

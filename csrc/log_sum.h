@@ -104,7 +104,7 @@ void log_sum_all(const Plan &plan, double beta, bool count_pad, const void *x, v
     pool_all(plan, kind, static_cast<const F *>(x), sink, -1);
 }
 
-// --- the derivative, where every window has its cells to itself ---------------------------------------
+// --- where every window has its cells to itself ----------------------------------------------------
 
 // Whether the windows are the squares of 2 by 2 cells of a plane, side by side, and floats do for their weights.
 inline bool in_own_squares(const Plan &plan, double beta) {
@@ -113,43 +113,112 @@ inline bool in_own_squares(const Plan &plan, double beta) {
     return FUSED && inside(plan.axes[0]) && inside(plan.last()) && floats_do_for(plan, beta);
 }
 
+// Such windows, N side by side, with the best of its four cells as the scale of each; that is the smallest if LEAST.
+template <int N, bool LEAST>
+struct OwnSquares {
+    using V = vec<float, N>;
+    V cell[2][2];
+    V best;
+
+    NDPOOL_INLINE OwnSquares(const float *x, i64 width) {
+        V total{};
+        NDPOOL_UNROLL
+        for (int r = 0; r < 2; ++r) {
+            prefetch<2 * N>(x + r * width);
+            V low = load<N>(x + r * width), high = load<N>(x + r * width + N);
+            cell[r][0] = every_second<N, 0>(low, high);
+            cell[r][1] = every_second<N, 1>(low, high);
+            total += low + high;
+        }
+        finite = all_finite<N>(total);
+    }
+
+    // The sums of term(cell, best). The best one's is 1, so where all is finite there are three to be computed, of the second
+    // in the row that has the best, of the better one in the other row, and of the worse one there.
+    template <class F>
+    NDPOOL_INLINE V sum_terms(const F &term) {
+        const V one = splat<float, N>(1);
+        V in_row[2] = {better(cell[0][0], cell[0][1]), better(cell[1][0], cell[1][1])};
+        best = better(in_row[0], in_row[1]);
+        if (finite) {
+            V second = term(worse(in_row[0], in_row[1]), best);
+            V sum = one + second;
+            NDPOOL_UNROLL
+            for (int r = 0; r < 2; ++r) {
+                V first = in_row[r] == best ? one : second, rest = term(worse(cell[r][0], cell[r][1]), best);
+                sum += rest;
+                NDPOOL_UNROLL
+                for (int c = 0; c < 2; ++c) cell[r][c] = cell[r][c] == in_row[r] ? first : rest;
+            }
+            return sum;
+        }
+        V sum{};
+        NDPOOL_UNROLL
+        for (int i = 0; i < 4; ++i) {
+            V &c = cell[i / 2][i % 2];
+            c = c == best ? one : term(c, best);  // equal infinities cancel
+            sum += c;
+        }
+        return sum;
+    }
+
+  private:
+    bool finite;
+
+    NDPOOL_INLINE static V better(V a, V b) { return LEAST ? (a < b ? a : b) : (a > b ? a : b); }
+    NDPOOL_INLINE static V worse(V a, V b) { return LEAST ? (a > b ? a : b) : (a < b ? a : b); }
+};
+
+// Calls f(least) with whether the smallest cell is the best.
+template <class F>
+void with_order(double beta, const F &f) {
+    if (beta < 0)
+        f(std::true_type());
+    else
+        f(std::false_type());
+}
+
+inline void squares_value(const Plan &plan, double beta, const float *x, float *y) {
+    constexpr int N = LANES<float>;
+    using V = vec<float, N>;
+    const i64 width = plan.in_row, outputs = plan.out_row, height = plan.axes[0].output;
+    const float rate = static_cast<float>(beta * PER_LOG_2), per_beta = static_cast<float>(1 / beta);
+    parallel(plan.outer * height, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
+        with_order(beta, [&](auto least) {
+            for (i64 unit = begin; unit < end; ++unit) {
+                const float *from = x + unit / height * plan.in_slab + 2 * (unit % height) * width;
+                float *to = y + unit * outputs;
+                whole_blocks<N>(outputs, [=](i64 m) NDPOOL_INLINED {
+                    OwnSquares<N, decltype(least)::value> squares(from + 2 * m, width);
+                    V sum = squares.sum_terms([rate](V cell, V scale) NDPOOL_INLINED { return exp2_lanes<LANES<float>>((cell - scale) * rate); });
+                    V rest = log_lanes<N>(sum) * per_beta;
+                    store<N>(to + m, squares.best + (sum == sum ? rest : sum));
+                });
+            }
+        });
+    });
+}
+
 // gx = g exp(beta (x - s)) / sum exp(beta (x - s)), two rows at a time.
 inline void squares_vjp(const Plan &plan, double beta, const float *x, const float *g, const Gradient &to) {
     constexpr int N = LANES<float>;
     using V = vec<float, N>;
     const Axis &rows = plan.axes[0];
     const ExpTerm exp_term(beta);
-    const i64 width = plan.in_row, outputs = plan.out_row, height = rows.length;
+    const i64 width = plan.in_row, outputs = plan.out_row;
     auto two_rows = [=](auto least, auto past, const float *x, const float *g, float *gx) NDPOOL_INLINED {
         constexpr bool PAST = decltype(past)::value;
         auto put = [](float *p, V v) NDPOOL_INLINED { PAST ? stream<N>(p, v) : store<N>(p, v); };
-        auto better = [](V a, V b) NDPOOL_INLINED { return decltype(least)::value ? (a < b ? a : b) : (a > b ? a : b); };
         whole_blocks<N>(outputs, [=](i64 m) NDPOOL_INLINED {
-            V cell[2][2], best[2];
+            OwnSquares<N, decltype(least)::value> squares(x + 2 * m, width);
+            V sum = squares.sum_terms([&exp_term](V cell, V scale) NDPOOL_INLINED { return exp_term.of<LANES<float>>(cell, scale); });
+            V share = load<N>(g + m) * reciprocal<N>(sum);
             NDPOOL_UNROLL
             for (int r = 0; r < 2; ++r) {
-                prefetch<2 * N>(x + r * width + 2 * m);
-                cell[r][0] = load<N>(x + r * width + 2 * m);
-                cell[r][1] = load<N>(x + r * width + 2 * m + N);
-                best[r] = better(every_second<N, 0>(cell[r][0], cell[r][1]), every_second<N, 1>(cell[r][0], cell[r][1]));
-            }
-            V scale[2], sum{}, one = splat<float, N>(1);
-            scale[0] = scale[1] = better(best[0], best[1]);
-            zip<N>(scale[0], scale[1]);
-            NDPOOL_UNROLL
-            for (int r = 0; r < 2; ++r) {
-                NDPOOL_UNROLL
-                for (int h = 0; h < 2; ++h)  // equal infinities cancel
-                    cell[r][h] = cell[r][h] == scale[h] ? one : exp_term.of<N>(cell[r][h], scale[h]);
-                sum += every_second<N, 0>(cell[r][0], cell[r][1]) + every_second<N, 1>(cell[r][0], cell[r][1]);
-            }
-            V share[2];
-            share[0] = share[1] = load<N>(g + m) * reciprocal<N>(sum);
-            zip<N>(share[0], share[1]);
-            NDPOOL_UNROLL
-            for (int r = 0; r < 2; ++r) {
-                if (!PAST || !half_done<N>(m)) put(gx + r * width + 2 * m, cell[r][0] * share[0]);
-                put(gx + r * width + 2 * m + N, cell[r][1] * share[1]);
+                V low = squares.cell[r][0] * share, high = squares.cell[r][1] * share;
+                zip<N>(low, high);
+                if (!PAST || !half_done<N>(m)) put(gx + r * width + 2 * m, low);
+                put(gx + r * width + 2 * m + N, high);
             }
         });
         if (width % 2) gx[width - 1] = gx[2 * width - 1] = 0;
@@ -159,20 +228,19 @@ inline void squares_vjp(const Plan &plan, double beta, const float *x, const flo
         Outbox outbox;
         for (i64 unit = begin; unit < end; ++unit) {
             i64 slab = unit / rows.output, row = unit % rows.output, at = slab * plan.in_slab + 2 * row * width;
-            const float *cells = x + at, *shares = g + unit * outputs;
             char *place = to.gx + at * to.element_bytes;
-            auto fill = [&](auto past, float *gx) {
-                beta < 0 ? two_rows(std::true_type(), past, cells, shares, gx) : two_rows(std::false_type(), past, cells, shares, gx);
+            auto fill = [&](auto past, void *gx) {
+                with_order(beta, [&](auto least) { two_rows(least, past, x + at, g + unit * outputs, static_cast<float *>(gx)); });
             };
-            bool one_more = row + 1 == rows.output && height % 2;  // a last row in no window
+            bool one_more = row + 1 == rows.output && rows.length % 2;  // a last row in no window
             if (lines && !one_more) {
-                fill(std::true_type(), reinterpret_cast<float *>(place));
+                fill(std::true_type(), place);
                 continue;
             }
-            i64 bytes = (one_more ? 3 : 2) * width * to.element_bytes;
-            auto *gx = reinterpret_cast<float *>(to.streamed ? outbox.room(place, bytes, 3 * width * to.element_bytes) : place);
+            i64 bytes = 2 * width * to.element_bytes, last = one_more ? bytes / 2 : 0;
+            char *gx = to.streamed ? outbox.room(place, bytes + last, bytes + bytes / 2) : place;
             fill(std::false_type(), gx);
-            if (one_more) std::memset(gx + 2 * width, 0, sizeof(float) * static_cast<std::size_t>(width));
+            std::memset(gx + bytes, 0, static_cast<std::size_t>(last));
         }
         outbox.send_all();
         if (to.streamed) end_streaming();

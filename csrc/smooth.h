@@ -3,8 +3,8 @@
 //   SmoothMax   e_i = exp(beta (x_i - s))     y = s + log(sum e) / beta     dy/dx_i = e_i / sum e
 //   Lp          e_i = (|x_i| / s)^p           y = s (sum e)^(1/p)           dy/dx_i = sign(x_i) (|x_i|/s)^(p-1) (sum e)^((1-p)/p)
 //
-// The scale s is one for a whole part of the input, so every term is computed once, in double, and what is left is a
-// sum over windows and its transpose. A window whose sum is out of the range in which that is accurate (far below s, or not
+// The scale s is one for a whole part of the input, so every term is computed once, and what is left is a sum over windows
+// and its transpose: in floats, where those do, or in doubles. A window whose sum is out of the range in which that is accurate (far below s, or not
 // finite) is computed again by itself, with a scale of its own.
 #pragma once
 #include "engine.h"
@@ -167,6 +167,8 @@ struct Smooth {
         bool several = plan.cells > 1 && (count_pad ? plan.same_count : plan.same_real);
         return FUSED && several && reach < 50;
     }
+    // And for the sums: some roundings along each side of the window.
+    bool floats_do_for_sums(const Plan &plan) const { return !lp && plan.cells <= 16; }
 
     // (sum e)^(1/p)
     template <int N>
@@ -181,6 +183,11 @@ struct Smooth {
         return std::is_same_v<E, float> ? v * reciprocal<N>(sum) : v / sum;
     }
 
+    template <class E, int N>
+    vec<float, N> over_norm(vec<float, N> v, vec<float, N> sum) const {
+        return v / sum;
+    }
+
     // The output, from a window's sum.
     template <class E, int N>
     vec<double, N> value(double scale, vec<double, N> sum) const {
@@ -189,27 +196,37 @@ struct Smooth {
         return log_lanes<N>(sum) / parameter + scale;
     }
 
-    // Whether the sum of a window is in the range where its terms, of type E, are accurate.
+    // A logarithm may be far from 0 and the output near: what is added up is in doubles.
     template <class E, int N>
-    auto good(vec<double, N> sum) const {
+    vec<float, N> value(double scale, vec<float, N> sum) const {
+        const LogParts<N> parts(sum);
+        vec<double, N> log = convert<double, N>(parts.k) * LOG_2 + convert<double, N>(parts.t + parts.tail());
+        return convert<float, N>(log * (1 / parameter) + scale);
+    }
+
+    // Whether the sum of a window is in the range where its terms, of type E, are accurate.
+    template <class E, int N, class S>
+    auto good(S sum) const {
+        using A = std::decay_t<decltype(sum[0])>;
         constexpr bool narrow = std::is_same_v<E, float>;
         // The logarithm in Lp's powers loses digits as it grows.
-        double least = narrow ? 1e-25 : lp ? 1e-30 : 1e-130;
-        return (sum >= least) & (sum <= (narrow ? 1e30 : 1e300));
+        auto least = static_cast<A>(narrow ? 1e-25 : lp ? 1e-30 : 1e-130);
+        return (sum >= least) & (sum <= static_cast<A>(narrow ? 1e30 : 1e300));
     }
     // Whether a value is, when it was found as a distance from the scale: not if it is tiny beside that.
-    template <int N>
-    auto good_value(double scale, vec<double, N> value) const {
-        vec<double, N> distance = scale - value;
-        return (distance < 0 ? -distance : distance) <= (lp ? __builtin_inf() : 1e7) * (value < 0 ? -value : value);
+    template <int N, class S>
+    auto good_value(double scale, S value) const {
+        using A = std::decay_t<decltype(value[0])>;
+        S distance = static_cast<A>(scale) - value;
+        return (distance < 0 ? -distance : distance) <= static_cast<A>(lp ? __builtin_inf() : 1e7) * (value < 0 ? -value : value);
     }
 };
 
 // --- parts --------------------------------------------------------------------------------------
 
-// The input of one slab from cell in_begin to in_end-1 of its first pooled axis, as terms, and the sums of the windows of
-// one part of the outputs.
-template <class E>
+// The input of one slab from cell in_begin to in_end-1 of its first pooled axis, as terms of type E, and the sums of the
+// windows of one part of the outputs, of type S.
+template <class E, class S>
 struct TermPart {
     const Plan &plan;
     const Smooth &kind;
@@ -220,7 +237,7 @@ struct TermPart {
     double reach;
     const E *cells;  // the part's
     E *e, *slope;    // as if from the slab's start
-    double *sum;   // rows of the part one after the other
+    S *sum;          // rows of the part one after the other
 
     i64 outputs() const { return (part.end - part.begin) * plan.inner; }
     i64 low() const { return in_begin * first_stride(plan); }
@@ -244,13 +261,18 @@ struct TermPart {
         scale = kind.scale_of(cells, length(), kind.count_pad && plan.padded, &reach);
         e = plane - low();
     }
+    // The same, with other sums.
+    template <class Other>
+    explicit TermPart(const TermPart<E, Other> &same)
+        : plan(same.plan), kind(same.kind), slab(same.slab), in_begin(same.in_begin), in_end(same.in_end), part(same.part), lo(same.lo),
+          hi(same.hi), scale(same.scale), reach(same.reach), cells(same.cells), e(same.e), slope(nullptr) {}
 
     void sum_terms(bool with_slope) {
         E *slope_plane = nullptr;
         if (kind.lp && with_slope) slope_plane = static_cast<E *>(scratch(PLANE2, sizeof(E) * (length() + 64)));
         kind.terms(cells, length(), scale, e + low(), slope_plane);
         slope = slope_plane ? slope_plane - low() : e;
-        sum = static_cast<double *>(scratch(PLANE3, sizeof(double) * ((part.row_end - part.row_begin) * outputs() + 64)));
+        sum = static_cast<S *>(scratch(PLANE3, sizeof(S) * ((part.row_end - part.row_begin) * outputs() + 64)));
         pool(e, sum);
         if (kind.count_pad && plan.padded) add_padding();
     }
@@ -274,14 +296,14 @@ struct TermPart {
     }
 
     // Sums over the windows of the part.
-    void pool(const E *cells, double *to) const {
-        using P = PlainSum<E, double>;
+    void pool(const E *cells, S *to) const {
+        using P = PlainSum<E, S>;
         const P p{};
-        SumSink<P, double> sink{to, {Count::NONE, 1}, nullptr, nullptr};
+        SumSink<P, S> sink{to, {Count::NONE, 1}, nullptr, nullptr};
         if (!plan.axes[0].adaptive) return pool_wide_or_all(plan.part(in_begin, in_end, lo, hi), p, cells + low(), sink, -1);
         // Some bins of an adaptive axis are not the bins of a shorter one.
         OutputRow rows(plan);
-        RowPooler<P, SumSink<P, double>, LANES<double>> pooler(plan, p, plan.last().output, -1);
+        RowPooler<P, SumSink<P, S>, LANES<S>> pooler(plan, p, plan.last().output, -1);
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
             rows.move_to(row);
             sink.move_to(plan, row - part.row_begin, rows);
@@ -296,7 +318,10 @@ struct TermPart {
         const Axis &last = plan.last();
         auto *counts = static_cast<i64 *>(scratch(EXTRA, 3 * sizeof(i64) * last.output));
         i64 *edge = counts + 2 * last.output, edges = 0;  // the outputs that see padding along the row
+        i64 reach = last.dilation * (last.kernel - 1);
         for (i64 o = part.begin; o < part.end; ++o) {
+            counts[2 * o] = counts[2 * o + 1] = last.kernel;
+            if (last.start(o) >= 0 && last.start(o) + reach < last.length) continue;
             counts[2 * o] = last.counted(o), counts[2 * o + 1] = last.taps(o).count;
             if (counts[2 * o] != counts[2 * o + 1]) edge[edges++] = o;
         }
@@ -306,18 +331,18 @@ struct TermPart {
                 rows.move_to(row);
             else
                 rows.next();
-            double *to = sum + (row - part.row_begin) * outputs();
+            S *to = sum + (row - part.row_begin) * outputs();
             bool all = rows.counted != rows.real;
             for (i64 i = 0; i < (all ? part.end - part.begin : edges); ++i) {
                 i64 o = all ? part.begin + i : edge[i];
                 i64 zeros = rows.counted * counts[2 * o] - rows.real * counts[2 * o + 1];
-                for (i64 e = 0; e < plan.inner; ++e) to[(o - part.begin) * plan.inner + e] += static_cast<double>(zeros) * zero;
+                for (i64 e = 0; e < plan.inner; ++e) to[(o - part.begin) * plan.inner + e] += static_cast<S>(static_cast<double>(zeros) * zero);
             }
         }
     }
 
     // The windows' changes along a tangent, which the weights of its cells take part in.
-    void weigh(Type tangent_type, const void *t, double *to) {
+    void weigh(Type tangent_type, const void *t, S *to) {
         constexpr int N = LANES<E>;
         auto *tangent = static_cast<E *>(scratch(BLOCK, sizeof(E) * (length() + 64)));
         load_plane(tangent_type, t, slab * plan.in_slab + low(), length(), tangent);
@@ -328,25 +353,37 @@ struct TermPart {
             store<N>(weighted + i, w == 0 ? zero : w * load<N>(tangent + i));
         }
         pool(weighted - low(), to);
-        constexpr int M = LANES<double>;
+        constexpr int M = LANES<S>;
         i64 count = (part.row_end - part.row_begin) * outputs();
         for (i64 i = 0; i < count; i += M) store<M>(to + i, kind.over_norm<E, M>(load<M>(to + i), load<M>(sum + i)));
     }
 
     // The outputs, from the sums; says whether all are good.
-    bool values(i64 count, double *to) const {
-        constexpr int N = LANES<double>;
+    bool values(i64 count, S *to) const {
+        constexpr int N = LANES<S>;
         const Smooth own = kind;  // a copy, which no store can change
         const double s = static_cast<double>(scale);
-        vec<std::int64_t, N> all = splat<std::int64_t, N>(-1);
+        Truth<N> all = truth<N>();
         for (i64 i = 0; i < count; i += N) {
-            vec<double, N> total = load<N>(sum + i);
+            vec<S, N> total = load<N>(sum + i);
             if (i + N > count)
                 for (i64 l = count - i; l < N; ++l) total[l] = total[0];
-            vec<double, N> v = own.value<E, N>(s, total);
+            vec<S, N> v = own.value<E, N>(s, total);
             all &= own.good<E, N>(total) & own.good_value<N>(s, v);
             store<N>(to + i, v);
         }
+        return everywhere<N>(all);
+    }
+
+    // What comparisons of N sums give.
+    template <int N>
+    using Truth = vec<typename IntOf<sizeof(S)>::s, N>;
+    template <int N>
+    static Truth<N> truth() {
+        return ~Truth<N>{};
+    }
+    template <int N>
+    static bool everywhere(Truth<N> all) {
         bool every = true;
         for (int l = 0; l < N; ++l) every &= all[l] != 0;
         return every;
@@ -354,7 +391,7 @@ struct TermPart {
 
     // Whether the sum is good and, if `values` are asked about, what follows from it.
     template <int M>
-    auto good(bool values, vec<double, M> sum) const {
+    auto good(bool values, vec<S, M> sum) const {
         auto good = kind.good<E, M>(sum);
         double s = static_cast<double>(scale);
         return values ? good & kind.good_value<M>(s, kind.value<E, M>(s, sum)) : good;
@@ -363,14 +400,13 @@ struct TermPart {
     // Calls bad(rows, row, o, e) for each output that is not good.
     template <class F>
     void over_bad(bool values, const F &bad) const {
-        constexpr int N = LANES<double>;
+        constexpr int N = LANES<S>;
         OutputRow rows(plan);
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
             i64 from = (row - part.row_begin) * outputs(), i = 0;
-            vec<std::int64_t, N> all = splat<std::int64_t, N>(-1);
+            Truth<N> all = truth<N>();
             for (; i + N <= outputs(); i += N) all &= good<N>(values, load<N>(sum + from + i));
-            bool every = true;
-            for (int l = 0; l < N; ++l) every &= all[l] != 0;
+            bool every = everywhere<N>(all);
             for (; i < outputs(); ++i) every &= good<1>(values, load<1>(sum + from + i))[0] != 0;
             if (every) continue;
             rows.move_to(row);
@@ -381,18 +417,23 @@ struct TermPart {
     }
 };
 
-// Calls f(terms) with the terms in floats where those do, and in doubles where not.
+// Calls f(terms) with the terms in floats where those do, and their sums where asked to; in doubles where not.
 template <class F>
 void over_terms(const Plan &plan, const Smooth &kind, Type type, Type result, const void *x, i64 slab, const OutputPart &part,
-                i64 lo, i64 hi, i64 begin, i64 end, bool with_slope, const F &f) {
+                i64 lo, i64 hi, i64 begin, i64 end, bool with_slope, bool float_sums, const F &f) {
     if (result != Type::F64) {
-        TermPart<float> terms(plan, kind, type, x, slab, part, lo, hi, begin, end);
+        TermPart<float, float> terms(plan, kind, type, x, slab, part, lo, hi, begin, end);
         if (kind.floats_do(plan, terms.reach)) {
-            terms.sum_terms(with_slope);
-            return f(terms);
+            if (float_sums) {
+                terms.sum_terms(with_slope);
+                return f(terms);
+            }
+            TermPart<float, double> wider(terms);
+            wider.sum_terms(with_slope);
+            return f(wider);
         }
     }
-    TermPart<double> terms(plan, kind, type, x, slab, part, lo, hi, begin, end);
+    TermPart<double, double> terms(plan, kind, type, x, slab, part, lo, hi, begin, end);
     terms.sum_terms(with_slope);
     f(terms);
 }
@@ -426,8 +467,8 @@ inline void write(Type type, void *y, i64 i, double v) {
     }
 }
 
-template <int N>
-inline void store_lanes(Type type, void *y, i64 to, vec<double, N> v, int count) {
+template <int N, class V>
+inline void store_lanes(Type type, void *y, i64 to, V v, int count) {
     switch (type) {
 #define NDPOOL_STORE(NAME, T) \
     case Type::NAME: return put_some<N>(static_cast<T *>(y) + to, count, [&](T *p) { store_as<N>(p, v); });
@@ -437,8 +478,9 @@ inline void store_lanes(Type type, void *y, i64 to, vec<double, N> v, int count)
     }
 }
 
-inline void store_plane(Type type, void *y, i64 to, const double *from, i64 length) {
-    constexpr int N = LANES<double>;
+template <class S>
+void store_plane(Type type, void *y, i64 to, const S *from, i64 length) {
+    constexpr int N = LANES<S>;
     switch (type) {
 #define NDPOOL_STORE(NAME, T)                                                                                           \
     case Type::NAME:                                                                                                    \
@@ -458,11 +500,15 @@ inline void smooth_forward(const Plan &plan, const Smooth &kind, Type type, Type
     const bool value_done = few_floats || (result == Type::F64 && !kind.lp);
     if (value_done) {
         auto value = few_floats ? log_sum_all<float> : log_sum_all<double>;
-        value(plan, kind.parameter, kind.count_pad, x, y);
+        if (few_floats && in_own_squares(plan, kind.parameter))
+            squares_value(plan, kind.parameter, static_cast<const float *>(x), static_cast<float *>(y));
+        else
+            value(plan, kind.parameter, kind.count_pad, x, y);
         if (!t) return;
     }
     over_output_parts(plan, [&](i64 slab, const OutputPart &part, i64 lo, i64 hi) {
-        over_terms(plan, kind, type, result, x, slab, part, lo, hi, plan.axes[0].length, 0, t != nullptr, [&](auto &terms) {
+        over_terms(plan, kind, type, result, x, slab, part, lo, hi, plan.axes[0].length, 0, t != nullptr, kind.floats_do_for_sums(plan), [&](auto &terms) {
+            using S = std::decay_t<decltype(terms.sum[0])>;
             i64 length = terms.outputs(), rows = part.row_end - part.row_begin;
             i64 first = slab * plan.out_slab + part.row_begin * plan.out_row + part.begin * plan.inner;  // the part is contiguous
             auto again = [&](bool value) {
@@ -480,13 +526,13 @@ inline void smooth_forward(const Plan &plan, const Smooth &kind, Type type, Type
                 });
             };
             if (t) {
-                auto *out = static_cast<double *>(scratch(PLANE4, sizeof(double) * (rows * length + 64)));
+                auto *out = static_cast<S *>(scratch(PLANE4, sizeof(S) * (rows * length + 64)));
                 terms.weigh(result, t, out);
                 store_plane(result, dy, first, out, rows * length);
                 again(false);
             }
             if (value_done) return;
-            auto *out = static_cast<double *>(scratch(PLANE4, sizeof(double) * (rows * length + 64)));
+            auto *out = static_cast<S *>(scratch(PLANE4, sizeof(S) * (rows * length + 64)));
             bool good = terms.values(rows * length, out);
             store_plane(result, y, first, out, rows * length);
             if (!good) again(true);
@@ -494,67 +540,65 @@ inline void smooth_forward(const Plan &plan, const Smooth &kind, Type type, Type
     });
 }
 
-// Writes what a cell gets: its weight times what the windows over it hand on, and what windows on their own bring.
+// Writes what a cell gets: its weight times what the windows over it hand on, and what windows on their own bring. Weights
+// and sums are of type E and A.
+template <class E, class A, bool STREAMING = false>
 struct SmoothTarget {
     Type result;
-    void *gx;  // the slab's
-    const float *narrow = nullptr;
-    const double *wide = nullptr, *extra = nullptr;
-    static constexpr bool REPEATS = false, STREAMS = false, PAST = false;
+    void *gx;         // the slab's
+    const E *weight;  // or null, if there is no window
+    const double *extra = nullptr;
+    static constexpr bool REPEATS = false, STREAMS = std::is_same_v<A, float>, PAST = STREAMING;
 
     i64 element_bytes() const { return size_of(result); }
-    SmoothTarget instead(void *other) const { return {result, other, narrow, wide, extra}; }
+    SmoothTarget instead(void *other) const { return {result, other, weight, extra}; }
+    SmoothTarget<E, A, true> past_the_caches() const { return {result, gx, weight, extra}; }
     template <int N>
-    NDPOOL_INLINE void put(i64 at, vec<double, N> sum, int count) const {
-        vec<double, N> zero{}, out = zero;
+    NDPOOL_INLINE void put(i64 at, vec<A, N> sum, int count) const {
+        vec<A, N> zero{}, out = zero;
         // A cell that got nothing stays 0, even if its weight is not finite.
-        if (narrow)
-            out = sum == 0 ? zero : sum * load_as<double, N>(narrow + at);
-        else if (wide)
-            out = sum == 0 ? zero : sum * load<N>(wide + at);
-        if (extra) out += load<N>(extra + at);
-        if (result == Type::F32 && count == N)
-            store_as<N>(static_cast<float *>(gx) + at, out);
-        else
+        if (weight) out = sum == 0 ? zero : sum * load_as<A, N>(weight + at);
+        if (extra) out += load_as<A, N>(extra + at);
+        if (result != Type::F32 || count != N)
             store_lanes<N>(result, gx, at, out, count);
+        else if constexpr (PAST)
+            stream<N>(static_cast<float *>(gx) + at, convert<float, N>(out));
+        else
+            store_as<N>(static_cast<float *>(gx) + at, out);
     }
 };
 
 inline void smooth_vjp(const Plan &plan, const Smooth &kind, Type type, Type result, const void *x, const void *g, void *gx,
                        int forced) {
-    constexpr int N = LANES<double>;
     if (result == Type::F32 && !kind.lp && forced != 0 && in_own_squares(plan, kind.parameter))
         return squares_vjp(plan, kind.parameter, static_cast<const float *>(x), static_cast<const float *>(g),
                            Gradient(plan, gx, sizeof(float), forced));
-    bool gather = gathers<double>(plan, {0, 0, 0}, forced);
-    transpose_all(plan, gx, size_of(result), gather, forced, [&](const InputPart &in, const OutputPart &part) {
+    const bool float_sums = kind.floats_do_for_sums(plan) && gathers<float>(plan, {0, 0, 0}, forced);
+    const bool gather = float_sums || gathers<double>(plan, {0, 0, 0}, forced);
+    transpose_all(plan, gx, size_of(result), gather, forced, [&](const InputPart &in, const OutputPart &part, const auto &use) {
         const i64 slab = in.slab;
-        double *plane = part_plane(plan, part);
-        Transposition<SumSource<double>, SmoothTarget> job{{plane}, {result, in.gx}};
         i64 rows_each = plan.dim_count ? plan.out_rows / plan.axes[0].output : 1;
         i64 lo = plan.dim_count ? part.row_begin / rows_each : part.begin;
         i64 hi = plan.dim_count ? part.row_end / rows_each : part.end;
-        if (lo == hi) return job;
-        over_terms(plan, kind, type, result, x, slab, part, lo, hi, in.begin, in.end, true, [&](auto &terms) {
-            using E = std::remove_reference_t<decltype(terms.e[0])>;
+        if (lo == hi)
+            return use(Transposition<SumSource<double>, SmoothTarget<double, double>>{{part_plane<double>(plan, part)}, {result, in.gx, nullptr}});
+        over_terms(plan, kind, type, result, x, slab, part, lo, hi, in.begin, in.end, true, float_sums, [&](auto &terms) {
+            using E = std::decay_t<decltype(terms.e[0])>;
+            using S = std::decay_t<decltype(terms.sum[0])>;
+            constexpr int N = LANES<S>;
             i64 count = terms.outputs() * (part.row_end - part.row_begin), start = part.row_begin * plan.out_row + part.begin * plan.inner;
-            double *q = plane + start;
+            S *plane = part_plane<S>(plan, part), *q = plane + start;
             terms.load_plane(result, g, slab * plan.out_slab + start, count, q);
-            vec<std::int64_t, N> all = splat<std::int64_t, N>(-1);
+            auto all = terms.template truth<N>();
             for (i64 i = 0; i < count; i += N) {
-                vec<double, N> sum = load<N>(terms.sum + i), zero{};
+                vec<S, N> sum = load<N>(terms.sum + i), zero{};
                 for (i64 past = count; past < i + N; ++past) sum[past - i] = 1;
                 auto good = kind.good<E, N>(sum);
                 all &= good;
                 store<N>(q + i, good ? kind.over_norm<E, N>(load<N>(q + i), sum) : zero);
             }
-            if constexpr (std::is_same_v<E, float>)
-                job.to.narrow = terms.slope;
-            else
-                job.to.wide = terms.slope;
-            bool every = true;
-            for (int l = 0; l < N; ++l) every &= all[l] != 0;
-            if (every) return;
+            Transposition<SumSource<S, S>, SmoothTarget<E, S>> job{{plane}, {result, in.gx, terms.slope}};
+            if (terms.template everywhere<N>(all)) return use(job);
             i64 low = terms.low();
             auto *extra = static_cast<double *>(scratch(EXTRA, sizeof(double) * (terms.length() + 64)));
             std::memset(extra, 0, sizeof(double) * terms.length());
@@ -564,8 +608,8 @@ inline void smooth_vjp(const Plan &plan, const Smooth &kind, Type type, Type res
                 kind.window(plan, type, x, slab * plan.in_slab, rows, o, e, &weigh);
             });
             job.to.extra = extra - low;
+            use(job);
         });
-        return job;
     });
 }
 

@@ -51,7 +51,7 @@ struct SumSink {
     void put(i64 at, const typename P::template State<N> &s, int count) {
         put_some<N>(row + at, count, [&](R *p) {
             vec<A, N> total = P::template total<N>(s);
-            if (std::is_same_v<R, std::int64_t> && divisor.by == Count::NONE) {
+            if (std::is_same_v<R, A> && divisor.by == Count::NONE) {
                 store_as<N>(p, total);
                 return;
             }
@@ -189,18 +189,18 @@ inline Axis part_of_axis(const Axis &axis, i64 begin, i64 end, i64 *lo, i64 *hi)
     return part;
 }
 
-// What an output hands to each of its cells; in doubles, or as it was given.
-template <class T>
+// What an output hands to each of its cells.
+template <class T, class Sum = double>
 struct SumSource {
-    using A = double;
+    using A = Sum;
     const T *q;  // the slab's
     template <int N>
     NDPOOL_INLINE void ahead(i64 output) const {
         prefetch<N>(q + output);
     }
     template <int N>
-    NDPOOL_INLINE vec<double, N> add(vec<double, N> sum, i64 output, i64) const {
-        return sum + load_as<double, N>(q + output);
+    NDPOOL_INLINE vec<A, N> add(vec<A, N> sum, i64 output, i64) const {
+        return sum + load_as<A, N>(q + output);
     }
     SumSource with(const Border &border) const { return {border.around(q, BORDER)}; }
 };
@@ -211,20 +211,18 @@ struct Transposition {
     To to;
 };
 
-// The transpose of the sum, by gathering or by spreading rows. prepare(in, part) gives the Transposition for a part
-// of the input and the part of the outputs that is over it.
+// The transpose of the sum, by gathering or by spreading rows. prepare(in, part, use) calls use(job) with the Transposition
+// for a part of the input and the part of the outputs that is over it.
 template <class Prepare>
 void transpose_all(const Plan &plan, void *gx, i64 element_bytes, bool gather, int forced, const Prepare &prepare) {
     over_input_parts(plan, gather ? Gradient(plan, gx, element_bytes, forced) : Gradient(gx, element_bytes), [&](const auto &over) {
         InputRow rows(plan);
         over([&](const InputPart &in) {
             OutputPart part = outputs_over(plan, in.begin, in.end);
-            if (gather) {
-                auto job = prepare(in, part);
-                gather_part(plan, rows, in, job.from, job.to);
-            } else {
-                spread_part(plan, rows, in, part, [&] { return prepare(in, part); });
-            }
+            if (gather)
+                prepare(in, part, [&](const auto &job) { gather_part(plan, rows, in, job.from, job.to); });
+            else
+                spread_part(plan, rows, in, part, prepare);
         });
     });
 }
@@ -234,23 +232,25 @@ void spread_part(const Plan &plan, InputRow &rows, const InputPart &in, OutputPa
     constexpr int N = LANES<double>;
     Axis along = plan.last();
     if (plan.dim_count == 0) along = part_of_axis(plan.last(), in.begin, in.end, &part.begin, &part.end);
-    auto job = prepare();
-    // What is handed on as it was given is only ever gathered.
-    if constexpr (std::is_same_v<decltype(job.from), SumSource<double>>) {
-        RowSpreader spreader(along, plan.inner);
-        auto *spread = static_cast<double *>(scratch(BLOCK, sizeof(double) * (along.length * plan.inner + 64)));
-        over_part_rows(plan, rows, in, [&](i64 row, i64 begin, i64 end, bool others) {
-            if (others) spreader.spread(job.from.q + part.begin * plan.inner, rows, spread);
-            i64 at = row * plan.in_row + begin * plan.inner;
-            blocks<N>((end - begin) * plan.inner, [&](i64 i, int count) { job.to.template put<N>(at + i, load<N>(spread + i), count); });
-        });
-    }
+    prepare(in, part, [&](const auto &job) {
+        // What is not in doubles is only ever gathered.
+        if constexpr (std::is_same_v<std::decay_t<decltype(job.from)>, SumSource<double>>) {
+            RowSpreader spreader(along, plan.inner);
+            auto *spread = static_cast<double *>(scratch(BLOCK, sizeof(double) * (along.length * plan.inner + 64)));
+            over_part_rows(plan, rows, in, [&](i64 row, i64 begin, i64 end, bool others) {
+                if (others) spreader.spread(job.from.q + part.begin * plan.inner, rows, spread);
+                i64 at = row * plan.in_row + begin * plan.inner;
+                blocks<N>((end - begin) * plan.inner, [&](i64 i, int count) { job.to.template put<N>(at + i, load<N>(spread + i), count); });
+            });
+        }
+    });
 }
 
 // Room for what the outputs of a part hand on, counted from the slab's first output.
-inline double *part_plane(const Plan &plan, const OutputPart &part) {
+template <class T>
+T *part_plane(const Plan &plan, const OutputPart &part) {
     i64 length = (part.end - part.begin) * plan.inner, first = part.row_begin * plan.out_row + part.begin * plan.inner;
-    return static_cast<double *>(scratch(PLANE4, sizeof(double) * ((part.row_end - part.row_begin) * length + 64))) - first;
+    return static_cast<T *>(scratch(PLANE4, sizeof(T) * ((part.row_end - part.row_begin) * length + 64))) - first;
 }
 
 template <class G>
@@ -259,11 +259,11 @@ void sum_vjp(const Plan &plan, Divisor divisor, const G *g, G *gx, int forced) {
     auto target = [&](const InputPart &in, double scale) { return GradientTarget<G, double>{reinterpret_cast<G *>(in.gx), scale, plan.in_row}; };
     // Doubles have none wider to be added up in, so theirs are divided first.
     if (sizeof(G) < sizeof(double) && !divisor.varies() && gather)
-        return transpose_all(plan, gx, sizeof(G), gather, forced, [&](const InputPart &in, const OutputPart &) {
-            return Transposition<SumSource<G>, GradientTarget<G, double>>{{g + in.slab * plan.out_slab}, target(in, 1.0 / divisor.fixed)};
+        return transpose_all(plan, gx, sizeof(G), gather, forced, [&](const InputPart &in, const OutputPart &, const auto &use) {
+            use(Transposition<SumSource<G>, GradientTarget<G, double>>{{g + in.slab * plan.out_slab}, target(in, 1.0 / divisor.fixed)});
         });
-    transpose_all(plan, gx, sizeof(G), gather, forced, [&](const InputPart &in, const OutputPart &part) {
-        double *q = part_plane(plan, part);
+    transpose_all(plan, gx, sizeof(G), gather, forced, [&](const InputPart &in, const OutputPart &part, const auto &use) {
+        auto *q = part_plane<double>(plan, part);
         const G *from = g + in.slab * plan.out_slab;
         OutputRow rows(plan);
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
@@ -274,7 +274,7 @@ void sum_vjp(const Plan &plan, Divisor divisor, const G *g, G *gx, int forced) {
                     q[i] = load_as<double, 1>(from + i)[0] / n;
             }
         }
-        return Transposition<SumSource<double>, GradientTarget<G, double>>{{q}, target(in, 1.0)};
+        use(Transposition<SumSource<double>, GradientTarget<G, double>>{{q}, target(in, 1.0)});
     });
 }
 
