@@ -9,10 +9,17 @@ namespace {
 
 // --- Max and Min --------------------------------------------------------------------------------
 
-// Calls f(key) with the order of the cells.
-template <class F>
+// Calls f(key) with the order of the cells. VALUES says that nobody asks which cells are equal.
+template <bool VALUES, class F>
 void with_key(const Call &call, const F &f) {
     bool least = call.minimum;
+    auto half = [&](auto plus_infinity, auto nan) {
+        auto flip = static_cast<std::int16_t>(least ? -1 : 0);
+        if constexpr (VALUES)
+            f(HalfOrder{static_cast<std::int16_t>(flip & -0x8000), static_cast<std::uint16_t>(~plus_infinity)});
+        else
+            f(HalfKey{flip, plus_infinity, nan});
+    };
     switch (call.type) {
         case Type::I8: return f(IntegerKey<std::int8_t>{static_cast<std::int8_t>(least ? -1 : 0)});
         case Type::U8: return f(IntegerKey<std::int8_t>{static_cast<std::int8_t>(least ? 0x7f : -0x80)});
@@ -22,8 +29,8 @@ void with_key(const Call &call, const F &f) {
         case Type::U32: return f(IntegerKey<std::int32_t>{least ? INT32_MAX : INT32_MIN});
         case Type::I64: return f(IntegerKey<std::int64_t>{least ? -1 : 0});
         case Type::U64: return f(IntegerKey<std::int64_t>{least ? INT64_MAX : INT64_MIN});
-        case Type::F16: return f(HalfKey{static_cast<std::int16_t>(least ? -1 : 0), 0x7c00, 0x7e00});
-        case Type::BF16: return f(HalfKey{static_cast<std::int16_t>(least ? -1 : 0), 0x7f80, 0x7fc0});
+        case Type::F16: return half(std::int16_t(0x7c00), std::int16_t(0x7e00));
+        case Type::BF16: return half(std::int16_t(0x7f80), std::int16_t(0x7fc0));
         case Type::F32: return least ? f(FloatKey<float, true>{}) : f(FloatKey<float, false>{});
         case Type::F64: return least ? f(FloatKey<double, true>{}) : f(FloatKey<double, false>{});
     }
@@ -48,7 +55,7 @@ void with_winners(const Call &call, const F &f) {
 }
 
 void extreme_value(const Plan &plan, const Call &call) {
-    with_key(call, [&](auto key) {
+    with_key<true>(call, [&](auto key) {
         using K = decltype(key);
         using T = typename K::In;
         ValueSink<K> sink{key, static_cast<T *>(call.y), nullptr};
@@ -58,7 +65,7 @@ void extreme_value(const Plan &plan, const Call &call) {
 
 void extreme_winners(const Plan &plan, const Call &call) {
     const Places places(plan);
-    with_key(call, [&](auto key) {
+    with_key<false>(call, [&](auto key) {
         using K = decltype(key);
         using T = typename K::In;
         auto *x = static_cast<const T *>(call.x);
@@ -84,7 +91,7 @@ void extreme_winners(const Plan &plan, const Call &call) {
 }
 
 void find(const Plan &plan, const Call &call) {
-    with_key(call, [&](auto key) {
+    with_key<false>(call, [&](auto key) {
         using T = typename decltype(key)::In;
         auto *x = static_cast<const T *>(call.x), *y = static_cast<const T *>(call.y_in);
         if (call.winner_bytes == 1)
@@ -108,7 +115,7 @@ void vjp_of_winners(const Plan &plan, const Call &call) {
 }
 
 void ties(const Plan &plan, const Call &call) {
-    with_key(call, [&](auto key) {
+    with_key<false>(call, [&](auto key) {
         using T = typename decltype(key)::In;
         auto *x = static_cast<const T *>(call.x), *y = static_cast<const T *>(call.y_in);
         with_float(call.derivative, [&](auto zero) {

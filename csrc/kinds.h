@@ -121,6 +121,34 @@ struct HalfKey {
     static Key lowest() { return -32768; }
 };
 
+// The same for the value alone, with less to do: all NaNs are above all numbers, but not equal, and neither are the zeros.
+struct HalfOrder {
+    using In = std::int16_t;
+    using Key = std::uint16_t;
+    In flip;             // the sign, to turn the order round (Min)
+    Key minus_infinity;  // where the numbers start: NaNs with a sign are below it, and come round to the top
+    template <int N>
+    vec<Key, N> in(const In *p) const {
+        return bits<vec<Key, N>>(turned<N>(load<N>(p) ^ flip)) - minus_infinity;
+    }
+    template <int N>
+    void out(In *p, vec<Key, N> key) const {
+        store<N>(p, turned<N>(bits<vec<In, N>>(key + minus_infinity)) ^ flip);
+    }
+    template <int N>
+    static vec<Key, N> best(vec<Key, N> a, vec<Key, N> b) {
+        return a > b ? a : b;
+    }
+    static Key lowest() { return 0; }
+
+  private:
+    // The larger a negative number's size, the lower.
+    template <int N>
+    static vec<In, N> turned(vec<In, N> b) {
+        return b ^ ((b >> 15) & In(0x7fff));
+    }
+};
+
 // --- what States are made of --------------------------------------------------------------------
 
 template <class L>

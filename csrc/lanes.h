@@ -156,13 +156,14 @@ inline V shift_lane_in(V a, V b) {
 template <class T, int N>
 inline vec<T, N> best_of_floats(vec<T, N> a, vec<T, N> b) {
 #if defined(__AVX512F__)
+    constexpr int TAKE_NAN = 0x22;  // "fix up": NaNs of both sorts are taken over, all else stays
     if constexpr (std::is_same_v<T, float> && N == 16) {
         __m512 x = bits<__m512>(a), y = bits<__m512>(b);
-        return bits<vec<T, N>>(_mm512_mask_mov_ps(_mm512_max_ps(x, y), _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), x));
+        return bits<vec<T, N>>(_mm512_fixupimm_ps(_mm512_max_ps(x, y), x, _mm512_set1_epi32(TAKE_NAN), 0));
     }
     if constexpr (std::is_same_v<T, double> && N == 8) {
         __m512d x = bits<__m512d>(a), y = bits<__m512d>(b);
-        return bits<vec<T, N>>(_mm512_mask_mov_pd(_mm512_max_pd(x, y), _mm512_cmp_pd_mask(x, x, _CMP_UNORD_Q), x));
+        return bits<vec<T, N>>(_mm512_fixupimm_pd(_mm512_max_pd(x, y), x, _mm512_set1_epi64(TAKE_NAN), 0));
     }
 #endif
 #if defined(__AVX2__)
@@ -182,19 +183,21 @@ inline vec<T, N> best_of_floats(vec<T, N> a, vec<T, N> b) {
     return (b > a) | ((b != b) & (a == a)) ? b : a;
 }
 
-// Whether no lane is infinite or NaN.
-template <int N>
-NDPOOL_INLINE bool all_finite(vec<float, N> v) {
-    vec<float, N> odd = v - v;
+// Whether the two differ in some lane, as a NaN does from itself.
+template <int N, class V>
+NDPOOL_INLINE bool any_unequal(V a, V b) {
+    using T = std::decay_t<decltype(a[0])>;
 #if defined(__AVX512F__)
-    if constexpr (N == 16) return _mm512_cmp_ps_mask(bits<__m512>(odd), bits<__m512>(odd), _CMP_UNORD_Q) == 0;
+    if constexpr (std::is_same_v<T, float> && N == 16) return _mm512_cmp_ps_mask(bits<__m512>(a), bits<__m512>(b), _CMP_NEQ_UQ) != 0;
+    if constexpr (std::is_same_v<T, double> && N == 8) return _mm512_cmp_pd_mask(bits<__m512d>(a), bits<__m512d>(b), _CMP_NEQ_UQ) != 0;
 #endif
 #if defined(__AVX2__)
-    if constexpr (N == 8) return _mm256_movemask_ps(_mm256_cmp_ps(bits<__m256>(odd), bits<__m256>(odd), _CMP_UNORD_Q)) == 0;
+    if constexpr (std::is_same_v<T, float> && N == 8) return _mm256_movemask_ps(_mm256_cmp_ps(bits<__m256>(a), bits<__m256>(b), _CMP_NEQ_UQ)) != 0;
+    if constexpr (std::is_same_v<T, double> && N == 4) return _mm256_movemask_pd(_mm256_cmp_pd(bits<__m256d>(a), bits<__m256d>(b), _CMP_NEQ_UQ)) != 0;
 #endif
-    bool all = true;
-    for (int i = 0; i < N; ++i) all &= odd[i] == 0;
-    return all;
+    bool any = false;
+    for (int i = 0; i < N; ++i) any |= a[i] != b[i];
+    return any;
 }
 
 // a*b - c, rounded once; levels that cannot have FUSED false.

@@ -130,7 +130,7 @@ struct OwnSquares {
             cell[r][1] = every_second<N, 1>(low, high);
             total += low + high;
         }
-        finite = all_finite<N>(total);
+        finite = !any_unequal<N>(total - total, V{});
     }
 
     // The sums of term(cell, best). The best one's is 1, so where all is finite there are three to be computed, of the second

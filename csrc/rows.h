@@ -100,9 +100,21 @@ class OutputRow {
 
 // --- the two steps ------------------------------------------------------------------------------
 
+// As many rows as windows of two axes mostly see, in one place that no store can change.
+template <int R>
+struct FewRows {
+    static constexpr i64 count = R;
+    i64 offset[R], tag[R];
+
+    NDPOOL_INLINE explicit FewRows(const OutputRow &rows) {
+        NDPOOL_UNROLL
+        for (int r = 0; r < R; ++r) offset[r] = rows.offset[r], tag[r] = rows.tag[r];
+    }
+};
+
 // The States of cells i..i+N-1 of all rows, merged; U registers' worth at a time.
-template <int U, int N, class P>
-NDPOOL_INLINE void merge_cells(const P &p, const typename P::In *x, const OutputRow &rows, i64 i,
+template <int U, int N, class P, class Rows>
+NDPOOL_INLINE void merge_cells(const P &p, const typename P::In *x, const Rows &rows, i64 i,
                         typename P::template State<N> (&state)[U]) {
     NDPOOL_UNROLL
     for (int u = 0; u < U; ++u) state[u] = p.template lift<N>(x + rows.offset[0] + i + u * N, rows.tag[0]);
@@ -392,6 +404,7 @@ class RowPooler {
     // For at most `part` outputs at a time.
     RowPooler(const Plan &plan, const P &p, i64 part, int forced)
         : axis(plan.last()), p(p), inner(plan.inner), way(way_along<P, N>(plan, forced)) {
+        direct_outputs(axis, axis.kernel, &direct_first, &direct_stop);
         if (inner >= N || way == Along::SEGMENTS || way == Along::DIRECT) return;
         i64 s = axis.stride, d = axis.dilation, k = axis.kernel;
         i64 cells = (part - 1) * s + (k - 1) * d + 1;
@@ -424,6 +437,7 @@ class RowPooler {
     const P &p;
     i64 inner;
     Along way;
+    i64 direct_first, direct_stop;
     Lane *row = nullptr, *total = nullptr, *phases = nullptr;
     i64 plane = 0, phase_plane = 0, phase_length = 0;
     i64 *tap = nullptr;       // where the cells of each tap start, among the phases
@@ -438,37 +452,51 @@ class RowPooler {
     // ones of 2N cells; the first of three is the odd one before.
     template <int K>
     void pool_direct(const In *x, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
-        i64 first, stop;
-        direct_outputs(axis, K, &first, &stop);
-        if (first < begin) first = begin;
-        if (stop > end) stop = end;
+        i64 first = direct_first < begin ? begin : direct_first, stop = direct_stop > end ? end : direct_stop;
         if (stop - first < N || rows.count == 0) first = stop = end;
         for (i64 o = begin; o < first; ++o) pool_one(x, rows, sink, o);
         for (i64 o = stop; o < end; ++o) pool_one(x, rows, sink, o);
         if (first == end) return;
+        if (rows.count == K)
+            pool_blocks<K>(x, FewRows<K>(rows), sink, first, stop);
+        else
+            pool_blocks<K>(x, rows, sink, first, stop);
+    }
+    template <int K, class Rows>
+    NDPOOL_INLINE void pool_blocks(const In *x, const Rows &rows, const Sink &sink, i64 first, i64 stop) {
+        // Copies, which no store can change.
+        const P own = p;
+        Sink to = sink;
+        const i64 shift = K - 2 - axis.pad_lo;
         State<N> before;
         for (i64 o = first; o < stop; o += N) {
             bool jump = o == first || o + N > stop;  // the last block overlaps its neighbour
             i64 at = o + N > stop ? stop - N : o;
             if (K == 3 && jump) before = cell_before(x, rows, 2 * at - axis.pad_lo);
             State<N> pair[2];
-            merge_cells<2, N>(p, x, rows, 2 * at - axis.pad_lo + K - 2, pair);
+            merge_cells<2, N>(own, x, rows, 2 * at + shift, pair);
             P::template unzip<N>(pair[0], pair[1]);
             State<N> state = P::template retag<N>(pair[0], K, K - 2);
-            p.template merge_any<N>(state, P::template retag<N>(pair[1], K, K - 1));
+            own.template merge_any<N>(state, P::template retag<N>(pair[1], K, K - 1));
             if (K == 3) {
                 State<N> cell = P::template shift_in<N>(before, pair[1]);
-                p.template merge_any<N>(state, P::template retag<N>(cell, K, 0));
+                own.template merge_any<N>(state, P::template retag<N>(cell, K, 0));
                 before = pair[1];
             }
-            sink.template put<N>(at, state, N);
+            to.template put<N>(at, state, N);
         }
     }
 
-    // One cell of all rows, merged, in every lane. Padding ties with the lowest cell but does not win: its place, -1
+    // One cell of all rows, merged, in the last lane. Padding ties with the lowest cell but does not win: its place, -1
     // modulo 2^b, is 2^b - 3 when retagged, and the real cell beside it has 3 r + 1 <= 2^b - 3 for every row r that there can be.
-    State<N> cell_before(const In *x, const OutputRow &rows, i64 cell) {
+    template <class Rows>
+    NDPOOL_INLINE State<N> cell_before(const In *x, const Rows &rows, i64 cell) {
         if (cell < 0) return P::template empty<N>();
+        if (cell >= N - 1) {
+            State<N> state[1];
+            merge_cells<1, N>(p, x, rows, cell - (N - 1), state);
+            return state[0];
+        }
         State<N> state = lift_some<N>(p, x + rows.offset[0] + cell, rows.tag[0], 1);
         for (i64 r = 1; r < rows.count; ++r)
             p.template merge<N>(state, lift_some<N>(p, x + rows.offset[r] + cell, rows.tag[r], 1));
