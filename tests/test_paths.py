@@ -7,6 +7,7 @@ and 4 bytes.
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -298,6 +299,22 @@ def test_the_oracle_of_this_file(case, seed):
     within(gathered.vjp(g), gx, vjp_allowance(case.pool, x, g, gx))
     if isinstance(case.pool.kind, Max | Min) and case.pool.kind.ties == "first":
         same(gathered.winners(), spec.winners(case.pool, x))
+
+
+@pytest.mark.parametrize("kind", [Max(), Min()], ids=lambda kind: type(kind).__name__)
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_every_16_bit_float(kind, dtype):
+    """All 65,536 of them, NaNs of either sign included, beside each other in random order; float32 holds them all."""
+    rng = np.random.default_rng(5)
+    x = np.stack([rng.permutation(2**16) for _ in range(4)]).astype(np.uint16).view(dtype)
+    pool = Pool(kind, Window((2, 2)))
+    with np.errstate(invalid="ignore"):  # NumPy warns of NaNs that signal
+        expected = pool(x.astype(np.float32))
+        assert np.isnan(expected).any()
+        for level in _engine.levels():
+            _engine.set_level(level)
+            same(pool(x).astype(np.float32), expected)
+            same(pool.with_indices(x)[0].astype(np.float32), expected)
 
 
 @pytest.mark.parametrize("beta", [1.0, -0.3, 40.0, -1e4, 1e-8])
