@@ -314,30 +314,37 @@ struct TermPart {
 
     // A padded cell that counts is the number 0.
     void add_padding() {
-        double zero = kind.exp1(kind.parameter * (0.0 - static_cast<double>(scale)));
+        const double zero = kind.exp1(kind.parameter * (0.0 - static_cast<double>(scale)));
         const Axis &last = plan.last();
-        auto *counts = static_cast<i64 *>(scratch(EXTRA, 3 * sizeof(i64) * last.output));
-        i64 *edge = counts + 2 * last.output, edges = 0;  // the outputs that see padding along the row
-        i64 reach = last.dilation * (last.kernel - 1);
-        for (i64 o = part.begin; o < part.end; ++o) {
-            counts[2 * o] = counts[2 * o + 1] = last.kernel;
-            if (last.start(o) >= 0 && last.start(o) + reach < last.length) continue;
-            counts[2 * o] = last.counted(o), counts[2 * o + 1] = last.taps(o).count;
-            if (counts[2 * o] != counts[2 * o + 1]) edge[edges++] = o;
+        // Of every element of a row, the cells that count and the real ones, along the row; all are real from `inside` to `beyond` - 1.
+        const i64 length = outputs();
+        auto *counted = static_cast<double *>(scratch(EXTRA, 2 * sizeof(double) * length)), *real = counted + length;
+        i64 inside = length, beyond = 0;
+        for (i64 o = part.begin, i = 0; o < part.end; ++o) {
+            i64 cells = last.counted(o), taps = last.taps(o).count;
+            for (i64 e = 0; e < plan.inner; ++e, ++i) {
+                counted[i] = static_cast<double>(cells), real[i] = static_cast<double>(taps);
+                if (cells != taps || (inside < length && beyond < i)) continue;
+                if (inside == length) inside = i;
+                beyond = i + 1;
+            }
         }
+        if (inside == length) beyond = length;
         OutputRow rows(plan);
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
             if (row == part.row_begin)
                 rows.move_to(row);
             else
                 rows.next();
-            S *to = sum + (row - part.row_begin) * outputs();
-            bool all = rows.counted != rows.real;
-            for (i64 i = 0; i < (all ? part.end - part.begin : edges); ++i) {
-                i64 o = all ? part.begin + i : edge[i];
-                i64 zeros = rows.counted * counts[2 * o] - rows.real * counts[2 * o + 1];
-                for (i64 e = 0; e < plan.inner; ++e) to[(o - part.begin) * plan.inner + e] += static_cast<S>(static_cast<double>(zeros) * zero);
-            }
+            S *to = sum + (row - part.row_begin) * length;
+            const auto all = static_cast<double>(rows.counted), here = static_cast<double>(rows.real);
+            auto add = [=](i64 begin, i64 end) {
+                for (i64 i = begin; i < end; ++i) to[i] += static_cast<S>((all * counted[i] - here * real[i]) * zero);
+            };
+            if (rows.counted != rows.real)
+                add(0, length);
+            else
+                add(0, inside), add(beyond, length);
         }
     }
 
