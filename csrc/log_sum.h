@@ -133,22 +133,21 @@ struct OwnSquares {
         finite = !any_unequal<N>(total - total, V{});
     }
 
-    // The sums of term(cell, best). The best one's is 1, so where all is finite there are three to be computed, of the second
-    // in the row that has the best, of the better one in the other row, and of the worse one there.
+    // Puts term(cell, best) in the place of every cell, and gives their sums. The best one's is 1, so where all is finite three
+    // are computed: of the other row's best, and of the worse one in each row.
     template <class F>
     NDPOOL_INLINE V sum_terms(const F &term) {
         const V one = splat<float, N>(1);
         V in_row[2] = {better(cell[0][0], cell[0][1]), better(cell[1][0], cell[1][1])};
         best = better(in_row[0], in_row[1]);
         if (finite) {
-            V second = term(worse(in_row[0], in_row[1]), best);
-            V sum = one + second;
+            V other_best = term(worse(in_row[0], in_row[1]), best), sum = one + other_best;
             NDPOOL_UNROLL
             for (int r = 0; r < 2; ++r) {
-                V first = in_row[r] == best ? one : second, rest = term(worse(cell[r][0], cell[r][1]), best);
-                sum += rest;
+                V first = in_row[r] == best ? one : other_best, second = term(worse(cell[r][0], cell[r][1]), best);
+                sum += second;
                 NDPOOL_UNROLL
-                for (int c = 0; c < 2; ++c) cell[r][c] = cell[r][c] == in_row[r] ? first : rest;
+                for (int c = 0; c < 2; ++c) cell[r][c] = cell[r][c] == in_row[r] ? first : second;
             }
             return sum;
         }

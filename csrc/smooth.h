@@ -587,8 +587,10 @@ inline void smooth_vjp(const Plan &plan, const Smooth &kind, Type type, Type res
         i64 rows_each = plan.dim_count ? plan.out_rows / plan.axes[0].output : 1;
         i64 lo = plan.dim_count ? part.row_begin / rows_each : part.begin;
         i64 hi = plan.dim_count ? part.row_end / rows_each : part.end;
-        if (lo == hi)
-            return use(Transposition<SumSource<double>, SmoothTarget<double, double>>{{part_plane<double>(plan, part)}, {result, in.gx, nullptr}});
+        if (lo == hi) {
+            SmoothTarget<double, double> zeros{result, in.gx, nullptr};
+            return use(Transposition<SumSource<double>, SmoothTarget<double, double>>{{part_plane<double>(plan, part)}, zeros});
+        }
         over_terms(plan, kind, type, result, x, slab, part, lo, hi, in.begin, in.end, true, float_sums, [&](auto &terms) {
             using E = std::decay_t<decltype(terms.e[0])>;
             using S = std::decay_t<decltype(terms.sum[0])>;

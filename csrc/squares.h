@@ -51,7 +51,7 @@ struct Border {
                         store<N>(to + i, load<N>(from + i));
                     });
                 else
-                    for (i64 i = 0; i < width; ++i) to[i] = from[i];
+                    std::memcpy(to, from, sizeof(T) * static_cast<std::size_t>(width));
                 from += width;
                 to += width;
                 zeros(2);

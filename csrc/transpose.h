@@ -269,12 +269,13 @@ class RowGatherer {
             if (axis.kernel == 2) return gather_squares<2, 0>();
             return axis.pad_lo % 2 ? gather_squares<3, 1>() : gather_squares<3, 0>();
         }
+        const bool places_in_lines = plan.inner >= N && part.in_lines && plan.inner * to.element_bytes() % LINE == 0;
         over_part_rows(plan, rows, part, [&](i64 row, i64 begin, i64 end, bool others) {
             i64 at = row * plan.in_row;
             if constexpr (Target::REPEATS)
                 if (!others && !part.streamed) return to.repeat(at, plan.in_row);
             if constexpr (Target::STREAMS)
-                if (plan.inner >= N && part.in_lines && plan.inner * to.element_bytes() % LINE == 0) return gather_places(rows, at, begin, end, to.past_the_caches());
+                if (places_in_lines) return gather_places(rows, at, begin, end, to.past_the_caches());
             write(at + begin * plan.inner, (end - begin) * plan.inner, [&](const Target &target) { gather(rows, at, begin, end, target); });
         });
     }
@@ -311,7 +312,7 @@ class RowGatherer {
         const OutputPart seen = outputs_over(plan, part.begin, part.end);
         Border border{seen.row_begin, 1, seen.row_end - seen.row_begin, axis.output};
         i64 top = part.begin, bottom = part.end, first = 0, stop = 1;
-        i64 before = seen.row_begin * border.strides().row;  // of the outputs, if they had a border all
+        i64 before = seen.row_begin * border.strides().row;  // what comes before the copy in the slab, with borders
         if (plan.dim_count > 1) {
             i64 each = plan.in_rows / down.length / plan.axes[0].length;
             first = part.begin * each, stop = part.end * each;
