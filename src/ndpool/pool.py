@@ -308,7 +308,7 @@ def _pullback(plan: _Plan, shape: tuple[int, ...], x: Array | None, y: Array | N
 
 
 def _empty_in_lines(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Room for an array that starts at a whole line of the cache if it is large: so the engine stores past the caches best."""
+    """Room for an array that, if large, starts at a whole line of the cache: best for the engine's stores past it."""
     line = 64
     size = math.prod(shape) * dtype.itemsize
     if size < 1 << 20:
