@@ -36,7 +36,7 @@ NDPOOL_INLINE vec<double, N> exp_lanes(vec<double, N> x) {
     return x == x ? result : x;
 }
 
-// 2^(n + r) in floats, for whole n from -126 to 120 and r from -1/2 to 1/2; with a `least` above n, 0.
+// 2^(n + r) in floats, for whole n from -126 to 120 and r from -1/2 to 1/2; 0 where n is below `least`.
 template <int N>
 NDPOOL_INLINE vec<float, N> exp2_of(vec<float, N> n, vec<float, N> r, float least) {
     using V = vec<float, N>;

@@ -183,21 +183,19 @@ inline vec<T, N> best_of_floats(vec<T, N> a, vec<T, N> b) {
     return (b > a) | ((b != b) & (a == a)) ? b : a;
 }
 
-// Whether the two differ in some lane, as a NaN does from itself.
-template <int N, class V>
-NDPOOL_INLINE bool any_unequal(V a, V b) {
-    using T = std::decay_t<decltype(a[0])>;
+// Whether no lane is infinite or NaN.
+template <int N>
+NDPOOL_INLINE bool all_finite(vec<float, N> v) {
+    vec<float, N> odd = v - v;
 #if defined(__AVX512F__)
-    if constexpr (std::is_same_v<T, float> && N == 16) return _mm512_cmp_ps_mask(bits<__m512>(a), bits<__m512>(b), _CMP_NEQ_UQ) != 0;
-    if constexpr (std::is_same_v<T, double> && N == 8) return _mm512_cmp_pd_mask(bits<__m512d>(a), bits<__m512d>(b), _CMP_NEQ_UQ) != 0;
+    if constexpr (N == 16) return _mm512_cmp_ps_mask(bits<__m512>(odd), bits<__m512>(odd), _CMP_UNORD_Q) == 0;
 #endif
 #if defined(__AVX2__)
-    if constexpr (std::is_same_v<T, float> && N == 8) return _mm256_movemask_ps(_mm256_cmp_ps(bits<__m256>(a), bits<__m256>(b), _CMP_NEQ_UQ)) != 0;
-    if constexpr (std::is_same_v<T, double> && N == 4) return _mm256_movemask_pd(_mm256_cmp_pd(bits<__m256d>(a), bits<__m256d>(b), _CMP_NEQ_UQ)) != 0;
+    if constexpr (N == 8) return _mm256_movemask_ps(_mm256_cmp_ps(bits<__m256>(odd), bits<__m256>(odd), _CMP_UNORD_Q)) == 0;
 #endif
-    bool any = false;
-    for (int i = 0; i < N; ++i) any |= a[i] != b[i];
-    return any;
+    bool all = true;
+    for (int i = 0; i < N; ++i) all &= odd[i] == 0;
+    return all;
 }
 
 // a*b - c, rounded once; levels that cannot have FUSED false.

@@ -130,7 +130,7 @@ struct OwnSquares {
             cell[r][1] = every_second<N, 1>(low, high);
             total += low + high;
         }
-        finite = !any_unequal<N>(total - total, V{});
+        finite = all_finite<N>(total);
     }
 
     // Puts term(cell, best) in the place of every cell, and gives their sums. The best one's is 1, so where all is finite three

@@ -4,8 +4,8 @@
 //   Lp          e_i = (|x_i| / s)^p           y = s (sum e)^(1/p)           dy/dx_i = sign(x_i) (|x_i|/s)^(p-1) (sum e)^((1-p)/p)
 //
 // The scale s is one for a whole part of the input, so every term is computed once, and what is left is a sum over windows
-// and its transpose: in floats, where those do, or in doubles. A window whose sum is out of the range in which that is accurate (far below s, or not
-// finite) is computed again by itself, with a scale of its own.
+// and its transpose: in floats, where those do, or in doubles. A window whose sum is out of the range in which that is
+// accurate (far below s, or not finite) is computed again by itself, with a scale of its own.
 #pragma once
 #include "engine.h"
 #include "log_sum.h"

@@ -282,6 +282,7 @@ def test_a_gradient_that_is_written_past_the_caches(kind, threads):
     finally:
         _engine.set_num_threads(before)
     assert large.nbytes > 2**24
+    assert pool.vjp(x)[1](g).ctypes.data % 64 == 0  # a large one starts at a whole line
     for i in range(len(x)):
         same(large[i], forced_vjp(pool, x[i], g[i], -1))
 
