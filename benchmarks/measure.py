@@ -1,8 +1,10 @@
 """How it is measured: the contenders take turns, and the best time of each is kept.
 
 A copy of the input takes its turns too. Copying n bytes moves 2n, and from its best time comes the memory
-limit of the case: the time in which the bytes that it must move would be moved at the speed of the copy. So do bare
-loops that move those bytes and do nothing else, with one thread.
+limit of the case: the time in which the bytes that it must move would be moved at the speed of the copy. So do, with
+one thread, bare loops that move those bytes and do nothing else; with several, the case with one thread, and as
+many callers side by side with one thread each, which is what several can gain at best. A case that is compared
+with another takes turns with it.
 """
 
 import time
@@ -14,11 +16,12 @@ import numpy as np
 
 from .bare import bare_loops
 from .cases import Case, Data, draw, relayout
-from .peers import PEERS, Contender, ndpool, ndpool_pool
+from .peers import PEERS, Contender, ndpool, ndpool_pool, with_threads
 
 SAMPLE_S = 1e-3
 TURN_S = 20e-3
 COPIED_BYTES = 2**25
+CALLED_BYTES = 2**23
 ENOUGH_SAMPLES = 3
 PATIENCE = 4  # how far one that is slow may go over its budget to get enough samples
 
@@ -35,6 +38,19 @@ def copier(x: np.ndarray, threads: int) -> tuple[Contender, int]:
             np.copyto(*part)
 
     return Contender(lambda: list(each(copy, parts)), tuple, ""), times
+
+
+def side_by_side(case: Case, data: Data, callers: int) -> tuple[Contender, int]:
+    """Each caller has one thread and arrays of its own, and calls so many times that starting it is free."""
+    works = [ndpool(case, Data(*(array.copy() for array in data)), threads=1).run for _ in range(callers)]
+    times = max(2, CALLED_BYTES // data.x.nbytes)
+    executor = ThreadPoolExecutor(callers)
+
+    def call(work: Callable[[], Any]) -> None:
+        for _ in range(times):
+            work()
+
+    return Contender(with_threads(1, lambda: list(executor.map(call, works))), tuple, ""), times * callers
 
 
 def bytes_moved(case: Case, data: Data) -> int:
@@ -94,7 +110,9 @@ def difference(case: Case, theirs: Contender, expected: tuple[np.ndarray, ...]) 
     return None
 
 
-def measure_case(case: Case, peers: list[str], threads: int, budget_s: float) -> dict[str, Any]:
+def measure_case(
+    case: Case, reference: Case | None, peers: list[str], threads: int, budget_s: float
+) -> dict[str, Any]:
     """The record of one case; see `results`. A peer is timed only when it computes what ndpool computes."""
     data = draw(case, ndpool_pool(case).output_shape(case.shape))
     ours = ndpool(case, data, threads)
@@ -103,6 +121,13 @@ def measure_case(case: Case, peers: list[str], threads: int, budget_s: float) ->
     contenders = {"ndpool": ours, "copy": copy}
     bare = bare_loops(case, data) if threads == 1 and not case.tiny else []
     contenders |= {f"bare {way}": Contender(loop, tuple, "") for way, loop in enumerate(bare)}
+    if reference:
+        other = draw(reference, ndpool_pool(reference).output_shape(reference.shape))
+        contenders["reference"] = ndpool(reference, other, threads)
+    calls = 0
+    if threads > 1 and not case.tiny:
+        contenders["one thread"] = ndpool(case, data, threads=1)
+        contenders["side by side"], calls = side_by_side(case, data, threads)
     absent = {}
     for name in peers:
         try:
@@ -118,6 +143,8 @@ def measure_case(case: Case, peers: list[str], threads: int, budget_s: float) ->
             contenders[name] = peer
     seconds = best_times(contenders, budget_s)
     seconds["copy"] /= times
+    if calls:
+        seconds["side by side"] /= calls
     if bare:
         seconds["bare"] = min(seconds.pop(f"bare {way}") for way in range(len(bare)))
     moved = bytes_moved(case, data)

@@ -49,11 +49,22 @@ def ndpool_pool(case: Case) -> Any:
     return ndpool.Pool(kind(), window, axes=case.axes)
 
 
-def ndpool(case: Case, data: Data, threads: int) -> Contender:
-    """Forward writes into an output made before, as the sessions of the peers do; a tiny one makes its own."""
+def with_threads(threads: int, work: Callable[[], Any]) -> Callable[[], Any]:
+    """The work, done by ndpool with so many threads."""
     import ndpool
 
-    ndpool.set_num_threads(threads)
+    def run() -> Any:
+        ndpool.set_num_threads(threads)
+        return work()
+
+    return run
+
+
+def ndpool(case: Case, data: Data, threads: int) -> Contender:
+    """Forward writes into an output made before, as the sessions of the peers do; a tiny one makes its own.
+
+    Nor is a tiny one worth several threads: it gets by without setting their number in every call.
+    """
     pool = ndpool_pool(case)
     x, t, g = data
     output = None if case.tiny else np.zeros_like(g)
@@ -67,7 +78,8 @@ def ndpool(case: Case, data: Data, threads: int) -> Contender:
         "forward+vjp": forward_vjp,
         "jvp": lambda: pool.jvp(x, t),
     }
-    return Contender(modes[case.mode], tuple, case.layout)
+    run = modes[case.mode]
+    return Contender(run if case.tiny else with_threads(threads, run), tuple, case.layout)
 
 
 def torch(case: Case, data: Data, threads: int) -> Contender | None:

@@ -2,13 +2,16 @@
 
 A record is plain JSON: ``{"case": name, "threads": n, "moved": bytes, "limit": seconds, "seconds": {contender:
 seconds}, "absent": {peer: why}}``, where `why` is ``"missing"``, ``"—"`` for a peer that does not define the case,
-or a fault with a colon in it.
+or a fault with a colon in it. Beside the peers, the contenders are those of `NO_PEERS`.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
 from .cases import Case
+
+# "reference" is ndpool on the case that this one is compared with; "side by side" is a call of one of several callers.
+NO_PEERS = ("ndpool", "reference", "one thread", "side by side", "copy", "bare")
 
 
 @dataclass

@@ -41,7 +41,7 @@ def each(make: Callable[..., Case], kinds: str, *arguments: Any, **more: str) ->
 class Check:
     """A claim about one case: `measure` gives a number that is at most, or at least, the goal.
 
-    `reference` is the other case, if any, whose time is needed too.
+    `reference` is the other case, if any, whose time is needed too: the two take turns.
     """
 
     claim: str
@@ -99,23 +99,29 @@ def against(goal: float, what: str, **changes: Any) -> Check:
     def reference(case: Case) -> Case:
         return replace(case, **changes)
 
-    def per_byte(case: Case, results: Results) -> float | None:
-        seconds = results.seconds(case)
-        return seconds and seconds / numpy_dtype(case.dtype).itemsize
-
     def measure(case: Case, results: Results) -> float | str:
-        return ratio(per_byte(case, results), per_byte(reference(case), results))
+        bytes_more = numpy_dtype(case.dtype).itemsize / numpy_dtype(reference(case).dtype).itemsize
+        together = ratio(results.seconds(case), results.seconds(case, "reference"))
+        return together if isinstance(together, str) else together / bytes_more
 
     return Check(f"≤ {goal:g} x {what}", "at most", goal, measure, reference)
 
 
 def two_threads(goal: float) -> Check:
-    """Two threads gain at least `goal` times, unless what they do is already at the memory limit of two."""
+    """Two threads gain at least `goal` times, unless what they do is already at the memory limit of two.
+
+    Nor can they where two callers side by side, with one thread each, do not gain as much.
+    """
 
     def measure(case: Case, results: Results) -> float | str:
-        gain = ratio(results.seconds(case, threads=1), results.seconds(case, threads=2))
-        if isinstance(gain, float) and gain < goal and results.times_limit(case, threads=2) <= AT_THE_LIMIT:
+        one, two, each = (results.seconds(case, name, threads=2) for name in ("one thread", "ndpool", "side by side"))
+        gain, most = ratio(one, two), ratio(one, each)
+        if isinstance(gain, str) or isinstance(most, str):
+            return "not measured"
+        if gain < goal and results.times_limit(case, threads=2) <= AT_THE_LIMIT:
             return "at the bandwidth limit"
+        if gain < goal and most < goal:
+            return f"gains {gain:.3g} x, two callers side by side {most:.3g} x"
         return gain
 
     return Check(f"2 threads ≥ {goal:g} x as fast as 1", "at least", goal, measure, of_threads=True)
@@ -172,15 +178,18 @@ WORKS = (
 )
 
 
-def all_cases(works: tuple[Work, ...]) -> tuple[Case, ...]:
-    """Every case of every work, and those that a check refers to, once each."""
-    cases: dict[Case, None] = {}
-    for work in works:
-        for case in work.cases:
-            references = [check.reference(case) for check in work.checks if check.reference]
-            cases |= dict.fromkeys([*references, case])
-    return tuple(cases)
+def references(works: tuple[Work, ...]) -> dict[Case, Case]:
+    """The case that each is compared with, for those that are."""
+    return {
+        case: check.reference(case)
+        for work in works
+        for case in work.cases
+        for check in work.checks
+        if check.reference
+    }
 
 
-CASES = all_cases(WORKS)
+REFERENCES = references(WORKS)
+# Every case of every work, and those that another is compared with, once each.
+CASES = tuple(dict.fromkeys(one for work in WORKS for case in work.cases for one in (REFERENCES.get(case, case), case)))
 THREADS_WORK = Work("Threads", tuple(case for case in CASES if not case.tiny), (two_threads(1.7),))

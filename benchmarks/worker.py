@@ -11,6 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from .results import NO_PEERS
+
 SETTINGS = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
 
 
@@ -36,7 +38,7 @@ def progress(position: str, record: dict[str, Any]) -> str:
     ours, limit = record["seconds"]["ndpool"], record["limit"]
     line = f"{position}  {record['case']:34} {ours * 1e3:10.4f} ms {ours / limit:7.2f} x memory limit"
     if rivals := [
-        (seconds / ours, name) for name, seconds in record["seconds"].items() if name not in ("ndpool", "copy", "bare")
+        (seconds / ours, name) for name, seconds in record["seconds"].items() if name not in NO_PEERS
     ]:
         line += "   best peer: {1} {0:.2f} x".format(*min(rivals))
     return "\n".join([line, *(f"         {name}: {why}" for name, why in record["absent"].items() if ":" in why)])
@@ -47,12 +49,13 @@ def main(cases: list[str], arguments: tuple[list[str], int, float], records: str
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, processors()[-threads:])
     from .measure import measure_case
-    from .targets import CASES
+    from .targets import CASES, REFERENCES
 
     by_name = {case.name: case for case in CASES}
     measured = []
     for number, name in enumerate(cases, 1):
-        measured.append(measure_case(by_name[name], peers, threads, budget_s))
+        case = by_name[name]
+        measured.append(measure_case(case, REFERENCES.get(case), peers, threads, budget_s))
         print(progress(f"[{number:2}/{len(cases)}]", measured[-1]), flush=True)
     Path(records).write_text(json.dumps(measured))
 

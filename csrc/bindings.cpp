@@ -280,11 +280,11 @@ class EnginePlan {
         forward_at(from.data(), to.data(), forced);
     }
 
-    void forward_with_winners(nb::handle x, nb::handle y, nb::handle winners) const {
+    void forward_with_winners(nb::handle x, nb::handle y, nb::handle winners, int forced) const {
         check_winners();
         Memory from(x, "x", inputs, size_of(call.type), false), to(y, "y", outputs, size_of(result), true),
             places(winners, "winners", outputs, call.winner_bytes, true);
-        forward_with_winners_at(from.data(), to.data(), places.data());
+        forward_with_winners_at(from.data(), to.data(), places.data(), forced);
     }
 
     void indices(nb::handle winners, nb::handle out) const {
@@ -295,12 +295,12 @@ class EnginePlan {
         execute(c);
     }
 
-    void jvp(nb::handle x, nb::handle t, nb::handle y, nb::handle dy) const {
+    void jvp(nb::handle x, nb::handle t, nb::handle y, nb::handle dy, int forced) const {
         i64 size = size_of(call.derivative);
         Memory from(x, "x", inputs, size_of(call.type), false), tangent(t, "t", inputs, size, false),
             to(y, "y", outputs, size_of(result), true), change(dy, "dy", outputs, size, true);
         Call c = call;
-        c.x = from.data(), c.t = tangent.data(), c.y = to.data(), c.dy = change.data();
+        c.x = from.data(), c.t = tangent.data(), c.y = to.data(), c.dy = change.data(), c.forced = forced;
         if (family == Family::SMOOTH) {
             c.op = Op::SMOOTH;
             execute(c);
@@ -348,9 +348,9 @@ class EnginePlan {
         execute(c);
     }
 
-    void forward_with_winners_at(const void *x, void *y, void *winners) const {
+    void forward_with_winners_at(const void *x, void *y, void *winners, int forced = -1) const {
         Call c = call;
-        c.op = places_fit() ? Op::WINNERS : Op::VALUE, c.x = x, c.y = y, c.winners = winners;
+        c.op = places_fit() ? Op::WINNERS : Op::VALUE, c.x = x, c.y = y, c.winners = winners, c.forced = forced;
         execute(c);
         if (places_fit()) return;
         c.op = Op::FIND_WINNERS, c.y_in = y;
@@ -460,9 +460,10 @@ NB_MODULE(_engine, m) {
              nb::arg("dims"), nb::arg("kind"), nb::arg("dtype"), nb::arg("derivative"), nb::arg("parameter"), nb::arg("option"))
         .def_prop_ro("winner_bytes", &EnginePlan::winner_bytes)
         .def("forward", &EnginePlan::forward, nb::arg("x"), nb::arg("y"), nb::arg("forced") = -1)
-        .def("forward_with_winners", &EnginePlan::forward_with_winners, nb::arg("x"), nb::arg("y"), nb::arg("winners"))
+        .def("forward_with_winners", &EnginePlan::forward_with_winners, nb::arg("x"), nb::arg("y"), nb::arg("winners"),
+             nb::arg("forced") = -1)
         .def("indices", &EnginePlan::indices, nb::arg("winners"), nb::arg("indices"))
-        .def("jvp", &EnginePlan::jvp, nb::arg("x"), nb::arg("t"), nb::arg("y"), nb::arg("dy"))
+        .def("jvp", &EnginePlan::jvp, nb::arg("x"), nb::arg("t"), nb::arg("y"), nb::arg("dy"), nb::arg("forced") = -1)
         .def("vjp", &EnginePlan::vjp, nb::arg("x").none(), nb::arg("y").none(), nb::arg("winners").none(), nb::arg("g"),
              nb::arg("gx"), nb::arg("forced") = -1);
     nb::class_<TensorPlan>(m, "TensorPlan", "A plan for small tensors of one layout, which makes those that it returns.")

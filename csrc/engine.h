@@ -39,7 +39,8 @@ struct Call {
     double parameter = 0;  // beta or p
     bool count_pad = false;
     int winner_bytes = 0;
-    // For tests: 0 forbids and 1 demands the method for wide windows or, in a VJP, gathering; 2 demands gathering past the caches.
+    // For tests: 0 forbids and 1 demands the method for wide windows or, in a VJP, gathering; 2 demands results that are written
+    // past the caches, in a VJP with gathering.
     int forced = -1;
     const void *x = nullptr, *y_in = nullptr, *t = nullptr, *g = nullptr, *winners_in = nullptr;
     void *y = nullptr, *dy = nullptr, *gx = nullptr, *winners = nullptr;

@@ -16,6 +16,10 @@ struct ValueSink {
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
     bool needs_counts() const { return false; }
     void advance(i64 elements) { y += elements; }
+    template <class Use>
+    void over_arrays(const Use &use) {
+        use(y, row);
+    }
     template <int N>
     void put(i64 at, const typename Extreme<K>::template State<N> &s, int count) {
         put_some<N>(row + at, count, [&](T *p) { key.template out<N>(p, s.v); });
@@ -89,6 +93,11 @@ struct TangentSink {
         dy_row = dy + index * plan.out_row;
     }
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
+    template <class Use>
+    void over_arrays(const Use &use) {
+        use(y, row);
+        use(dy, dy_row);
+    }
     template <int N>
     void put(i64 at, const typename ArgExtreme<K, true>::template State<N> &s, int count) {
         put_some<N>(row + at, count, [&](T *p) { key.template out<N>(p, s.v); });
@@ -115,6 +124,14 @@ struct WinnerSink {
         index = at;
         row = y + at * plan.out_row;
         winner_row = winners ? static_cast<char *>(winners) + at * plan.out_row * bytes : scratch(PLANE, plan.out_row * bytes);
+    }
+    template <class Use>
+    void over_arrays(const Use &use) {
+        use(y, row);
+        if (!winners || bytes > 1) return;
+        auto *byte_row = static_cast<std::uint8_t *>(winner_row);
+        use(static_cast<std::uint8_t *>(winners), byte_row);
+        winner_row = byte_row;
     }
     template <int N>
     void put(i64 at, const typename ArgExtreme<K>::template State<N> &s, int count) {

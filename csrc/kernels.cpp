@@ -182,7 +182,7 @@ void run(const Plan &plan, const Call &call) {
                 sum_vjp(plan, Divisor::of(plan, call.count, call.divisor), static_cast<const G *>(call.g), static_cast<G *>(call.gx), call.forced);
             });
         case Op::SMOOTH:
-            return smooth_forward(plan, smooth, call.type, call.derivative, call.x, call.y, call.t, call.dy);
+            return smooth_forward(plan, smooth, call.type, call.derivative, call.x, call.y, call.t, call.dy, call.forced);
         case Op::SMOOTH_VJP: return smooth_vjp(plan, smooth, call.type, call.derivative, call.x, call.g, call.gx, call.forced);
     }
 }

@@ -78,6 +78,10 @@ struct LogSumSink {
         }
     }
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
+    template <class Use>
+    void over_arrays(const Use &use) {
+        use(y, row);
+    }
     template <int N>
     void put(i64 at, State<N> s, int count) {
         if (count_pad) {
@@ -98,10 +102,10 @@ inline bool floats_do_for(const Plan &plan, double beta) {
 }
 
 template <class F>
-void log_sum_all(const Plan &plan, double beta, bool count_pad, const void *x, void *y) {
+void log_sum_all(const Plan &plan, double beta, bool count_pad, const void *x, void *y, int forced) {
     LogSum<F> kind{beta};
     LogSumSink<F> sink{kind, static_cast<F *>(y), count_pad && plan.padded, nullptr, nullptr};
-    pool_all(plan, kind, static_cast<const F *>(x), sink, -1);
+    pool_all(plan, kind, static_cast<const F *>(x), sink, forced);
 }
 
 // --- where every window has its cells to itself ----------------------------------------------------
@@ -177,16 +181,19 @@ void with_order(double beta, const F &f) {
         f(std::false_type());
 }
 
-inline void squares_value(const Plan &plan, double beta, const float *x, float *y) {
+inline void squares_value(const Plan &plan, double beta, const float *x, float *y, int forced) {
     constexpr int N = LANES<float>;
     using V = vec<float, N>;
     const i64 width = plan.in_row, outputs = plan.out_row, height = plan.axes[0].output;
     const float rate = static_cast<float>(beta * PER_LOG_2), per_beta = static_cast<float>(1 / beta);
+    const bool streamed = streams_outputs<float>(plan, y, forced);
     parallel(plan.outer * height, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
+        Outbox outbox(MADE);
         with_order(beta, [&](auto least) {
             for (i64 unit = begin; unit < end; ++unit) {
                 const float *from = x + unit / height * plan.in_slab + 2 * (unit % height) * width;
                 float *to = y + unit * outputs;
+                if (streamed) to = outbox.room(to, outputs, outputs);
                 whole_blocks<N>(outputs, [=](i64 m) NDPOOL_INLINED {
                     OwnSquares<N, decltype(least)::value> squares(from + 2 * m, width);
                     V sum = squares.sum_terms([rate](V cell, V scale) NDPOOL_INLINED { return exp2_lanes<LANES<float>>((cell - scale) * rate); });
@@ -224,7 +231,7 @@ inline void squares_vjp(const Plan &plan, double beta, const float *x, const flo
     };
     const bool lines = to.in_lines(width);
     parallel(plan.outer * rows.output, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
-        Outbox outbox;
+        Outbox outbox(MADE);
         for (i64 unit = begin; unit < end; ++unit) {
             i64 slab = unit / rows.output, row = unit % rows.output, at = slab * plan.in_slab + 2 * row * width;
             char *place = to.gx + at * to.element_bytes;
@@ -241,7 +248,6 @@ inline void squares_vjp(const Plan &plan, double beta, const float *x, const flo
             fill(std::false_type(), gx);
             std::memset(gx + bytes, 0, static_cast<std::size_t>(last));
         }
-        outbox.send_all();
         if (to.streamed) end_streaming();
     });
 }

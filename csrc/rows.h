@@ -7,7 +7,7 @@
 // belong to one place (channels last, `pool_places`), both steps are one, in registers.
 #pragma once
 #include "kinds.h"
-#include "threads.h"
+#include "stream.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
@@ -235,7 +235,8 @@ class Widener {
 
     // How many rows there must be room for in `total`, and how much longer than the cells they all must be.
     static constexpr bool IN_REGISTERS = !P::IDEMPOTENT && P::PLANES == 1 && N > 1;
-    static constexpr i64 ROWS = IN_REGISTERS ? 2 + __builtin_ctz(N) : P::PLANES, MARGIN = 4 * N;
+    static constexpr int DOUBLINGS = __builtin_ctz(N);  // from a cell to a register of cells
+    static constexpr i64 ROWS = IN_REGISTERS ? 2 + DOUBLINGS : P::PLANES, MARGIN = (3 + DOUBLINGS) * N;
 
     void widen() const {
         if constexpr (IN_REGISTERS)
@@ -251,7 +252,7 @@ class Widener {
     // one of each that its size has beside. Only whole registers are read, and what lies across two is shifted together: a
     // load across two lines of the cache takes as long as two.
     void widen_in_registers() const {
-        double_up_to_n<1>();
+        double_up_to_n();
         const Lane *const most = windows(N);
         const i64 whole = kernel / N, length = cells - kernel + 1;
         const Lane *from[8];
@@ -264,30 +265,48 @@ class Widener {
                 covered += width;
             }
         const P own = p;
-        for (i64 i = 0; i < length; i += N) {
-            State s = P::template get<N>(most + i, plane);
-            for (i64 c = 1; c < whole; ++c) own.template merge_any<N>(s, P::template get<N>(most + i + c * N, plane));
-            for (i64 piece = 0; piece < pieces; ++piece)
-                own.template merge_any<N>(s, shifted(load<N>(from[piece] + i), load<N>(from[piece] + i + N), shift[piece]));
-            P::template put<N>(total + i, plane, s);
-        }
+        auto block = [&](auto registers, i64 i) NDPOOL_INLINED {
+            constexpr int U = decltype(registers)::value;
+            State s[U];
+            NDPOOL_UNROLL
+            for (int u = 0; u < U; ++u) s[u] = P::template get<N>(most + i + u * N, plane);
+            for (i64 c = 1; c < whole; ++c) {
+                NDPOOL_UNROLL
+                for (int u = 0; u < U; ++u) own.template merge_any<N>(s[u], P::template get<N>(most + i + (c + u) * N, plane));
+            }
+            for (i64 piece = 0; piece < pieces; ++piece) {
+                const Lane *lanes = from[piece] + i;
+                NDPOOL_UNROLL
+                for (int u = 0; u < U; ++u)
+                    own.template merge_any<N>(s[u], shifted(load<N>(lanes + u * N), load<N>(lanes + (u + 1) * N), shift[piece]));
+            }
+            NDPOOL_UNROLL
+            for (int u = 0; u < U; ++u) P::template put<N>(total + i + u * N, plane, s[u]);
+        };
+        over_blocks(length, block);
+    }
+    // Calls block(how many registers, position) until `length` lanes are done: four registers at a time, then one.
+    template <class Block>
+    NDPOOL_INLINE static void over_blocks(i64 length, const Block &block) {
+        i64 i = 0;
+        for (; i + 4 * N <= length; i += 4 * N) block(std::integral_constant<int, 4>(), i);
+        for (; i < length; i += N) block(std::integral_constant<int, 1>(), i);
+    }
+    // All widths in one go. A register of windows of WIDTH cells gives, with the one before, one of twice the width.
+    void double_up_to_n() const {
+        const Widener own = *this;  // a copy, which no store can change
+        vec<Lane, N> before[DOUBLINGS + 1] = {};
+        for (i64 i = 0; i < own.cells + DOUBLINGS * N; i += N) own.template doubled<1>(before, load<N>(own.row + i), i);
     }
     template <int WIDTH>
-    void double_up_to_n() const {
+    NDPOOL_INLINE void doubled(vec<Lane, N> *before, vec<Lane, N> next, i64 i) const {
         if constexpr (WIDTH < N) {
-            const Lane *from = windows(WIDTH);
-            Lane *to = windows(2 * WIDTH);
-            const P own = p;
-            const i64 length = cells;
-            vec<Lane, N> v = load<N>(from);
-            for (i64 i = 0; i < length; i += N) {
-                vec<Lane, N> next = load<N>(from + i + N);
-                State s = {v};
-                own.template merge_any<N>(s, shifted(v, next, lanes_from(WIDTH)));
-                P::template put<N>(to + i, plane, s);
-                v = next;
-            }
-            double_up_to_n<2 * WIDTH>();
+            State s = {*before};
+            p.template merge_any<N>(s, shifted(*before, next, lanes_from(WIDTH)));
+            *before = next;
+            if (i < N) return;  // there was none before
+            P::template put<N>(windows(2 * WIDTH) + i - N, plane, s);
+            doubled<2 * WIDTH>(before + 1, s.v, i - N);
         }
     }
     // Where those of a width that is a power of two are.
@@ -331,9 +350,7 @@ class Widener {
             NDPOOL_UNROLL
             for (int u = 0; u < U; ++u) P::template put<N>(to + i + u * N, plane, s[u]);
         };
-        i64 i = 0;
-        for (; i + 4 * N <= length; i += 4 * N) block(std::integral_constant<int, 4>(), i);
-        for (; i < length; i += N) block(std::integral_constant<int, 1>(), i);
+        over_blocks(length, block);
     }
 
     // Windows of 1, 2, 4, ... cells are each two of the half, and any kernel is two overlapping ones (Max) or a few side by
@@ -369,6 +386,9 @@ class Widener {
     }
 };
 
+// Whether the method for wide windows is left to choose; `forced` as in Call.
+inline bool is_free(int forced) { return forced < 0 || forced == 2; }
+
 // Which way a row is pooled along itself.
 enum class Along { DIRECT, PHASES, WIDEN, SEGMENTS };
 
@@ -386,10 +406,10 @@ Along way_along(const Plan &plan, int forced) {
     bool small = plan.inner == 1 && axis.stride == 2 && axis.dilation == 1 && (axis.kernel == 2 || axis.kernel == 3);
     i64 first, stop;
     direct_outputs(axis, axis.kernel, &first, &stop);
-    if (small && forced < 0 && stop - first >= N) return Along::DIRECT;
+    if (small && is_free(forced) && stop - first >= N) return Along::DIRECT;
     if (P::TAGGED || axis.kernel < 3) return Along::PHASES;
     bool wide = axis.kernel >= 6 && axis.kernel >= 4 * axis.stride;
-    return (forced < 0 ? wide : forced == 1) ? Along::WIDEN : Along::PHASES;
+    return (is_free(forced) ? wide : forced == 1) ? Along::WIDEN : Along::PHASES;
 }
 
 // Pools the outputs begin..end-1 of a row, N lanes at a time.
@@ -537,12 +557,11 @@ class RowPooler {
         i64 from = origin < 0 ? -origin : 0;  // the first real cell, and the first beyond
         i64 to = axis.length - origin < cells ? axis.length - origin : cells;
         if (to < from) to = from;
+        const bool fill = edges_filled != begin || way == Along::WIDEN;
+        if (fill) fill_empty(0, from * inner);
         merge_rows<N>(p, x, rows, (origin + from) * inner, (to - from) * inner, row + from * inner, plane);
-        if (edges_filled != begin || way == Along::WIDEN) {
-            fill_empty(0, from * inner);
-            fill_empty(to * inner, cells * inner + N);
-            edges_filled = begin;
-        }
+        if (fill) fill_empty(to * inner, cells * inner + N);
+        edges_filled = begin;
         // A padded cell may tie with a real one and must not win, so with tags the windows at the edges go one by one.
         i64 inner_begin = begin, inner_end = end;
         if (P::TAGGED) {
@@ -583,8 +602,9 @@ class RowPooler {
         });
     }
 
+    // And up to N - 1 lanes more.
     void fill_empty(i64 begin, i64 end) {
-        for (i64 i = begin; i < end; ++i) P::template put<1>(row + i, plane, P::template empty<1>());
+        for (i64 i = begin; i < end; i += N) P::template put<N>(row + i, plane, P::template empty<N>());
     }
 
     void pool_edge(Sink &sink, i64 begin, i64 o) {
@@ -700,27 +720,49 @@ class RowPooler {
     }
 
     // Channels last: all cells of a window at once, in row-major order, along the elements of a place.
-    void pool_places(const In *x, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
+    void pool_places(const In *x, const OutputRow &rows, const Sink &sink, i64 begin, i64 end) {
+        if (rows.count == 2 && axis.kernel == 2)
+            pool_places_of<2>(x, rows, sink, begin, end);
+        else if (rows.count == 3 && axis.kernel == 3)
+            pool_places_of<3>(x, rows, sink, begin, end);
+        else
+            pool_places_of<0>(x, rows, sink, begin, end);
+    }
+    // With K rows and windows of K cells along them, or 0 if there are others.
+    template <int K>
+    void pool_places_of(const In *x, const OutputRow &rows, const Sink &sink, i64 begin, i64 end) {
         constexpr int U = 4;
+        const P own = p;  // copies, which no store can change
+        Sink to = sink;
         for (i64 o = begin; o < end; ++o) {
-            Axis::Taps taps = axis.taps(o);
+            const Axis::Taps taps = axis.taps(o);
+            auto pool = [&](auto registers, i64 i) NDPOOL_INLINED {
+                constexpr int U = decltype(registers)::value;
+                State<N> state[U];
+                if (K > 0 && taps.count == K)
+                    merge_whole_place<U, K>(own, x, rows, taps.first * inner + i, state);
+                else
+                    merge_place<U>(own, x, rows, taps, i, state);
+                NDPOOL_UNROLL
+                for (int u = 0; u < U; ++u) to.template put<N>(o * inner + i + u * N, state[u], N);
+            };
             i64 i = 0;
-            for (; i + U * N <= inner; i += U * N) pool_place<U>(x, rows, taps, sink, o, i);
-            for (; i + N <= inner; i += N) pool_place<1>(x, rows, taps, sink, o, i);
-            if (i < inner) pool_place<1>(x, rows, taps, sink, o, inner - N);
+            for (; i + U * N <= inner; i += U * N) pool(Size<U>(), i);
+            for (; i + N <= inner; i += N) pool(Size<1>(), i);
+            if (i < inner) pool(Size<1>(), inner - N);
         }
     }
 
+    // The States of U registers of elements from the i-th on, over all cells of a window.
     template <int U>
-    void pool_place(const In *x, const OutputRow &rows, const Axis::Taps &taps, Sink &sink, i64 o, i64 i) {
-        State<N> state[U];
+    void merge_place(const P &own, const In *x, const OutputRow &rows, const Axis::Taps &taps, i64 i, State<N> (&state)[U]) {
         i64 step = axis.dilation * inner;
         bool none = rows.count == 0 || taps.count == 0;
         const In *cell = x + (none ? 0 : rows.offset[0]) + taps.first * inner + i;
         NDPOOL_UNROLL
         for (int u = 0; u < U; ++u)
             state[u] = none ? P::template empty<N>()
-                            : p.template lift<N>(cell + u * N, rows.tag[0] * axis.kernel + taps.skipped);
+                            : own.template lift<N>(cell + u * N, rows.tag[0] * axis.kernel + taps.skipped);
         for (i64 r = 0; r < rows.count; ++r) {
             cell = x + rows.offset[r] + taps.first * inner + i;
             i64 tag = rows.tag[r] * axis.kernel + taps.skipped;
@@ -729,11 +771,31 @@ class RowPooler {
                 prefetch<U * N>(cell + k * step);
                 NDPOOL_UNROLL
                 for (int u = 0; u < U; ++u)
-                    p.template merge<N>(state[u], p.template lift<N>(cell + k * step + u * N, tag + k));
+                    own.template merge<N>(state[u], own.template lift<N>(cell + k * step + u * N, tag + k));
             }
         }
+    }
+
+    // The same of K rows of K cells, from element `at` on, with all loops unrolled.
+    template <int U, int K>
+    NDPOOL_INLINE void merge_whole_place(const P &own, const In *x, const OutputRow &rows, i64 at, State<N> (&state)[U]) {
+        const i64 step = axis.dilation * inner, known = K - axis.stride;  // cells that the window before had, too
         NDPOOL_UNROLL
-        for (int u = 0; u < U; ++u) sink.template put<N>(o * inner + i + u * N, state[u], N);
+        for (int r = 0; r < K; ++r) {
+            const In *cell = x + rows.offset[r] + at;
+            NDPOOL_UNROLL
+            for (int k = 0; k < K; ++k, cell += step) {
+                if (k >= known) prefetch<U * N>(cell);
+                NDPOOL_UNROLL
+                for (int u = 0; u < U; ++u) {
+                    State<N> next = own.template lift<N>(cell + u * N, rows.tag[r] * K + k);
+                    if (r + k == 0)
+                        state[u] = next;
+                    else
+                        own.template merge<N>(state[u], next);
+                }
+            }
+        }
     }
 };
 
@@ -752,20 +814,36 @@ inline i64 part_of_row(const Plan &plan) {
 // Below this many elements, waking a thread costs more than it saves.
 inline bool worth_threads(i64 elements) { return elements >= (1 << 15); }
 
+// Whether outputs are better written past the caches. `forced` as in Call.
+template <class In, class Out>
+bool streams_outputs(const Plan &plan, const Out *y, int forced) {
+    i64 read = plan.outer * plan.in_slab * static_cast<i64>(sizeof(In)), written = plan.outer * plan.out_slab * static_cast<i64>(sizeof(Out));
+    return forced == 2 || (forced < 0 && worth_streaming(y, written, read + written));
+}
+
 template <int N, class P, class Sink>
 void pool_in_lanes(const Plan &plan, const P &p, const typename P::In *x, const Sink &proto, int forced) {
     i64 part = part_of_row(plan), outputs = plan.last().output;
     i64 parts = (outputs + part - 1) / part;
+    const bool streamed = streams_outputs<typename P::In>(plan, proto.y, forced);
     parallel(plan.outer * plan.out_rows * parts, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
         OutputRow rows(plan);
         RowPooler<P, Sink, N> pooler(plan, p, part, forced);
         Sink sink = proto;
+        Outbox outboxes[] = {Outbox(MADE), Outbox(MADE2)};
         i64 index = begin / parts, done = begin % parts;  // of output rows, and parts of the row
         i64 slab = index / plan.out_rows, row = index % plan.out_rows;
         rows.move_to(row);
         sink.move_to(plan, index, rows);
         for (i64 unit = begin; unit < end; ++unit) {
             i64 first = done * part, stop = first + part < outputs ? first + part : outputs;
+            if (streamed) {
+                Outbox *outbox = outboxes;
+                sink.over_arrays([&](auto *array, auto *&row) {
+                    i64 at = first * plan.inner;
+                    row = outbox++->room(array + index * plan.out_row + at, (stop - first) * plan.inner, part * plan.inner) - at;
+                });
+            }
             pooler.pool(x + slab * plan.in_slab + rows.base, rows, sink, first, stop);
             sink.finish(plan, slab, rows, first, stop);
             if (++done < parts || unit + 1 == end) continue;

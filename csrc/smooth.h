@@ -502,15 +502,15 @@ void store_plane(Type type, void *y, i64 to, const S *from, i64 length) {
 
 // y, and with a tangent dy. SmoothMax in double gets y from LogSum, and that of few floats as well.
 inline void smooth_forward(const Plan &plan, const Smooth &kind, Type type, Type result, const void *x, void *y,
-                           const void *t, void *dy) {
+                           const void *t, void *dy, int forced) {
     const bool few_floats = result == Type::F32 && !kind.lp && floats_do_for(plan, kind.parameter);
     const bool value_done = few_floats || (result == Type::F64 && !kind.lp);
     if (value_done) {
         auto value = few_floats ? log_sum_all<float> : log_sum_all<double>;
         if (few_floats && in_own_squares(plan, kind.parameter))
-            squares_value(plan, kind.parameter, static_cast<const float *>(x), static_cast<float *>(y));
+            squares_value(plan, kind.parameter, static_cast<const float *>(x), static_cast<float *>(y), forced);
         else
-            value(plan, kind.parameter, kind.count_pad, x, y);
+            value(plan, kind.parameter, kind.count_pad, x, y, forced);
         if (!t) return;
     }
     over_output_parts(plan, [&](i64 slab, const OutputPart &part, i64 lo, i64 hi) {

@@ -14,12 +14,13 @@ namespace NDPOOL_LEVEL {
 
 constexpr i64 LINE = 64;
 
-// Whether an array is so large that it is written faster past the caches, to be read back included; and is there: a page
-// that was never touched is cleared on the first store, after which it is in the cache.
-inline bool worth_streaming(const void *p, i64 bytes) {
+// Whether an array is written faster past the caches, to be read back included: it is large, and with what is read
+// meanwhile (`moved` bytes in all) so large that no cache holds it to the end. And whether it is there: a page that was never
+// touched is cleared on the first store, after which it is in the cache.
+inline bool worth_streaming(const void *p, i64 bytes, i64 moved) {
 #if defined(__x86_64__) && defined(__linux__)
-    constexpr i64 LARGE = i64(16) << 20;
-    if (bytes < LARGE) return false;
+    constexpr i64 LARGE = i64(4) << 20, MOVED = i64(16) << 20;
+    if (bytes < LARGE || moved < MOVED) return false;
     auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
     auto middle = (reinterpret_cast<std::uintptr_t>(p) + static_cast<std::uintptr_t>(bytes) / 2) / page * page;
     unsigned char there = 0;
@@ -45,6 +46,12 @@ NDPOOL_INLINE void stream(T *p, vec<T, N> v) {
     store<N>(p, v);
 }
 
+inline void end_streaming() {
+#if defined(__x86_64__)
+    _mm_sfence();
+#endif
+}
+
 // Copies to memory past the caches.
 inline void stream_bytes(char *to, const char *from, i64 bytes) {
     constexpr int N = NDPOOL_VECTOR_BYTES;
@@ -62,7 +69,20 @@ inline void stream_bytes(char *to, const char *from, i64 bytes) {
 // of a line that is stored in parts, memory would have to be read first.
 class Outbox {
   public:
-    // Room to make what belongs at `to`; of the pieces asked for, none has more than `most` bytes.
+    explicit Outbox(Slot slot) : slot(slot) {}
+    Outbox(const Outbox &) = delete;
+    ~Outbox() {
+        if (!made) return;
+        send(filled);
+        end_streaming();
+    }
+
+    // Room to make the `count` elements that belong at `to`; of the pieces asked for, none has more than `most` elements.
+    template <class T>
+    NDPOOL_INLINE T *room(T *to, i64 count, i64 most) {
+        constexpr i64 size = sizeof(T);
+        return reinterpret_cast<T *>(room(reinterpret_cast<char *>(to), count * size, most * size));
+    }
     NDPOOL_INLINE char *room(char *to, i64 bytes, i64 most) {
         if (to != first + filled) {
             send(filled);
@@ -70,15 +90,14 @@ class Outbox {
         } else if (filled >= ENOUGH) {
             send(filled - (reinterpret_cast<std::intptr_t>(to) & (LINE - 1)));
         }
-        if (!made) made = static_cast<char *>(scratch(MADE, static_cast<std::size_t>(ENOUGH + LINE + most)));
+        if (!made) made = static_cast<char *>(scratch(slot, static_cast<std::size_t>(ENOUGH + LINE + most)));
         filled += bytes;
         return made + filled - bytes;
     }
-    void send_all() { send(filled); }
-    ~Outbox() { send_all(); }
 
   private:
     static constexpr i64 ENOUGH = 1024;
+    const Slot slot;
     char *made = nullptr, *first = nullptr;  // and where what is made belongs
     i64 filled = 0;
 
@@ -89,12 +108,6 @@ class Outbox {
         if (filled) std::memcpy(made, made + bytes, LINE);  // the rest is less than a line
     }
 };
-
-inline void end_streaming() {
-#if defined(__x86_64__)
-    _mm_sfence();
-#endif
-}
 
 }  // namespace NDPOOL_LEVEL
 }  // namespace ndpool

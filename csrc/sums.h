@@ -10,6 +10,7 @@ namespace NDPOOL_LEVEL {
 struct Divisor {
     Count by;
     double fixed;
+    double share = 1 / fixed;
 
     // A rule under which all windows count alike is a fixed number.
     static Divisor of(const Plan &plan, Count by, double fixed) {
@@ -47,6 +48,10 @@ struct SumSink {
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
     bool needs_counts() const { return divisor.varies(); }
     void advance(i64 elements) { y += elements; }
+    template <class Use>
+    void over_arrays(const Use &use) {
+        use(y, row);
+    }
     template <int N>
     void put(i64 at, const typename P::template State<N> &s, int count) {
         put_some<N>(row + at, count, [&](R *p) {
@@ -59,7 +64,7 @@ struct SumSink {
             if (divisor.varies())
                 sum /= load<N>(each + at);
             else if (sizeof(R) < sizeof(double))
-                sum *= 1.0 / divisor.fixed;
+                sum *= divisor.share;
             else if (divisor.by != Count::NONE)
                 sum /= divisor.fixed;
             // The mean of integers is a double, in the same eight bytes.
@@ -260,7 +265,7 @@ void sum_vjp(const Plan &plan, Divisor divisor, const G *g, G *gx, int forced) {
     // Doubles have none wider to be added up in, so theirs are divided first.
     if (sizeof(G) < sizeof(double) && !divisor.varies() && gather)
         return transpose_all(plan, gx, sizeof(G), gather, forced, [&](const InputPart &in, const OutputPart &, const auto &use) {
-            use(Transposition<SumSource<G>, GradientTarget<G, double>>{{g + in.slab * plan.out_slab}, target(in, 1.0 / divisor.fixed)});
+            use(Transposition<SumSource<G>, GradientTarget<G, double>>{{g + in.slab * plan.out_slab}, target(in, divisor.share)});
         });
     transpose_all(plan, gx, sizeof(G), gather, forced, [&](const InputPart &in, const OutputPart &part, const auto &use) {
         auto *q = part_plane<double>(plan, part);

@@ -22,7 +22,7 @@ void set_num_threads(int n);
 
 // Memory of the calling thread, at least `bytes` long and aligned to 64; contents are kept until the same slot is
 // asked for more.
-enum Slot { ROW, PHASES, ROWS, SEEN, PLANES_SEEN, FRONT, PLANE, PLANE2, PLANE3, PLANE4, EXTRA, BLOCK, BETWEEN, BORDER, BORDER2, MADE, SLOT_COUNT };
+enum Slot { ROW, PHASES, ROWS, SEEN, PLANES_SEEN, FRONT, PLANE, PLANE2, PLANE3, PLANE4, EXTRA, BLOCK, BETWEEN, BORDER, BORDER2, MADE, MADE2, SLOT_COUNT };
 void *scratch(Slot slot, std::size_t bytes);
 
 }  // namespace ndpool

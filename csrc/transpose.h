@@ -13,7 +13,6 @@
 //   STREAMS                whether past_the_caches() is the same, with stores that go there
 #pragma once
 #include "squares.h"
-#include "stream.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
@@ -32,7 +31,7 @@ struct Gradient {
     Gradient(void *gx, i64 element_bytes) : gx(static_cast<char *>(gx)), element_bytes(element_bytes), streamed(false) {}
     // One that is gathered, and so written from end to end. `forced` as in Call.
     Gradient(const Plan &plan, void *gx, i64 element_bytes, int forced) : Gradient(gx, element_bytes) {
-        streamed = forced == 2 || (forced < 0 && worth_streaming(gx, plan.outer * plan.in_slab * element_bytes));
+        streamed = forced == 2 || (forced < 0 && worth_streaming(gx, plan.outer * plan.in_slab * element_bytes, plan.outer * (plan.in_slab + plan.out_slab) * element_bytes));
     }
     // Whether it is, and rows of so many elements are whole lines, which are best stored there right away.
     bool in_lines(i64 row) const { return streamed && reinterpret_cast<std::uintptr_t>(gx) % LINE == 0 && row * element_bytes % LINE == 0; }
@@ -286,7 +285,7 @@ class RowGatherer {
     const InputPart &part;
     const Source &from;
     const Target &to;
-    mutable Outbox outbox;
+    mutable Outbox outbox{MADE};
 
     // Calls fill(target), which writes the elements at..at+length-1 of the slab.
     template <class Fill>

@@ -25,40 +25,41 @@ void slide(const P &p, const Axis &axis, const typename P::In *in, typename P::L
     using Lane = typename P::Lane;
     constexpr int N = LANES<Lane>;
     using State = typename P::template State<N>;
-    i64 k = axis.kernel, width = end - begin;
-    auto *suffix = static_cast<Lane *>(scratch(BLOCK, sizeof(Lane) * (k + 1) * (width + N)));
-    Lane *prefix = suffix + k * (width + N);
-    auto cells = [&](i64 place, i64 i, int count) -> State {
-        i64 cell = place - axis.pad_lo;
-        if (cell < 0 || cell >= axis.length) return P::template empty<N>();
-        const typename P::In *from = in + cell * rest + begin + i;
-        return count == N ? p.template lift<N>(from, 0) : lift_some<N>(p, from, 0, count);
-    };
-    // Not `blocks`: the prefix grows in place, and no element may be merged twice.
-    auto steps = [&](auto &&f) {
-        for (i64 i = 0; i < width; i += N) f(i, width - i < N ? static_cast<int>(width - i) : N);
+    const i64 k = axis.kernel, width = end - begin, apart = width + N;
+    const P own = p;
+    auto *suffix = static_cast<Lane *>(scratch(BLOCK, sizeof(Lane) * (k + 1) * apart));
+    Lane *prefix = suffix + k * apart;
+    // Merges the row of cells at a place with `more`, if there is any, into `to`. Those that follow are in the direction of `step`.
+    auto merge_cells = [&](i64 place, i64 step, const Lane *more, Lane *to) {
+        const i64 cell = place - axis.pad_lo;
+        if (cell < 0 || cell >= axis.length) {
+            for (i64 i = 0; i < width; i += N) P::template put<N>(to + i, 0, more ? P::template get<N>(more + i, 0) : P::template empty<N>());
+            return;
+        }
+        const typename P::In *from = in + cell * rest + begin;
+        const auto later = reinterpret_cast<std::uintptr_t>(from) + static_cast<std::uintptr_t>(8 * step * rest) * sizeof(*from);
+        auto block = [&](i64 i, State s) NDPOOL_INLINED {
+            __builtin_prefetch(reinterpret_cast<const void *>(later + static_cast<std::uintptr_t>(i) * sizeof(*from)));
+            if (more) own.template merge_any<N>(s, P::template get<N>(more + i, 0));
+            P::template put<N>(to + i, 0, s);
+        };
+        // Not `blocks`: the prefix grows in place, and no element may be merged twice.
+        i64 i = 0;
+        for (; i + N <= width; i += N) block(i, own.template lift<N>(from + i, 0));
+        if (i < width) block(i, lift_some<N>(own, from + i, 0, static_cast<int>(width - i)));
     };
     for (i64 block = 0; block * k <= (axis.output - 1) * axis.stride; ++block) {
-        for (i64 q = k - 1; q >= 0; --q)
-            steps([&](i64 i, int count) {
-                State s = cells(block * k + q, i, count);
-                if (q < k - 1) p.template merge_any<N>(s, P::template get<N>(suffix + (q + 1) * (width + N) + i, 0));
-                P::template put<N>(suffix + q * (width + N) + i, 0, s);
-            });
+        for (i64 q = k - 1; q >= 0; --q) merge_cells(block * k + q, -1, q < k - 1 ? suffix + (q + 1) * apart : nullptr, suffix + q * apart);
         i64 filled = 0;  // cells of the next block that the prefix has
         i64 first = (block * k + axis.stride - 1) / axis.stride;
         for (i64 o = first; o < axis.output && o * axis.stride < (block + 1) * k; ++o) {
             i64 q = o * axis.stride - block * k;
-            for (; filled < q; ++filled)
-                steps([&](i64 i, int count) {
-                    State s = cells((block + 1) * k + filled, i, count);
-                    if (filled) p.template merge_any<N>(s, P::template get<N>(prefix + i, 0));
-                    P::template put<N>(prefix + i, 0, s);
-                });
+            for (; filled < q; ++filled) merge_cells((block + 1) * k + filled, 1, filled ? prefix : nullptr, prefix);
             Lane *to = out + o * rest + begin;
-            steps([&](i64 i, int count) {
-                State s = P::template get<N>(suffix + q * (width + N) + i, 0);
-                if (q) p.template merge_any<N>(s, P::template get<N>(prefix + i, 0));
+            const Lane *tail = suffix + q * apart;
+            blocks<N>(width, [&](i64 i, int count) NDPOOL_INLINED {
+                State s = P::template get<N>(tail + i, 0);
+                if (q) own.template merge_any<N>(s, P::template get<N>(prefix + i, 0));
                 put_some<N>(to + i, count, [&](Lane *l) { P::template put<N>(l, 0, s); });
             });
         }
@@ -106,14 +107,14 @@ void pool_wide_or_all(const Plan &plan, const P &p, const typename P::In *x, con
     using Lane = typename P::Lane;
     const Axis &axis = plan.axes[0];
     bool can = plan.dim_count > 0 && P::PLANES == 1 && !axis.adaptive && axis.dilation == 1 && !sink.needs_counts();
-    if (!can || !(forced < 0 ? is_wide(axis) : forced == 1)) return pool_all(plan, p, x, sink, forced);
+    if (!can || !(is_free(forced) ? is_wide(axis) : forced == 1)) return pool_all(plan, p, x, sink, forced);
     i64 rest = plan.in_slab / axis.length;
     Plan left = without_first_axis(plan);
     // So few slabs at a time that the second-level cache holds what is in between, and there are parts for all threads.
     i64 group = (i64(1) << 15) / (axis.output * rest) + 1;
     if (group > plan.outer) group = plan.outer;
-    // And so few columns that a block of them, as long as the kernel, stays in the nearest cache.
-    i64 columns = (i64(36) << 10) / static_cast<i64>(sizeof(Lane)) / (axis.kernel + 1) / 32 * 32;
+    // And so few columns that a block of them, as long as the kernel, stays near.
+    i64 columns = (i64(72) << 10) / static_cast<i64>(sizeof(Lane)) / (axis.kernel + 1) / 32 * 32;
     columns = columns < 32 ? 32 : columns > 256 ? 256 : columns;
     if (columns > rest) columns = rest;
     i64 cuts = (rest + columns - 1) / columns;

@@ -84,7 +84,7 @@ def run_on(problem):
 
 
 def forced(pool, x, choice):
-    """Forward with the method for wide windows forbidden (0) or demanded (1)."""
+    """Forward with the method for wide windows forbidden (0) or demanded (1), or written past the caches (2)."""
     plan = pool._plan(x)
     y = plan.empty(plan.result)
     plan.native.forward(plan.inside(x), y, choice)
@@ -104,7 +104,7 @@ def test_forward(problem):
     allowed = value_allowance(problem.pool, problem.plain, expected)
     within(problem.pool(problem.x), expected, allowed)
     assert problem.x.tobytes() == before
-    for choice in (0, 1):
+    for choice in (0, 1, 2):
         within(forced(problem.pool, problem.plain, choice), expected, allowed)
 
 

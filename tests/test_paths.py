@@ -7,6 +7,9 @@ and 4 bytes.
 
 from __future__ import annotations
 
+import math
+from contextlib import contextmanager
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -44,6 +47,8 @@ ROADS = [
         road(f"{c} channels last", Window((3, 3), 2, 1), (2, 9, 11, c), (1, 2))
         for c in (1, 2, 3, 4, 7, 8, 15, 16, 17, 64, 65)
     ),
+    road("channels last, three rows left of five", Window((5, 3), (2, 2), (2, 1)), (2, 9, 11, 64), (1, 2)),
+    road("channels last, three rows left of nine", Window((3, 3, 3), 2, 1), (1, 5, 7, 8, 64), (1, 2, 3)),
     *(road(f"{c} channels last, segments", Window((2, 3), 9, 1), (2, 20, 31, c), (1, 2)) for c in (1, 2, 3, 8, 17)),
     *(road(f"{c} channels last, wide", Window((9, 9), 1, 4), (1, 13, 14, c), (1, 2)) for c in (1, 2, 3, 8, 17)),
     # Wide windows, by halves of halves along a row and by blocks across rows.
@@ -205,11 +210,16 @@ def test_every_road(kind, window, shape, axes, dtype):
             within(forced(pool, x, choice), y, allowed)
             within(forced_vjp(pool, x, g, choice), *derivatives[1])
         for offset in (0, 1, 5):
+            same(forced(pool, x, 2, offset), pool(x))
+            for ours, past_the_caches in zip(pool.jvp(x, t), forced_jvp(pool, x, t, 2, offset), strict=True):
+                same(past_the_caches, ours)
             same(forced_vjp(pool, x, g, 2, offset), forced_vjp(pool, x, g, 1))
         if isinstance(kind, Max | Min):
             ours_y, indices = pool.with_indices(x)
             same(ours_y, y)
             same(indices, gathered.winners())
+            for ours, past_the_caches in zip(forced_winners(pool, x, -1), forced_winners(pool, x, 2, 3), strict=True):
+                same(past_the_caches, ours)
 
 
 @pytest.mark.parametrize("kind", [Sum(), Avg(), SmoothMax(1.5)], ids=lambda kind: type(kind).__name__)
@@ -240,51 +250,79 @@ def test_padding_does_not_win_a_tie(rows, dtype):
         same(pool.with_indices(x)[1], expected)
 
 
-def forced(pool, x, choice):
-    """Forward with the method for wide windows forbidden (0) or demanded (1), on a contiguous array."""
+@contextmanager
+def guarded(shape, dtype, offset):
+    """An array that starts so many elements after a whole line of the cache; nothing beside it may be written."""
+    size = math.prod(shape)
+    memory = np.full(size + 128, 7, dtype)
+    start = -memory.ctypes.data % 64 // memory.itemsize + offset
+    yield memory[start : start + size].reshape(shape)
+    assert (np.delete(memory, np.s_[start : start + size]) == 7).all()
+
+
+def forced(pool, x, choice, offset=0):
+    """Forward with the method for wide windows forbidden (0) or demanded (1), or written past the caches (2).
+
+    This and the next ones are for contiguous arrays.
+    """
     plan = pool._plan(x)
-    y = plan.empty(plan.result)
-    plan.native.forward(plan.inside(x), y, choice)
+    with guarded(plan.shape, plan.result, offset) as y:
+        plan.native.forward(plan.inside(x), y, choice)
     return y
 
 
-def forced_vjp(pool, x, g, choice, offset=0):
-    """The VJP with gathering forbidden (0), demanded where the shape admits it (1), or that past the caches (2).
+def forced_winners(pool, x, choice, offset=0):
+    plan = pool._plan(x)
+    places = np.dtype(f"u{plan.native.winner_bytes}")
+    with guarded(plan.shape, plan.result, offset) as y, guarded(plan.shape, places, offset) as winners:
+        plan.native.forward_with_winners(plan.inside(x), y, winners, choice)
+    return y, winners
 
-    On contiguous arrays; the gradient starts so many elements after a whole line of the cache.
-    """
+
+def forced_jvp(pool, x, t, choice, offset):
+    plan = pool._plan(x)
+    t = np.ascontiguousarray(t, plan.derivative)
+    with guarded(plan.shape, plan.result, offset) as y, guarded(plan.shape, plan.derivative, offset) as dy:
+        plan.native.jvp(plan.inside(x), t, y, dy, choice)
+    return y, dy
+
+
+def forced_vjp(pool, x, g, choice, offset=0):
+    """The VJP with gathering forbidden (0), demanded where the shape admits it (1), or that past the caches (2)."""
     plan = pool._plan(x)
     x, y, winners = plan.inside(x), plan.empty(plan.result), None
     plan.native.forward(x, y)
     if isinstance(pool.kind, Max | Min) and pool.kind.ties == "first":
-        winners = plan.empty(np.dtype(f"u{plan.native.winner_bytes}"))
-        plan.native.forward_with_winners(x, y, winners)
-    memory = np.full(x.size + 128, -7, plan.derivative)
-    start = -memory.ctypes.data % 64 // memory.itemsize + offset
-    gx = memory[start : start + x.size].reshape(x.shape)
-    plan.native.vjp(x, y, winners, plan.cotangent(g), gx, choice)
-    assert (np.delete(memory, np.s_[start : start + x.size]) == -7).all()  # nothing beside it was written
+        y, winners = forced_winners(pool, x, -1)
+    with guarded(x.shape, plan.derivative, offset) as gx:
+        plan.native.vjp(x, y, winners, plan.cotangent(g), gx, choice)
     return gx
 
 
 @pytest.mark.parametrize("kind", [Max(), Avg(), SmoothMax(1.0)], ids=lambda kind: type(kind).__name__)
 @pytest.mark.parametrize("threads", [1, 3])
-def test_a_gradient_that_is_written_past_the_caches(kind, threads):
-    """A large gradient, into memory that has been written before, is the same as by parts that are small."""
+def test_what_is_written_past_the_caches(kind, threads):
+    """A large result, into memory that has been written before, is the same as by parts that are small."""
     pool = Pool(kind, Window((3, 3), 2, 1))
     shape, before = (5, 13, 255, 270), _engine.get_num_threads()
     rng = np.random.default_rng(2)
-    x = rng.normal(size=shape).astype(np.float32)
+    x, t = rng.normal(size=(2, *shape)).astype(np.float32)
     g = rng.normal(size=pool.output_shape(shape)).astype(np.float32)
     _engine.set_num_threads(threads)
     try:
-        large = forced_vjp(pool, x, g, -1)
+        y, (_, dy), gx = forced(pool, x, -1), forced_jvp(pool, x, t, -1, 0), forced_vjp(pool, x, g, -1)
+        winners = forced_winners(pool, x, -1)[1] if isinstance(kind, Max) else None
     finally:
         _engine.set_num_threads(before)
-    assert large.nbytes > 2**24
+    assert y.nbytes > 2**22
+    assert gx.nbytes > 2**24
     assert pool.vjp(x)[1](g).ctypes.data % 64 == 0  # a large one starts at a whole line
     for i in range(len(x)):
-        same(large[i], forced_vjp(pool, x[i], g[i], -1))
+        same(y[i], forced(pool, x[i], -1))
+        same(dy[i], forced_jvp(pool, x[i], t[i], -1, 0)[1])
+        same(gx[i], forced_vjp(pool, x[i], g[i], -1))
+        if winners is not None:
+            same(winners[i], forced_winners(pool, x[i], -1)[1])
 
 
 @given(cases(ALL_KINDS, large=True, empty=False, max_rank=3), st.integers(0, 2**32 - 1))
