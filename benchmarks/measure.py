@@ -110,9 +110,7 @@ def difference(case: Case, theirs: Contender, expected: tuple[np.ndarray, ...]) 
     return None
 
 
-def measure_case(
-    case: Case, reference: Case | None, peers: list[str], threads: int, budget_s: float
-) -> dict[str, Any]:
+def measure_case(case: Case, reference: Case | None, peers: list[str], threads: int, budget_s: float) -> dict[str, Any]:
     """The record of one case; see `results`. A peer is timed only when it computes what ndpool computes."""
     data = draw(case, ndpool_pool(case).output_shape(case.shape))
     ours = ndpool(case, data, threads)

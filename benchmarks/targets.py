@@ -181,11 +181,7 @@ WORKS = (
 def references(works: tuple[Work, ...]) -> dict[Case, Case]:
     """The case that each is compared with, for those that are."""
     return {
-        case: check.reference(case)
-        for work in works
-        for case in work.cases
-        for check in work.checks
-        if check.reference
+        case: check.reference(case) for work in works for case in work.cases for check in work.checks if check.reference
     }
 
 

@@ -37,9 +37,7 @@ def progress(position: str, record: dict[str, Any]) -> str:
     """One line on the terminal for a case, and one more for each fault."""
     ours, limit = record["seconds"]["ndpool"], record["limit"]
     line = f"{position}  {record['case']:34} {ours * 1e3:10.4f} ms {ours / limit:7.2f} x memory limit"
-    if rivals := [
-        (seconds / ours, name) for name, seconds in record["seconds"].items() if name not in NO_PEERS
-    ]:
+    if rivals := [(seconds / ours, name) for name, seconds in record["seconds"].items() if name not in NO_PEERS]:
         line += "   best peer: {1} {0:.2f} x".format(*min(rivals))
     return "\n".join([line, *(f"         {name}: {why}" for name, why in record["absent"].items() if ":" in why)])
 

@@ -44,6 +44,10 @@ struct IntegerKey {
         return a > b;
     }
     template <int N>
+    static auto as_good(vec<K, N> a, vec<K, N> b) {
+        return a >= b;
+    }
+    template <int N>
     static vec<K, N> best(vec<K, N> a, vec<K, N> b) {
         return a > b ? a : b;
     }
@@ -69,7 +73,11 @@ struct FloatKey {
     }
     template <int N>
     static auto better(vec<T, N> a, vec<T, N> b) {
-        return (a > b) | ((a != a) & (b == b));
+        return ~(a <= b) & (b == b);
+    }
+    template <int N>
+    static auto as_good(vec<T, N> a, vec<T, N> b) {
+        return (a >= b) | (a != a);
     }
     template <int N>
     static vec<T, N> best(vec<T, N> a, vec<T, N> b) {
@@ -109,6 +117,10 @@ struct HalfKey {
     template <int N>
     static auto better(vec<Key, N> a, vec<Key, N> b) {
         return a > b;
+    }
+    template <int N>
+    static auto as_good(vec<Key, N> a, vec<Key, N> b) {
+        return a >= b;
     }
     template <int N>
     static vec<Key, N> best(vec<Key, N> a, vec<Key, N> b) {
@@ -300,7 +312,7 @@ struct ArgExtreme {
     }
     template <int N>
     static void merge_any(State<N> &a, const State<N> &b) {
-        take<N>(a, b, K::template better<N>(b.v, a.v) | (K::template equal<N>(b.v, a.v) & (b.place < a.place)));
+        take<N>(a, b, K::template better<N>(b.v, a.v) | (K::template as_good<N>(b.v, a.v) & (b.place < a.place)));
     }
     template <int N, class Mask>
     static void take(State<N> &a, const State<N> &b, Mask wins) {
