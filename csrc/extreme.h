@@ -14,10 +14,11 @@ struct ValueSink {
 
     void move_to(const Plan &plan, i64 index, const OutputRow &) { row = y + index * plan.out_row; }
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
+    static bool finishes() { return false; }
     bool needs_counts() const { return false; }
     void advance(i64 elements) { y += elements; }
     template <class Use>
-    void over_arrays(const Use &use) {
+    NDPOOL_INLINE void over_arrays(const Use &use) {
         use(y, row);
     }
     template <int N>
@@ -93,8 +94,9 @@ struct TangentSink {
         dy_row = dy + index * plan.out_row;
     }
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
+    static bool finishes() { return false; }
     template <class Use>
-    void over_arrays(const Use &use) {
+    NDPOOL_INLINE void over_arrays(const Use &use) {
         use(y, row);
         use(dy, dy_row);
     }
@@ -126,13 +128,17 @@ struct WinnerSink {
         winner_row = winners ? static_cast<char *>(winners) + at * plan.out_row * bytes : scratch(PLANE, plan.out_row * bytes);
     }
     template <class Use>
-    void over_arrays(const Use &use) {
+    NDPOOL_INLINE void over_arrays(const Use &use) {
         use(y, row);
-        if (!winners || bytes > 1) return;
-        auto *byte_row = static_cast<std::uint8_t *>(winner_row);
-        use(static_cast<std::uint8_t *>(winners), byte_row);
-        winner_row = byte_row;
+        if (!winners) return;
+        if (bytes == 1)
+            use_winners<std::uint8_t>(use);
+        else if (bytes == 2)
+            use_winners<std::uint16_t>(use);
+        else
+            use_winners<std::uint32_t>(use);
     }
+    bool finishes() const { return t != nullptr; }
     template <int N>
     void put(i64 at, const typename ArgExtreme<K>::template State<N> &s, int count) {
         put_some<N>(row + at, count, [&](T *p) { key.template out<N>(p, s.v); });
@@ -154,6 +160,12 @@ struct WinnerSink {
     }
 
   private:
+    template <class W, class Use>
+    NDPOOL_INLINE void use_winners(const Use &use) {
+        auto *row = static_cast<W *>(winner_row);
+        use(static_cast<W *>(winners), row);
+        winner_row = row;
+    }
     template <class W, int N>
     void put_places(i64 at, const typename ArgExtreme<K>::template State<N> &s, int count) {
         put_some<N>(static_cast<W *>(winner_row) + at, count, [&](W *p) { store<N>(p, convert<W, N>(s.place)); });

@@ -78,8 +78,9 @@ struct LogSumSink {
         }
     }
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
+    static bool finishes() { return false; }
     template <class Use>
-    void over_arrays(const Use &use) {
+    NDPOOL_INLINE void over_arrays(const Use &use) {
         use(y, row);
     }
     template <int N>

@@ -54,17 +54,20 @@ class OutputRow {
         if (plan.dim_count) look_ahead(plan.dims[plan.dim_count - 1], index[plan.dim_count - 1]);
     }
 
-    // Moves to the row that follows. Most rows see what the one before saw, a step further.
-    void next() {
-        if (ahead == 0) return move_to(at + 1);
-        --ahead, ++at;
-        base += step;
-        start += step;
+    // Most rows see what the one before saw, a step further: so many that follow, in steps of so many elements.
+    i64 ahead = 0, step = 0;
+
+    // Moves on by some rows, of which all but the last are such.
+    void move_on(i64 rows) {
+        if (rows > ahead) return move_to(at + rows);
+        ahead -= rows, at += rows;
+        base += rows * step;
+        start += rows * step;
     }
 
   private:
     const Plan &plan;
-    i64 at = 0, ahead = 0, step = 0;  // the row, and how many follow in steps of `step` elements
+    i64 at = 0;
 
     void look_ahead(const Dim &dim, i64 o) {
         if (dim.axis < 0) {
@@ -234,7 +237,7 @@ class Widener {
     i64 plane, cells, inner, kernel, dilation;
 
     // How many rows there must be room for in `total`, and how much longer than the cells they all must be.
-    static constexpr bool IN_REGISTERS = !P::IDEMPOTENT && P::PLANES == 1 && N > 1;
+    static constexpr bool IN_REGISTERS = P::PLANES == 1 && N > 1 && sizeof(Lane) >= 4;
     static constexpr int DOUBLINGS = __builtin_ctz(N);  // from a cell to a register of cells
     static constexpr i64 ROWS = IN_REGISTERS ? 2 + DOUBLINGS : P::PLANES, MARGIN = (3 + DOUBLINGS) * N;
 
@@ -249,8 +252,9 @@ class Widener {
 
   private:
     // For cells that lie side by side: windows of 2, 4, ..., N cells. A larger one is some of the last, a register apart, and
-    // one of each that its size has beside. Only whole registers are read, and what lies across two is shifted together: a
-    // load across two lines of the cache takes as long as two.
+    // one of each that its size has beside; or, where cells may be merged twice (Max), one more that ends where it ends. Only
+    // whole registers are read, and what lies across two is shifted together: a load across two lines of the cache takes as
+    // long as two.
     void widen_in_registers() const {
         double_up_to_n();
         const Lane *const most = windows(N);
@@ -259,11 +263,15 @@ class Widener {
         vec<Index, N> shift[8];
         i64 pieces = 0, covered = 0;
         for (i64 width = N / 2; width; width /= 2)
-            if (kernel % N & width) {
+            if (!P::IDEMPOTENT && kernel % N & width) {
                 from[pieces] = windows(width) + whole * N;
                 shift[pieces++] = lanes_from(covered);
                 covered += width;
             }
+        if (P::IDEMPOTENT && kernel % N) {
+            from[pieces] = most + (whole - 1) * N;
+            shift[pieces++] = lanes_from(kernel % N);
+        }
         const P own = p;
         auto block = [&](auto registers, i64 i) NDPOOL_INLINED {
             constexpr int U = decltype(registers)::value;
@@ -305,7 +313,7 @@ class Widener {
             p.template merge_any<N>(s, shifted(*before, next, lanes_from(WIDTH)));
             *before = next;
             if (i < N) return;  // there was none before
-            P::template put<N>(windows(2 * WIDTH) + i - N, plane, s);
+            if (2 * WIDTH == N || !P::IDEMPOTENT) P::template put<N>(windows(2 * WIDTH) + i - N, plane, s);
             doubled<2 * WIDTH>(before + 1, s.v, i - N);
         }
     }
@@ -441,13 +449,20 @@ class RowPooler {
         for (i64 c = 0; c < k; ++c) tap[c] = c * d % s * phase_length + c * d / s * inner;
     }
 
-    void pool(const In *x, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
+    // How many rows, of at most `most`, are best pooled at a time: those that see the same, where little is done for each.
+    i64 rows_at_a_time(const OutputRow &rows, const Sink &sink, i64 most) const {
+        if (inner > 1 || way != Along::DIRECT || sink.finishes()) return 1;
+        return rows.ahead + 1 < most ? rows.ahead + 1 : most;
+    }
+
+    // The outputs begin..end-1 of a row, and of `more` rows that follow.
+    void pool(const In *x, const OutputRow &rows, Sink &sink, i64 begin, i64 end, i64 more = 0) {
         if (inner >= N)
             pool_places(x, rows, sink, begin, end);
         else if (way == Along::SEGMENTS)
             pool_segments(x, rows, sink, begin, end);
         else if (way == Along::DIRECT)
-            axis.kernel == 2 ? pool_direct<2>(x, rows, sink, begin, end) : pool_direct<3>(x, rows, sink, begin, end);
+            axis.kernel == 2 ? pool_direct<2>(x, rows, sink, begin, end, more) : pool_direct<3>(x, rows, sink, begin, end, more);
         else
             pool_row(x, rows, sink, begin, end);
     }
@@ -471,22 +486,34 @@ class RowPooler {
     // The commonest windows, of 2 or 3 cells in steps of 2. The last two cells of N windows are the even and the odd
     // ones of 2N cells; the first of three is the odd one before.
     template <int K>
-    void pool_direct(const In *x, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
+    void pool_direct(const In *x, const OutputRow &rows, Sink &sink, i64 begin, i64 end, i64 more) {
         i64 first = direct_first < begin ? begin : direct_first, stop = direct_stop > end ? end : direct_stop;
         if (stop - first < N || rows.count == 0) first = stop = end;
-        for (i64 o = begin; o < first; ++o) pool_one(x, rows, sink, o);
-        for (i64 o = stop; o < end; ++o) pool_one(x, rows, sink, o);
+        if (begin < first || stop < end) {
+            Sink to = sink;
+            for (i64 row = 0; row <= more; ++row, next_row(to)) {
+                for (i64 o = begin; o < first; ++o) pool_one(x + row * rows.step, rows, to, o);
+                for (i64 o = stop; o < end; ++o) pool_one(x + row * rows.step, rows, to, o);
+            }
+        }
         if (first == end) return;
         if (rows.count == K)
-            pool_blocks<K>(x, FewRows<K>(rows), sink, first, stop);
+            pool_blocks<K>(x, FewRows<K>(rows), sink, first, stop, more, rows.step);
         else
-            pool_blocks<K>(x, rows, sink, first, stop);
+            pool_blocks<K>(x, rows, sink, first, stop, more, rows.step);
+    }
+    NDPOOL_INLINE void next_row(Sink &sink) const {
+        sink.over_arrays([&](auto *, auto *&row) { row += axis.output; });
     }
     template <int K, class Rows>
-    NDPOOL_INLINE void pool_blocks(const In *x, const Rows &rows, const Sink &sink, i64 first, i64 stop) {
+    NDPOOL_INLINE void pool_blocks(const In *x, const Rows &rows, const Sink &sink, i64 first, i64 stop, i64 more, i64 step) {
         // Copies, which no store can change.
         const P own = p;
         Sink to = sink;
+        for (i64 row = 0; row <= more; ++row, x += step, next_row(to)) pool_row_of_blocks<K>(own, x, rows, to, first, stop);
+    }
+    template <int K, class Rows>
+    NDPOOL_INLINE void pool_row_of_blocks(const P &own, const In *x, const Rows &rows, Sink &to, i64 first, i64 stop) {
         const i64 shift = K - 2 - axis.pad_lo;
         State<N> before;
         for (i64 o = first; o < stop; o += N) {
@@ -826,6 +853,8 @@ void pool_in_lanes(const Plan &plan, const P &p, const typename P::In *x, const 
     i64 part = part_of_row(plan), outputs = plan.last().output;
     i64 parts = (outputs + part - 1) / part;
     const bool streamed = streams_outputs<typename P::In>(plan, proto.y, forced);
+    // At a time. To send many past the caches at once would keep the memory from being read meanwhile.
+    const i64 most_rows = parts > 1 ? 1 : (streamed ? 128 : 1024) / plan.out_row + 1;
     parallel(plan.outer * plan.out_rows * parts, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
         OutputRow rows(plan);
         RowPooler<P, Sink, N> pooler(plan, p, part, forced);
@@ -835,24 +864,28 @@ void pool_in_lanes(const Plan &plan, const P &p, const typename P::In *x, const 
         i64 slab = index / plan.out_rows, row = index % plan.out_rows;
         rows.move_to(row);
         sink.move_to(plan, index, rows);
-        for (i64 unit = begin; unit < end; ++unit) {
+        for (i64 unit = begin;;) {
             i64 first = done * part, stop = first + part < outputs ? first + part : outputs;
+            const i64 many = pooler.rows_at_a_time(rows, sink, most_rows < end - unit ? most_rows : end - unit);
             if (streamed) {
                 Outbox *outbox = outboxes;
                 sink.over_arrays([&](auto *array, auto *&row) {
-                    i64 at = first * plan.inner;
-                    row = outbox++->room(array + index * plan.out_row + at, (stop - first) * plan.inner, part * plan.inner) - at;
+                    i64 at = first * plan.inner, length = (many - 1) * plan.out_row + (stop - first) * plan.inner;
+                    row = outbox++->room(array + index * plan.out_row + at, length, most_rows * part * plan.inner) - at;
                 });
             }
-            pooler.pool(x + slab * plan.in_slab + rows.base, rows, sink, first, stop);
+            pooler.pool(x + slab * plan.in_slab + rows.base, rows, sink, first, stop, many - 1);
             sink.finish(plan, slab, rows, first, stop);
-            if (++done < parts || unit + 1 == end) continue;
+            unit += many;
+            if (unit == end) return;
+            if (++done < parts) continue;
             done = 0;
-            ++index;
-            if (++row == plan.out_rows)
+            index += many;
+            row += many;
+            if (row == plan.out_rows)
                 row = 0, ++slab, rows.move_to(row);
             else
-                rows.next();
+                rows.move_on(many);
             sink.move_to(plan, index, rows);
         }
     });

@@ -335,7 +335,7 @@ struct TermPart {
             if (row == part.row_begin)
                 rows.move_to(row);
             else
-                rows.next();
+                rows.move_on(1);
             S *to = sum + (row - part.row_begin) * length;
             const auto all = static_cast<double>(rows.counted), here = static_cast<double>(rows.real);
             auto add = [=](i64 begin, i64 end) {

@@ -46,10 +46,11 @@ struct SumSink {
         }
     }
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
+    static bool finishes() { return false; }
     bool needs_counts() const { return divisor.varies(); }
     void advance(i64 elements) { y += elements; }
     template <class Use>
-    void over_arrays(const Use &use) {
+    NDPOOL_INLINE void over_arrays(const Use &use) {
         use(y, row);
     }
     template <int N>
