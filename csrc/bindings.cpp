@@ -155,9 +155,30 @@ bool has_padding(const Axis &axis) {
     return padded(0) || padded(axis.output - 1) || axis.pad_lo > 0 || axis.pad_hi > 0;
 }
 
+// Pooled neighbours that have one window each, over all their cells, are one dimension: the cells lie side by side, and a
+// place in one window is the same place in the other.
+std::vector<std::vector<i64>> joined(const std::vector<std::vector<i64>> &dims) {
+    auto is_one_window = [](const std::vector<i64> &dim) {
+        if (dim.size() != 8) return false;
+        const Axis axis = axis_of(dim);
+        return axis.output == 1 && axis.kernel == axis.length && axis.dilation == 1 && axis.pad_lo == 0 && axis.pad_hi == 0;
+    };
+    std::vector<std::vector<i64>> out;
+    for (const auto &dim : dims) {
+        if (out.empty() || !is_one_window(out.back()) || !is_one_window(dim)) {
+            out.push_back(dim);
+            continue;
+        }
+        const i64 cells = product(out.back()[0], dim[0]);
+        out.back() = {cells, 1, cells, cells, 1, 0, 0, 0};
+    }
+    return out;
+}
+
 // One number for a dimension that is carried along, the eight of an Axis for one that is pooled.
-Plan make_plan(const std::vector<std::vector<i64>> &dims) {
+Plan make_plan(const std::vector<std::vector<i64>> &given) {
     Plan plan{};
+    const auto dims = joined(given);
     if (dims.size() > MAX_DIMS) throw std::invalid_argument("too many dimensions");
     int last = -1;
     for (int d = 0; d < static_cast<int>(dims.size()); ++d) {

@@ -62,24 +62,32 @@ struct Border {
     }
 };
 
-// A row of squares, with all that is needed in one place, of which the compiler knows that no store changes it. With padding
+// Rows of squares, with all that is needed in one place, of which the compiler knows that no store changes it. With padding
 // E, modulo 2, cell b of a square is at place c of the window that is (b + E - c) / 2 after the square's own.
 template <int N, int K, int E, class Source, class Target>
 struct Squares {
     using A = typename Source::A;
     const Source from;
     const Target target;
-    const i64 at, in_row, rows;  // where the cells are, elements of a row, and how many rows there are: one or two
+    const i64 at, in_row, rows;  // where the cells are, elements of a row, and how many rows of cells there are
     const i64 output;            // of the first square, in its plane
     const OutputStrides apart;
     const i64 *const plane, *const tag, planes;
 
     void fill() const {
         const Squares own = *this;
+        for (i64 row = 0; row < own.rows; row += 2) own.fill_pair(row);
+    }
+
+  private:
+    // The squares that have their upper cells in a row.
+    NDPOOL_INLINE void fill_pair(i64 row) const {
+        const Squares &own = *this;
+        const i64 below = own.output + row / 2 * own.apart.row;
         whole_blocks<N>((own.in_row + 1) / 2, [&](i64 m) NDPOOL_INLINED {
             vec<A, N> sum[2][2] = {};
             for (i64 p = 0; p < own.planes; ++p) {
-                const i64 output = own.plane[p] * own.apart.plane + own.output + m, place = own.tag[p] * K * K;
+                const i64 output = own.plane[p] * own.apart.plane + below + m, place = own.tag[p] * K * K;
                 if (K == 2) own.from.template ahead<N>(output);
                 // Each lane adds up in the order of the outputs.
                 NDPOOL_UNROLL
@@ -95,8 +103,8 @@ struct Squares {
             const bool again = Target::PAST && half_done<N>(m);  // to store past the caches twice would cost twice
             NDPOOL_UNROLL
             for (int r = 0; r < 2; ++r) {
-                if (r == own.rows) break;
-                i64 cell = own.at + r * own.in_row + 2 * m;
+                if (row + r == own.rows) break;
+                i64 cell = own.at + (row + r) * own.in_row + 2 * m;
                 zip<N>(sum[r][0], sum[r][1]);
                 if (!again) own.target.template put<N>(cell, sum[r][0], N);
                 own.target.template put<N>(cell + N, sum[r][1], 2 * (m + N) > own.in_row ? N - 1 : N);

@@ -332,20 +332,24 @@ class RowGatherer {
                 planes.move_to(plane);
             else
                 planes.next();
-            for (i64 row = top; row < bottom; row += 2) {
-                i64 at = (plane * down.length + row) * plan.in_row, rows = bottom - row < 2 ? 1 : 2;
+            auto fill = [&](i64 row, i64 rows, const auto &target) {
+                using To = std::decay_t<decltype(target)>;
                 i64 output = (row / 2 + down.pad_lo / 2) * apart.row + axis.pad_lo / 2 - before;
-                auto fill = [&](const auto &target) {
-                    using To = std::decay_t<decltype(target)>;
-                    Squares<N, K, E, Source, To>{source, target, at, plan.in_row, rows, output, apart, planes.row, planes.tag, planes.count}.fill();
-                };
-                if constexpr (Target::STREAMS) {
-                    if (part.in_lines) {
-                        fill(to.past_the_caches());
-                        continue;
-                    }
+                Squares<N, K, E, Source, To>{source, target, (plane * down.length + row) * plan.in_row, plan.in_row, rows, output, apart, planes.row, planes.tag, planes.count}.fill();
+            };
+            if (!part.streamed) {
+                fill(top, bottom - top, to);
+                continue;
+            }
+            if constexpr (Target::STREAMS) {
+                if (part.in_lines) {
+                    fill(top, bottom - top, to.past_the_caches());
+                    continue;
                 }
-                write(at, rows * plan.in_row, fill);
+            }
+            for (i64 row = top; row < bottom; row += 2) {
+                i64 rows = bottom - row < 2 ? 1 : 2;
+                write((plane * down.length + row) * plan.in_row, rows * plan.in_row, [&](const Target &target) { fill(row, rows, target); });
             }
         }
     }
