@@ -5,6 +5,12 @@
 // window becomes contiguous when the row is split into its phases, cells 0, s, 2s, ... and 1, s+1, 2s+1, ... So
 // the input is read once and the output written once. Where the window is small (`pool_direct`), or many elements
 // belong to one place (channels last, `pool_places`), both steps are one, in registers.
+//
+// Where the outputs go is a Sink:
+//   move_to(plan, index, rows)  to a row of all outputs, which sees these rows of the input
+//   put<N>(at, state, count)    writes the first `count` of N outputs, from element `at` of the row on
+//   finish(plan, slab, rows, begin, end)  is called after outputs begin..end-1 of each row, if finishes()
+//   over_arrays(use)            calls use(array, row) for the arrays that are written, with where each and its row start
 #pragma once
 #include "kinds.h"
 #include "stream.h"
