@@ -33,7 +33,7 @@ The memory limit of a case is the time to read its inputs and write its outputs 
 size, measured in the same run with as many threads. It counts x and y; for forward+vjp also g and gx; for jvp also t
 and dy. The bare loop is the time of one that reads and writes those bytes in the fastest way that we know of, and does
 nothing else; a target that asks for less is beyond the hardware. Two threads are compared with one, and with two
-callers side by side that have one each: where those gain less than the target asks, so does the machine. A peer's
+callers side by side that have one each: what those do not gain, the machine does not have to give. A peer's
 column says how many times ndpool's time it takes; — says that the peer does not define the case. Each peer's result was
 compared with ndpool's before it was timed.
 

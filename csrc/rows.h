@@ -850,8 +850,9 @@ inline bool worth_threads(i64 elements) { return elements >= (1 << 15); }
 // Whether outputs are better written past the caches. `forced` as in Call.
 template <class In, class Out>
 bool streams_outputs(const Plan &plan, const Out *y, int forced) {
-    i64 read = plan.outer * plan.in_slab * static_cast<i64>(sizeof(In)), written = plan.outer * plan.out_slab * static_cast<i64>(sizeof(Out));
-    return forced == 2 || (forced < 0 && worth_streaming(y, written, read + written));
+    const i64 read = plan.outer * plan.in_slab * static_cast<i64>(sizeof(In));
+    const i64 written = plan.outer * plan.out_slab * static_cast<i64>(sizeof(Out));
+    return streams(y, written, read + written, forced);
 }
 
 template <int N, class P, class Sink>

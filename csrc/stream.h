@@ -30,6 +30,11 @@ inline bool worth_streaming(const void *p, i64 bytes, i64 moved) {
 #endif
 }
 
+// The same, or as is `forced`; see Call.
+inline bool streams(const void *p, i64 bytes, i64 moved, int forced) {
+    return forced == 2 || (forced < 0 && worth_streaming(p, bytes, moved));
+}
+
 // Stores a register past the caches, at a multiple of its size. Other threads see it after end_streaming().
 template <int N, class T>
 NDPOOL_INLINE void stream(T *p, vec<T, N> v) {

@@ -31,7 +31,8 @@ struct Gradient {
     Gradient(void *gx, i64 element_bytes) : gx(static_cast<char *>(gx)), element_bytes(element_bytes), streamed(false) {}
     // One that is gathered, and so written from end to end. `forced` as in Call.
     Gradient(const Plan &plan, void *gx, i64 element_bytes, int forced) : Gradient(gx, element_bytes) {
-        streamed = forced == 2 || (forced < 0 && worth_streaming(gx, plan.outer * plan.in_slab * element_bytes, plan.outer * (plan.in_slab + plan.out_slab) * element_bytes));
+        const i64 written = plan.outer * plan.in_slab * element_bytes, read = plan.outer * plan.out_slab * element_bytes;
+        streamed = streams(gx, written, read + written, forced);
     }
     // Whether it is, and rows of so many elements are whole lines, which are best stored there right away.
     bool in_lines(i64 row) const { return streamed && reinterpret_cast<std::uintptr_t>(gx) % LINE == 0 && row * element_bytes % LINE == 0; }

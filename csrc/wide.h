@@ -37,7 +37,8 @@ void slide(const P &p, const Axis &axis, const typename P::In *in, typename P::L
             return;
         }
         const typename P::In *from = in + cell * rest + begin;
-        const auto later = reinterpret_cast<std::uintptr_t>(from) + static_cast<std::uintptr_t>(8 * step * rest) * sizeof(*from);
+        constexpr i64 ROWS_AHEAD = 8;
+        const auto later = reinterpret_cast<std::uintptr_t>(from) + static_cast<std::uintptr_t>(ROWS_AHEAD * step * rest) * sizeof(*from);
         auto block = [&](i64 i, State s) NDPOOL_INLINED {
             __builtin_prefetch(reinterpret_cast<const void *>(later + static_cast<std::uintptr_t>(i) * sizeof(*from)));
             if (more) own.template merge_any<N>(s, P::template get<N>(more + i, 0));
