@@ -184,15 +184,17 @@ struct WinnerSink {
 template <class G, class Sum>
 struct WinnerSource {
     using A = Sum;
+    static constexpr bool SPARES_PADDING = true;
     const std::uint8_t *winners;  // the slab's
     const G *g;
+    const ByteRows *bytes = byte_rows();
     template <int N>
     NDPOOL_INLINE void ahead(i64 output) const {
         prefetch<N>(g + output);
     }
     template <int N>
     NDPOOL_INLINE vec<A, N> add(vec<A, N> sum, i64 output, i64 place) const {
-        return add_where_equal<A, N>(sum, winners + output, place, load_as<A, N>(g + output));
+        return add_where_equal<A, N>(sum, winners + output, place, *bytes, load_as<A, N>(g + output));
     }
     WinnerSource with(const Border &border) const { return {border.around(winners, BORDER), border.around(g, BORDER2)}; }
 };

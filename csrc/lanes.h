@@ -327,14 +327,20 @@ struct ByteRows {
             for (int i = 0; i < 16; ++i) row[value][i] = static_cast<std::uint8_t>(value);
     }
 };
-constexpr ByteRows BYTE_ROWS;
+// All of them. Where they are is hidden from the compiler, which would keep the address of every single one at hand.
+inline const ByteRows *byte_rows() {
+    static constexpr ByteRows ROWS;
+    const ByteRows *rows = &ROWS;
+    asm("" : "+r"(rows));
+    return rows;
+}
 
 // sum + v where a byte equals `value`, which is below 256, and the sum elsewhere.
 template <class T, int N>
-NDPOOL_INLINE vec<T, N> add_where_equal(vec<T, N> sum, const std::uint8_t *p, i64 value, vec<T, N> v) {
+NDPOOL_INLINE vec<T, N> add_where_equal(vec<T, N> sum, const std::uint8_t *p, i64 value, [[maybe_unused]] const ByteRows &bytes, vec<T, N> v) {
     if constexpr (N == 1) return vec<T, N>{*p == value ? sum[0] + v[0] : sum[0]};
 #if defined(__AVX2__)
-    [[maybe_unused]] auto wanted = _mm_load_si128(reinterpret_cast<const __m128i *>(BYTE_ROWS.row[value]));
+    [[maybe_unused]] auto wanted = _mm_load_si128(reinterpret_cast<const __m128i *>(bytes.row[value]));
 #endif
 #if defined(__AVX512F__)
     if constexpr (sizeof(T) == 4 && N == 16) {

@@ -282,12 +282,7 @@ class Widener {
         auto block = [&](auto registers, i64 i) NDPOOL_INLINED {
             constexpr int U = decltype(registers)::value;
             State s[U];
-            NDPOOL_UNROLL
-            for (int u = 0; u < U; ++u) s[u] = P::template get<N>(most + i + u * N, plane);
-            for (i64 c = 1; c < whole; ++c) {
-                NDPOOL_UNROLL
-                for (int u = 0; u < U; ++u) own.template merge_any<N>(s[u], P::template get<N>(most + i + (c + u) * N, plane));
-            }
+            merge_registers<U>(own, most + i, whole, s);
             for (i64 piece = 0; piece < pieces; ++piece) {
                 const Lane *lanes = from[piece] + i;
                 NDPOOL_UNROLL
@@ -298,6 +293,31 @@ class Widener {
             for (int u = 0; u < U; ++u) P::template put<N>(total + i + u * N, plane, s[u]);
         };
         over_blocks(length, block);
+    }
+    // Of U registers side by side, each merged with those that follow it, `count` in all.
+    template <int U>
+    NDPOOL_INLINE void merge_registers(const P &own, const Lane *lanes, i64 count, State (&s)[U]) const {
+        auto one = [&](i64 c) NDPOOL_INLINED { return P::template get<N>(lanes + c * N, plane); };
+        if (count < U) {
+            NDPOOL_UNROLL
+            for (int u = 0; u < U; ++u) s[u] = one(u);
+            for (i64 c = 1; c < count; ++c) {
+                NDPOOL_UNROLL
+                for (int u = 0; u < U; ++u) own.template merge_any<N>(s[u], one(c + u));
+            }
+            return;
+        }
+        // What all have, then what is before it, then what is after.
+        s[U - 1] = one(U - 1);
+        for (i64 c = U; c < count; ++c) own.template merge_any<N>(s[U - 1], one(c));
+        NDPOOL_UNROLL
+        for (int u = U - 2; u >= 0; --u) own.template merge_any<N>(s[u] = s[u + 1], one(u));
+        State after = one(count);
+        NDPOOL_UNROLL
+        for (int u = 1; u < U; ++u) {
+            own.template merge_any<N>(s[u], after);
+            if (u < U - 1) own.template merge_any<N>(after, one(count + u));
+        }
     }
     // Calls block(how many registers, position) until `length` lanes are done: four registers at a time, then one.
     template <class Block>
@@ -439,6 +459,11 @@ class RowPooler {
     RowPooler(const Plan &plan, const P &p, i64 part, int forced)
         : axis(plan.last()), p(p), inner(plan.inner), way(way_along<P, N>(plan, forced)) {
         direct_outputs(axis, axis.kernel, &direct_first, &direct_stop);
+        constexpr i64 NEAR = 2048;  // more elements would not stay in the nearest cache
+        if (inner >= N && inner <= NEAR && axis.dilation == 1) {
+            columns[0] = row_memory(ROW, 2 * inner, &plane);
+            columns[1] = columns[0] + plane / 2 / N * N;
+        }
         if (inner >= N || way == Along::SEGMENTS || way == Along::DIRECT) return;
         i64 s = axis.stride, d = axis.dilation, k = axis.kernel;
         i64 cells = (part - 1) * s + (k - 1) * d + 1;
@@ -480,6 +505,7 @@ class RowPooler {
     Along way;
     i64 direct_first, direct_stop;
     Lane *row = nullptr, *total = nullptr, *phases = nullptr;
+    Lane *columns[2] = {};    // the last ones of two windows side by side, if they are kept
     i64 plane = 0, phase_plane = 0, phase_length = 0;
     i64 *tap = nullptr;       // where the cells of each tap start, among the phases
     i64 edges_filled = -1;    // the part whose padded cells are in the row
@@ -767,15 +793,20 @@ class RowPooler {
         constexpr int U = 4;
         const P own = p;  // copies, which no store can change
         Sink to = sink;
+        const Lane *known = nullptr;  // the window's first column, if the one before had it
         for (i64 o = begin; o < end; ++o) {
             const Axis::Taps taps = axis.taps(o);
+            const bool whole = K > 0 && taps.count == K;
+            Lane *last = whole && K - 1 == axis.stride ? columns[o % 2] : nullptr;  // where its last one goes
             auto pool = [&](auto registers, i64 i) NDPOOL_INLINED {
                 constexpr int U = decltype(registers)::value;
                 State<N> state[U];
-                if (K > 0 && taps.count == K)
+                if (!whole)
+                    merge_place<U>(own, x, rows, taps, i, state);
+                else if constexpr (P::TAGGED)
                     merge_whole_place<U, K>(own, x, rows, taps.first * inner + i, state);
                 else
-                    merge_place<U>(own, x, rows, taps, i, state);
+                    merge_columns<U, K>(own, x, rows, taps.first * inner + i, known ? known + i : nullptr, last ? last + i : nullptr, state);
                 NDPOOL_UNROLL
                 for (int u = 0; u < U; ++u) to.template put<N>(o * inner + i + u * N, state[u], N);
             };
@@ -783,6 +814,7 @@ class RowPooler {
             for (; i + U * N <= inner; i += U * N) pool(Size<U>(), i);
             for (; i + N <= inner; i += N) pool(Size<1>(), i);
             if (i < inner) pool(Size<1>(), inner - N);
+            known = last;
         }
     }
 
@@ -812,22 +844,45 @@ class RowPooler {
     // The same of K rows of K cells, from element `at` on, with all loops unrolled.
     template <int U, int K>
     NDPOOL_INLINE void merge_whole_place(const P &own, const In *x, const OutputRow &rows, i64 at, State<N> (&state)[U]) {
-        const i64 step = axis.dilation * inner, known = K - axis.stride;  // cells that the window before had, too
         NDPOOL_UNROLL
-        for (int r = 0; r < K; ++r) {
-            const In *cell = x + rows.offset[r] + at;
+        for (int r = 0; r < K; ++r)
             NDPOOL_UNROLL
-            for (int k = 0; k < K; ++k, cell += step) {
-                if (k >= known) prefetch<U * N>(cell);
+            for (int k = 0; k < K; ++k) merge_place_cell<U, K>(own, x, rows, at, r, k, r + k == 0, state);
+    }
+    // The same by columns, where the order does not matter.
+    template <int U, int K>
+    NDPOOL_INLINE void merge_columns(const P &own, const In *x, const OutputRow &rows, i64 at, const Lane *known, Lane *last, State<N> (&state)[U]) {
+        NDPOOL_UNROLL
+        for (int k = 0; k < K; ++k) {
+            State<N> column[U];
+            if (k == 0 && known) {
                 NDPOOL_UNROLL
-                for (int u = 0; u < U; ++u) {
-                    State<N> next = own.template lift<N>(cell + u * N, rows.tag[r] * K + k);
-                    if (r + k == 0)
-                        state[u] = next;
-                    else
-                        own.template merge<N>(state[u], next);
-                }
+                for (int u = 0; u < U; ++u) state[u] = P::template get<N>(known + u * N, plane);
+                continue;
             }
+            NDPOOL_UNROLL
+            for (int r = 0; r < K; ++r) merge_place_cell<U, K>(own, x, rows, at, r, k, r == 0, column);
+            NDPOOL_UNROLL
+            for (int u = 0; u < U; ++u) {
+                if (k == K - 1 && last) P::template put<N>(last + u * N, plane, column[u]);
+                if (k == 0)
+                    state[u] = column[u];
+                else
+                    own.template merge_any<N>(state[u], column[u]);
+            }
+        }
+    }
+    template <int U, int K>
+    NDPOOL_INLINE void merge_place_cell(const P &own, const In *x, const OutputRow &rows, i64 at, int r, int k, bool first, State<N> (&state)[U]) {
+        const In *cell = x + rows.offset[r] + at + k * axis.dilation * inner;
+        if (k >= K - axis.stride) prefetch<U * N>(cell);  // the window before had the others, too
+        NDPOOL_UNROLL
+        for (int u = 0; u < U; ++u) {
+            State<N> next = own.template lift<N>(cell + u * N, rows.tag[r] * K + k);
+            if (first)
+                state[u] = next;
+            else
+                own.template merge<N>(state[u], next);
         }
     }
 };

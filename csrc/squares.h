@@ -88,7 +88,7 @@ struct Squares {
             vec<A, N> sum[2][2] = {};
             for (i64 p = 0; p < own.planes; ++p) {
                 const i64 output = own.plane[p] * own.apart.plane + below + m, place = own.tag[p] * K * K;
-                if (K == 2) own.from.template ahead<N>(output);
+                if (K == 2 || Source::SPARES_PADDING) own.from.template ahead<N>(output);
                 // Each lane adds up in the order of the outputs.
                 NDPOOL_UNROLL
                 for (int r = K - 1; r >= 0; --r) {

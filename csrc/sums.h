@@ -199,6 +199,7 @@ inline Axis part_of_axis(const Axis &axis, i64 begin, i64 end, i64 *lo, i64 *hi)
 template <class T, class Sum = double>
 struct SumSource {
     using A = Sum;
+    static constexpr bool SPARES_PADDING = false;
     const T *q;  // the slab's
     template <int N>
     NDPOOL_INLINE void ahead(i64 output) const {

@@ -6,6 +6,7 @@
 //   add<N>(sum, output, place)  a sum, and what N outputs hand to the cell at that place in their windows
 //   ahead<N>(output)       asks for what outputs that follow these will hand on
 //   with(border)           the same from a copy with a border, whose first output is number 0
+//   SPARES_PADDING         whether outputs hand nothing on at the places of their windows that are padding
 // and where the result goes is a Target:
 //   put<N>(at, sum, count) the first `count` of N sums, for the cells from element `at` of the slab on
 //   REPEATS                whether rows that the same outputs see get the same
@@ -320,9 +321,13 @@ class RowGatherer {
             border.planes = border.height / down.output, border.height = down.output;
             before = seen.row_begin / down.output * border.strides().plane;
         }
-        // Windows of 2 by 2 have a square each, and every square a window, but perhaps at the end.
-        auto in_pairs = [](const Axis &a) { return K == 2 && a.pad_lo / 2 + (a.length + 1) / 2 <= a.output; };
-        const bool as_is = in_pairs(down) && in_pairs(axis);
+        // Whether every square has an output of its own. Those of 2 by 2 cells need no other. Those of 3 by 3 after one cell of
+        // padding need the next, too: after the last is the first of the next row, which has padding at these places.
+        auto in_pairs = [](const Axis &a) {
+            return (K == 2 || (Source::SPARES_PADDING && a.pad_lo == 1)) && a.pad_lo / 2 + (a.length + 1) / 2 <= a.output;
+        };
+        const i64 after = (plan.outer - part.slab) * plan.out_slab - seen.row_end * plan.out_row;  // outputs after those seen
+        const bool as_is = in_pairs(down) && in_pairs(axis) && (K == 2 || after > plan.out_row);
         const Source source = as_is ? from : from.with(border);
         const OutputStrides apart = as_is ? OutputStrides{plan.out_row, down.output * plan.out_row} : border.strides();
         if (as_is) before = 0;

@@ -49,6 +49,14 @@ ROADS = [
     ),
     road("channels last, three rows left of five", Window((5, 3), (2, 2), (2, 1)), (2, 9, 11, 64), (1, 2)),
     road("channels last, three rows left of nine", Window((3, 3, 3), 2, 1), (1, 5, 7, 8, 64), (1, 2, 3)),
+    # Windows beside each other that have a column in common, and whether it is kept.
+    road("channels last, k2s1", Window((2, 2), 1), (2, 5, 9, 24), (1, 2)),
+    road("channels last, k3s2, not padded", Window((3, 3), 2), (2, 8, 12, 21), (1, 2)),
+    road("channels last, k3s2 in parts", Window((3, 3), 2, 1), (1, 5, 631, 17), (1, 2)),
+    road("channels last, k3s2, dilated", Window((3, 3), 2, 2, 2), (2, 9, 12, 33), (1, 2)),
+    road("channels last, k3s3", Window((3, 3), 3), (2, 9, 12, 33), (1, 2)),
+    road("channels last, k3s2 of very many", Window((3, 3), 2, 1), (1, 5, 7, 2051), (1, 2)),
+    road("channels last, float64", Window((3, 3), 2, 1), (1, 6, 9, 13), (1, 2), np.float64),
     *(road(f"{c} channels last, segments", Window((2, 3), 9, 1), (2, 20, 31, c), (1, 2)) for c in (1, 2, 3, 8, 17)),
     *(road(f"{c} channels last, wide", Window((9, 9), 1, 4), (1, 13, 14, c), (1, 2)) for c in (1, 2, 3, 8, 17)),
     # Wide windows, by halves of halves along a row and by blocks across rows.
@@ -103,6 +111,13 @@ ROADS = [
     *(road(f"k{k}s2, lines of a volume", Window((k,) * 3, 2, k - 2), (2, 7, 6, 96)) for k in (2, 3)),
     road("k3s2, lines of a cut slab", Window((3, 3), 2, 1), (1, 303, 448)),
     road("k3s2, planes that no window sees", Window((1, 3, 3), (3, 2, 2), (0, 1, 1)), (2, 8, 9, 70)),
+    # After the last output of a row comes the first of the next, or none.
+    *(road(f"k3s2, rows of {h} by {w}", Window((3, 3), 2, 1), (3, h, w)) for h in (1, 2, 3) for w in (67, 68)),
+    *(
+        road(f"k3s2, no padding after {h} by {w}", Window((3, 3), 2, ((1, 0), (1, 0))), (3, h, w))
+        for h, w in ((8, 70), (9, 70), (8, 71))
+    ),
+    road("k3s2, volume of flat slabs", Window((3, 3, 3), 2, 1), (3, 1, 1, 70)),
     road("k3s2, one side padded by one", Window((3, 3), 2, (1, 0)), (2, 12, 71)),
     road("k2s2, lines of float64", Window((2, 2), 2), (2, 6, 56), None, np.float64),
     road("k3s2, lines of float64", Window((3, 3), 2, 1), (2, 6, 56), None, np.float64),
