@@ -5,13 +5,15 @@
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
-template <class K>
+template <class K, bool PAST = false>
 struct ValueSink {
     using T = typename K::In;
+    static constexpr bool STREAMS = std::is_same_v<T, float>;
     K key;
     T *y;
     T *row;
 
+    ValueSink<K, true> past_the_caches() const { return {key, y, row}; }
     void move_to(const Plan &plan, i64 index, const OutputRow &) { row = y + index * plan.out_row; }
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
     static bool finishes() { return false; }
@@ -23,7 +25,7 @@ struct ValueSink {
     }
     template <int N>
     void put(i64 at, const typename Extreme<K>::template State<N> &s, int count) {
-        put_some<N>(row + at, count, [&](T *p) { key.template out<N>(p, s.v); });
+        put_some<N, PAST>(row + at, count, [&](T *p) { key.template out<N>(p, s.v); });
     }
 };
 
@@ -79,16 +81,18 @@ class Places {
 };
 
 // The values, and what was carried along with them.
-template <class K>
+template <class K, bool PAST = false>
 struct TangentSink {
     using T = typename K::In;
     using G = typename K::Key;
+    static constexpr bool STREAMS = std::is_same_v<T, float>;
     K key;
     T *y;
     G *dy;
     T *row;
     G *dy_row;
 
+    TangentSink<K, true> past_the_caches() const { return {key, y, dy, row, dy_row}; }
     void move_to(const Plan &plan, i64 index, const OutputRow &) {
         row = y + index * plan.out_row;
         dy_row = dy + index * plan.out_row;
@@ -102,15 +106,16 @@ struct TangentSink {
     }
     template <int N>
     void put(i64 at, const typename ArgExtreme<K, true>::template State<N> &s, int count) {
-        put_some<N>(row + at, count, [&](T *p) { key.template out<N>(p, s.v); });
-        put_some<N>(dy_row + at, count, [&](G *p) { store<N>(p, s.t); });
+        put_some<N, PAST>(row + at, count, [&](T *p) { key.template out<N>(p, s.v); });
+        put_some<N, PAST>(dy_row + at, count, [&](G *p) { store<N>(p, s.t); });
     }
 };
 
 // The values and the winners' places; with a tangent in doubles, what it is at the winners.
-template <class K>
+template <class K, bool PAST = false>
 struct WinnerSink {
     using T = typename K::In;
+    static constexpr bool STREAMS = std::is_same_v<T, float>;
     K key;
     T *y;
     void *winners;  // or null, if only the tangent is wanted
@@ -122,6 +127,7 @@ struct WinnerSink {
     void *winner_row;
     i64 index;
 
+    WinnerSink<K, true> past_the_caches() const { return {key, y, winners, bytes, t, dy, places, row, winner_row, index}; }
     void move_to(const Plan &plan, i64 at, const OutputRow &) {
         index = at;
         row = y + at * plan.out_row;
@@ -141,7 +147,7 @@ struct WinnerSink {
     bool finishes() const { return t != nullptr; }
     template <int N>
     void put(i64 at, const typename ArgExtreme<K>::template State<N> &s, int count) {
-        put_some<N>(row + at, count, [&](T *p) { key.template out<N>(p, s.v); });
+        put_some<N, PAST>(row + at, count, [&](T *p) { key.template out<N>(p, s.v); });
         if (bytes == 1)
             put_places<std::uint8_t, N>(at, s, count);
         else if (bytes == 2)
@@ -168,7 +174,7 @@ struct WinnerSink {
     }
     template <class W, int N>
     void put_places(i64 at, const typename ArgExtreme<K>::template State<N> &s, int count) {
-        put_some<N>(static_cast<W *>(winner_row) + at, count, [&](W *p) { store<N>(p, convert<W, N>(s.place)); });
+        put_some<N, PAST>(static_cast<W *>(winner_row) + at, count, [&](W *p) { store<N>(p, convert<W, N>(s.place)); });
     }
     template <class W>
     void pick(const Plan &plan, i64 slab, const OutputRow &rows, i64 begin, i64 end) {

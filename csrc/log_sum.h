@@ -62,6 +62,7 @@ template <class F>
 struct LogSumSink {
     template <int N>
     using State = typename LogSum<F>::template State<N>;
+    static constexpr bool STREAMS = false;
     LogSum<F> kind;
     F *y;
     bool count_pad;

@@ -11,6 +11,7 @@
 //   put<N>(at, state, count)    writes the first `count` of N outputs, from element `at` of the row on
 //   finish(plan, slab, rows, begin, end)  is called after outputs begin..end-1 of each row, if finishes()
 //   over_arrays(use)            calls use(array, row) for the arrays that are written, with where each and its row start
+//   STREAMS                     whether past_the_caches() is the same, with stores that go there
 #pragma once
 #include "kinds.h"
 #include "stream.h"
@@ -148,10 +149,14 @@ inline typename P::template State<N> lift_some(const P &p, const typename P::In 
     }
 }
 
-// Runs out(to) with room for N elements, of which `count` are wanted at `p`.
-template <int N, class T, class F>
+// Runs out(to) with room for N elements, of which `count` are wanted at `p`; PAST the caches, it is all.
+template <int N, bool PAST = false, class T, class F>
 inline void put_some(T *p, int count, const F &out) {
-    if (count == N) {
+    if constexpr (PAST) {
+        T all[N];
+        out(all);
+        stream<N>(p, load<N>(all));
+    } else if (count == N) {
         out(p);
     } else {
         T some[N];
@@ -455,9 +460,12 @@ class RowPooler {
     using State = typename P::template State<M>;
 
   public:
-    // For at most `part` outputs at a time.
-    RowPooler(const Plan &plan, const P &p, i64 part, int forced)
-        : axis(plan.last()), p(p), inner(plan.inner), way(way_along<P, N>(plan, forced)) {
+    // Fewer lanes than there can be are for places that are less than a line.
+    static constexpr bool STREAMS = Sink::STREAMS && N == LANES<Lane>;
+
+    // For at most `part` outputs at a time; `in_lines` says whether those of a place are whole lines, to go past the caches.
+    RowPooler(const Plan &plan, const P &p, i64 part, int forced, bool in_lines = false)
+        : axis(plan.last()), p(p), inner(plan.inner), in_lines(in_lines), way(way_along<P, N>(plan, forced)) {
         direct_outputs(axis, axis.kernel, &direct_first, &direct_stop);
         constexpr i64 NEAR = 2048;  // more elements would not stay in the nearest cache
         if (inner >= N && inner <= NEAR && axis.dilation == 1) {
@@ -488,6 +496,8 @@ class RowPooler {
 
     // The outputs begin..end-1 of a row, and of `more` rows that follow.
     void pool(const In *x, const OutputRow &rows, Sink &sink, i64 begin, i64 end, i64 more = 0) {
+        if constexpr (STREAMS)
+            if (in_lines) return pool_places(x, rows, sink.past_the_caches(), begin, end);
         if (inner >= N)
             pool_places(x, rows, sink, begin, end);
         else if (way == Along::SEGMENTS)
@@ -502,6 +512,7 @@ class RowPooler {
     const Axis &axis;
     const P &p;
     i64 inner;
+    bool in_lines;
     Along way;
     i64 direct_first, direct_stop;
     Lane *row = nullptr, *total = nullptr, *phases = nullptr;
@@ -779,7 +790,8 @@ class RowPooler {
     }
 
     // Channels last: all cells of a window at once, in row-major order, along the elements of a place.
-    void pool_places(const In *x, const OutputRow &rows, const Sink &sink, i64 begin, i64 end) {
+    template <class To>
+    void pool_places(const In *x, const OutputRow &rows, const To &sink, i64 begin, i64 end) {
         if (rows.count == 2 && axis.kernel == 2)
             pool_places_of<2>(x, rows, sink, begin, end);
         else if (rows.count == 3 && axis.kernel == 3)
@@ -788,11 +800,11 @@ class RowPooler {
             pool_places_of<0>(x, rows, sink, begin, end);
     }
     // With K rows and windows of K cells along them, or 0 if there are others.
-    template <int K>
-    void pool_places_of(const In *x, const OutputRow &rows, const Sink &sink, i64 begin, i64 end) {
+    template <int K, class To>
+    void pool_places_of(const In *x, const OutputRow &rows, const To &sink, i64 begin, i64 end) {
         constexpr int U = 4;
         const P own = p;  // copies, which no store can change
-        Sink to = sink;
+        To to = sink;
         const Lane *known = nullptr;  // the window's first column, if the one before had it
         for (i64 o = begin; o < end; ++o) {
             const Axis::Taps taps = axis.taps(o);
@@ -812,8 +824,7 @@ class RowPooler {
             };
             i64 i = 0;
             for (; i + U * N <= inner; i += U * N) pool(Size<U>(), i);
-            for (; i + N <= inner; i += N) pool(Size<1>(), i);
-            if (i < inner) pool(Size<1>(), inner - N);
+            for (; i < inner; i += N) pool(Size<1>(), i + N <= inner ? i : inner - N);
             known = last;
         }
     }
@@ -910,16 +921,27 @@ bool streams_outputs(const Plan &plan, const Out *y, int forced) {
     return streams(y, written, read + written, forced);
 }
 
+// Whether they can be stored there from the registers, of N elements: all those of a place are whole lines.
+template <int N, class Sink>
+bool places_in_lines(const Plan &plan, Sink sink) {
+    bool are = plan.inner >= N && plan.inner % N == 0 && !sink.finishes();
+    sink.over_arrays([&](auto *array, auto *&) {
+        are = are && reinterpret_cast<std::uintptr_t>(array) % LINE == 0 && plan.inner * static_cast<i64>(sizeof(*array)) % LINE == 0;
+    });
+    return are;
+}
+
 template <int N, class P, class Sink>
 void pool_in_lanes(const Plan &plan, const P &p, const typename P::In *x, const Sink &proto, int forced) {
     i64 part = part_of_row(plan), outputs = plan.last().output;
     i64 parts = (outputs + part - 1) / part;
     const bool streamed = streams_outputs<typename P::In>(plan, proto.y, forced);
+    const bool in_lines = streamed && RowPooler<P, Sink, N>::STREAMS && places_in_lines<N>(plan, proto);
     // At a time. To send many past the caches at once would keep the memory from being read meanwhile.
     const i64 most_rows = parts > 1 ? 1 : (streamed ? 128 : 1024) / plan.out_row + 1;
     parallel(plan.outer * plan.out_rows * parts, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
         OutputRow rows(plan);
-        RowPooler<P, Sink, N> pooler(plan, p, part, forced);
+        RowPooler<P, Sink, N> pooler(plan, p, part, forced, in_lines);
         Sink sink = proto;
         Outbox outboxes[] = {Outbox(MADE), Outbox(MADE2)};
         i64 index = begin / parts, done = begin % parts;  // of output rows, and parts of the row
@@ -929,7 +951,7 @@ void pool_in_lanes(const Plan &plan, const P &p, const typename P::In *x, const 
         for (i64 unit = begin;;) {
             i64 first = done * part, stop = first + part < outputs ? first + part : outputs;
             const i64 many = pooler.rows_at_a_time(rows, sink, most_rows < end - unit ? most_rows : end - unit);
-            if (streamed) {
+            if (streamed && !in_lines) {
                 Outbox *outbox = outboxes;
                 sink.over_arrays([&](auto *array, auto *&row) {
                     i64 at = first * plan.inner, length = (many - 1) * plan.out_row + (stop - first) * plan.inner;
@@ -939,7 +961,7 @@ void pool_in_lanes(const Plan &plan, const P &p, const typename P::In *x, const 
             pooler.pool(x + slab * plan.in_slab + rows.base, rows, sink, first, stop, many - 1);
             sink.finish(plan, slab, rows, first, stop);
             unit += many;
-            if (unit == end) return;
+            if (unit == end) break;
             if (++done < parts) continue;
             done = 0;
             index += many;
@@ -950,6 +972,7 @@ void pool_in_lanes(const Plan &plan, const P &p, const typename P::In *x, const 
                 rows.move_on(many);
             sink.move_to(plan, index, rows);
         }
+        if (in_lines) end_streaming();
     });
 }
 

@@ -28,14 +28,16 @@ struct Divisor {
 
 // Writes totals of P, divided, as R. A total that is wider than R may be multiplied by the reciprocal instead: the
 // error is far below R's last place.
-template <class P, class R>
+template <class P, class R, bool PAST = false>
 struct SumSink {
     using A = typename P::Lane;
+    static constexpr bool STREAMS = std::is_same_v<R, float>;
     R *y;
     Divisor divisor;
     R *row;
     double *each;  // the divisor of every element of the row, where they vary
 
+    SumSink<P, R, true> past_the_caches() const { return {y, divisor, row, each}; }
     void move_to(const Plan &plan, i64 index, const OutputRow &rows) {
         row = y + index * plan.out_row;
         if (!divisor.varies()) return;
@@ -55,7 +57,7 @@ struct SumSink {
     }
     template <int N>
     void put(i64 at, const typename P::template State<N> &s, int count) {
-        put_some<N>(row + at, count, [&](R *p) {
+        put_some<N, PAST>(row + at, count, [&](R *p) {
             vec<A, N> total = P::template total<N>(s);
             if (std::is_same_v<R, A> && divisor.by == Count::NONE) {
                 store_as<N>(p, total);

@@ -57,6 +57,11 @@ ROADS = [
     road("channels last, k3s3", Window((3, 3), 3), (2, 9, 12, 33), (1, 2)),
     road("channels last, k3s2 of very many", Window((3, 3), 2, 1), (1, 5, 7, 2051), (1, 2)),
     road("channels last, float64", Window((3, 3), 2, 1), (1, 6, 9, 13), (1, 2), np.float64),
+    # Places that are whole lines, in rows of several parts.
+    road("channels last, lines of uint8", Window((2, 2), 2), (2, 8, 140, 64), (1, 2), np.uint8),
+    road("channels last, lines of float64", Window((3, 3), 2, 1), (2, 5, 263, 16), (1, 2), np.float64),
+    road("channels last, lines of float16", Window((3, 3), 2, 1), (2, 5, 45, 64), (1, 2), np.float16),
+    road("channels last, lines in a wide window", Window((9, 9), 1, 4), (1, 13, 24, 64), (1, 2)),
     *(road(f"{c} channels last, segments", Window((2, 3), 9, 1), (2, 20, 31, c), (1, 2)) for c in (1, 2, 3, 8, 17)),
     *(road(f"{c} channels last, wide", Window((9, 9), 1, 4), (1, 13, 14, c), (1, 2)) for c in (1, 2, 3, 8, 17)),
     # Wide windows, by halves of halves along a row and by blocks across rows.
@@ -331,7 +336,7 @@ def test_what_is_written_past_the_caches(kind, threads):
         _engine.set_num_threads(before)
     assert y.nbytes > 2**22
     assert gx.nbytes > 2**24
-    assert pool.vjp(x)[1](g).ctypes.data % 64 == 0  # a large one starts at a whole line
+    assert all(a.ctypes.data % 64 == 0 for a in (pool(x), *pool.jvp(x, t), pool.vjp(x)[1](g)))  # large ones start at lines
     for i in range(len(x)):
         same(y[i], forced(pool, x[i], -1))
         same(dy[i], forced_jvp(pool, x[i], t[i], -1, 0)[1])

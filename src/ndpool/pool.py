@@ -45,16 +45,20 @@ _NATIVE_TYPES |= {"float16", "bfloat16", "float32", "float64", "bool"}
 #: Plans that one pool keeps, before it starts anew.
 _PLANS_KEPT = 64
 
+#: An array of so many elements is better written by whole lines of the cache, past it.
+_LARGE = 1 << 18
+
 
 class _Plan:
     """A pool over one shape, dtype and order of axes in memory: what the engine needs, and what it gives."""
 
-    __slots__ = ("axes", "derivative", "dtype", "kept_shape", "native", "order", "result", "shape")
+    __slots__ = ("axes", "derivative", "dtype", "kept_shape", "native", "order", "result", "shape", "small")
 
     def __init__(self, pool: Pool, shape: tuple[int, ...], dtype: np.dtype[Any], order: tuple[int, ...] | None) -> None:
         found = pool._layout(shape)
         self.axes = found.axes
         self.shape = found.output_shape
+        self.small = math.prod(self.shape) < _LARGE
         self.order = order
         # The smooth kinds compute integers in float64, which is what they give for them.
         self.dtype = np.dtype(np.float64) if isinstance(pool.kind, SmoothMax | Lp) and dtype.kind in "biu" else dtype
@@ -69,7 +73,7 @@ class _Plan:
 
     def empty(self, dtype: np.dtype[Any]) -> Array:
         """Room for an output, with its axes in the order in which the engine writes them."""
-        return np.empty(self.shape if self.order is None else self.kept_shape, dtype)
+        return _empty_in_lines(self.shape if self.order is None else self.kept_shape, dtype)
 
     def outside(self, y: Array) -> Array:
         """An output with its axes in the caller's order."""
@@ -178,7 +182,7 @@ class Pool:
         """The pooled array, written into `out` where that is given."""
         x = np.asarray(x)
         if out is None and (plan := self._ready.get((x.shape, x.dtype))) is not None and _is_plain(x):  # type: ignore[attr-defined]
-            y = np.empty(plan.shape, plan.result)
+            y = np.empty(plan.shape, plan.result) if plan.small else plan.empty(plan.result)
             plan.native.forward(x, y)
             return y
         plan = self._plan(x)
@@ -309,10 +313,10 @@ def _pullback(plan: _Plan, shape: tuple[int, ...], x: Array | None, y: Array | N
 
 def _empty_in_lines(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Room for an array that, if large, starts at a whole line of the cache: best for the engine's stores past it."""
-    line = 64
-    size = math.prod(shape) * dtype.itemsize
-    if size < 1 << 20:
+    line, elements = 64, math.prod(shape)
+    if elements < _LARGE:
         return np.empty(shape, dtype)
+    size = elements * dtype.itemsize
     room = np.empty(size + line, np.uint8)
     start = -room.ctypes.data % line
     return room[start : start + size].view(dtype).reshape(shape)
