@@ -336,7 +336,8 @@ def test_what_is_written_past_the_caches(kind, threads):
         _engine.set_num_threads(before)
     assert y.nbytes > 2**22
     assert gx.nbytes > 2**24
-    assert all(a.ctypes.data % 64 == 0 for a in (pool(x), *pool.jvp(x, t), pool.vjp(x)[1](g)))  # large ones start at lines
+    for large in (pool(x), *pool.jvp(x, t), pool.vjp(x)[1](g)):
+        assert large.ctypes.data % 64 == 0  # it starts at a whole line
     for i in range(len(x)):
         same(y[i], forced(pool, x[i], -1))
         same(dy[i], forced_jvp(pool, x[i], t[i], -1, 0)[1])
