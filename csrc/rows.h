@@ -149,7 +149,7 @@ inline typename P::template State<N> lift_some(const P &p, const typename P::In 
     }
 }
 
-// Runs out(to) with room for N elements, of which `count` are wanted at `p`; PAST the caches, it is all.
+// Runs out(to) with room for N elements, of which `count` are wanted at `p`; with PAST all, and past the caches.
 template <int N, bool PAST = false, class T, class F>
 inline void put_some(T *p, int count, const F &out) {
     if constexpr (PAST) {
@@ -317,11 +317,13 @@ class Widener {
         for (i64 c = U; c < count; ++c) own.template merge_any<N>(s[U - 1], one(c));
         NDPOOL_UNROLL
         for (int u = U - 2; u >= 0; --u) own.template merge_any<N>(s[u] = s[u + 1], one(u));
-        State after = one(count);
-        NDPOOL_UNROLL
-        for (int u = 1; u < U; ++u) {
-            own.template merge_any<N>(s[u], after);
-            if (u < U - 1) own.template merge_any<N>(after, one(count + u));
+        if constexpr (U > 1) {
+            State after = one(count);
+            NDPOOL_UNROLL
+            for (int u = 1; u < U; ++u) {
+                own.template merge_any<N>(s[u], after);
+                if (u < U - 1) own.template merge_any<N>(after, one(count + u));
+            }
         }
     }
     // Calls block(how many registers, position) until `length` lanes are done: four registers at a time, then one.
@@ -467,8 +469,8 @@ class RowPooler {
     RowPooler(const Plan &plan, const P &p, i64 part, int forced, bool in_lines = false)
         : axis(plan.last()), p(p), inner(plan.inner), in_lines(in_lines), way(way_along<P, N>(plan, forced)) {
         direct_outputs(axis, axis.kernel, &direct_first, &direct_stop);
-        constexpr i64 NEAR = 2048;  // more elements would not stay in the nearest cache
-        if (inner >= N && inner <= NEAR && axis.dilation == 1) {
+        constexpr i64 NEAR = 16384 / sizeof(Lane) / P::PLANES;  // two columns of more would not stay in the nearest cache
+        if (inner >= N && inner <= NEAR && axis.dilation == 1 && !axis.adaptive) {
             columns[0] = row_memory(ROW, 2 * inner, &plane);
             columns[1] = columns[0] + plane / 2 / N * N;
         }
@@ -921,7 +923,7 @@ bool streams_outputs(const Plan &plan, const Out *y, int forced) {
     return streams(y, written, read + written, forced);
 }
 
-// Whether they can be stored there from the registers, of N elements: all those of a place are whole lines.
+// Whether they can go there straight from registers of N elements: in every array those of a place are whole lines.
 template <int N, class Sink>
 bool places_in_lines(const Plan &plan, Sink sink) {
     bool are = plan.inner >= N && plan.inner % N == 0 && !sink.finishes();

@@ -30,7 +30,7 @@ inline bool worth_streaming(const void *p, i64 bytes, i64 moved) {
 #endif
 }
 
-// The same, or as is `forced`; see Call.
+// The same, unless `forced` decides; see Call.
 inline bool streams(const void *p, i64 bytes, i64 moved, int forced) {
     return forced == 2 || (forced < 0 && worth_streaming(p, bytes, moved));
 }

@@ -321,8 +321,9 @@ class RowGatherer {
             border.planes = border.height / down.output, border.height = down.output;
             before = seen.row_begin / down.output * border.strides().plane;
         }
-        // Whether every square has an output of its own. Those of 2 by 2 cells need no other. Those of 3 by 3 after one cell of
-        // padding need the next, too: after the last is the first of the next row, which has padding at these places.
+        // Whether the outputs can be read without a border. Every square must have one of its own, and windows of 2 by 2 need no
+        // other. Those of 3 by 3 after one cell of padding ask the next, too, at their first places. After the last of a row, a
+        // plane or a slab that is the first of the next one, where these places are padding. So a row and an output more are read.
         auto in_pairs = [](const Axis &a) {
             return (K == 2 || (Source::SPARES_PADDING && a.pad_lo == 1)) && a.pad_lo / 2 + (a.length + 1) / 2 <= a.output;
         };

@@ -62,6 +62,8 @@ ROADS = [
     road("channels last, lines of float64", Window((3, 3), 2, 1), (2, 5, 263, 16), (1, 2), np.float64),
     road("channels last, lines of float16", Window((3, 3), 2, 1), (2, 5, 45, 64), (1, 2), np.float16),
     road("channels last, lines in a wide window", Window((9, 9), 1, 4), (1, 13, 24, 64), (1, 2)),
+    road("channels last, lines of two-byte winners", Window((17, 17), 8, 8), (1, 40, 41, 32), (1, 2)),
+    road("channels last, more outputs than inputs", Adaptive((6, 7)), (2, 5, 4, 24), (1, 2)),
     *(road(f"{c} channels last, segments", Window((2, 3), 9, 1), (2, 20, 31, c), (1, 2)) for c in (1, 2, 3, 8, 17)),
     *(road(f"{c} channels last, wide", Window((9, 9), 1, 4), (1, 13, 14, c), (1, 2)) for c in (1, 2, 3, 8, 17)),
     # Wide windows, by halves of halves along a row and by blocks across rows.
@@ -238,8 +240,10 @@ def test_every_road(kind, window, shape, axes, dtype):
             ours_y, indices = pool.with_indices(x)
             same(ours_y, y)
             same(indices, gathered.winners())
-            for ours, past_the_caches in zip(forced_winners(pool, x, -1), forced_winners(pool, x, 2, 3), strict=True):
-                same(past_the_caches, ours)
+            for offset in (0, 3):
+                both = zip(forced_winners(pool, x, -1), forced_winners(pool, x, 2, offset), strict=True)
+                for ours, past_the_caches in both:
+                    same(past_the_caches, ours)
 
 
 @pytest.mark.parametrize("kind", [Sum(), Avg(), SmoothMax(1.5)], ids=lambda kind: type(kind).__name__)

@@ -45,7 +45,7 @@ _NATIVE_TYPES |= {"float16", "bfloat16", "float32", "float64", "bool"}
 #: Plans that one pool keeps, before it starts anew.
 _PLANS_KEPT = 64
 
-#: An array of so many elements is better written by whole lines of the cache, past it.
+#: An array of so many elements starts at a whole line of the cache, as the engine may write it past the cache.
 _LARGE = 1 << 18
 
 
