@@ -804,35 +804,47 @@ class RowPooler {
     // With K rows and windows of K cells along them, or 0 if there are others.
     template <int K, class To>
     void pool_places_of(const In *x, const OutputRow &rows, const To &sink, i64 begin, i64 end) {
-        constexpr int U = 4;
-        const P own = p;  // copies, which no store can change
+        // Copies, which no store can change.
+        const P own = p;
+        const FewRows<K == 0 ? 1 : K> few(rows);
+        const i64 inner = this->inner, step = axis.dilation * inner;
+        const i64 shared = K - axis.stride;  // columns that a window has in common with the next one
+        const bool keeps = !P::TAGGED && shared == 1 && columns[0];
         To to = sink;
         const Lane *known = nullptr;  // the window's first column, if the one before had it
         for (i64 o = begin; o < end; ++o) {
             const Axis::Taps taps = axis.taps(o);
-            const bool whole = K > 0 && taps.count == K;
-            Lane *last = whole && K - 1 == axis.stride ? columns[o % 2] : nullptr;  // where its last one goes
-            auto pool = [&](auto registers, i64 i) NDPOOL_INLINED {
-                constexpr int U = decltype(registers)::value;
-                State<N> state[U];
-                if (!whole)
-                    merge_place<U>(own, x, rows, taps, i, state);
-                else if constexpr (P::TAGGED)
-                    merge_whole_place<U, K>(own, x, rows, taps.first * inner + i, state);
-                else
-                    merge_columns<U, K>(own, x, rows, taps.first * inner + i, known ? known + i : nullptr, last ? last + i : nullptr, state);
-                NDPOOL_UNROLL
-                for (int u = 0; u < U; ++u) to.template put<N>(o * inner + i + u * N, state[u], N);
+            const In *cell = x + taps.first * inner;
+            // Pools with merge(state, i), which gives the States of U registers of elements from the i-th on.
+            auto over_elements = [&](const auto &merge) NDPOOL_INLINED {
+                auto pool = [&](auto registers, i64 i) NDPOOL_INLINED {
+                    constexpr int U = decltype(registers)::value;
+                    State<N> state[U];
+                    merge(state, i);
+                    NDPOOL_UNROLL
+                    for (int u = 0; u < U; ++u) to.template put<N>(o * inner + i + u * N, state[u], N);
+                };
+                constexpr int U = 4;
+                i64 i = 0;
+                for (; i + U * N <= inner; i += U * N) pool(Size<U>(), i);
+                for (; i < inner; i += N) pool(Size<1>(), i + N <= inner ? i : inner - N);
             };
-            i64 i = 0;
-            for (; i + U * N <= inner; i += U * N) pool(Size<U>(), i);
-            for (; i < inner; i += N) pool(Size<1>(), i + N <= inner ? i : inner - N);
-            known = last;
+            if (K == 0 || taps.count != K) {
+                over_elements([&](auto &state, i64 i) NDPOOL_INLINED { merge_place(own, x, rows, taps, i, state); });
+                known = nullptr;
+            } else if (!keeps) {
+                over_elements([&](auto &state, i64 i) NDPOOL_INLINED { merge_whole_place<K>(own, cell + i, few, step, shared, state); });
+            } else if constexpr (!P::TAGGED && K > 0) {
+                Lane *last = columns[o % 2];
+                if (!known) known = merge_first_column<K>(own, cell, few, columns[1 - o % 2]);
+                over_elements([&](auto &state, i64 i) NDPOOL_INLINED { merge_columns<K>(own, cell + i, few, step, known + i, last + i, state); });
+                known = last;
+            }
         }
     }
 
     // The States of U registers of elements from the i-th on, over all cells of a window.
-    template <int U>
+    template <std::size_t U>
     void merge_place(const P &own, const In *x, const OutputRow &rows, const Axis::Taps &taps, i64 i, State<N> (&state)[U]) {
         i64 step = axis.dilation * inner;
         bool none = rows.count == 0 || taps.count == 0;
@@ -854,44 +866,53 @@ class RowPooler {
         }
     }
 
-    // The same of K rows of K cells, from element `at` on, with all loops unrolled.
-    template <int U, int K>
-    NDPOOL_INLINE void merge_whole_place(const P &own, const In *x, const OutputRow &rows, i64 at, State<N> (&state)[U]) {
+    // The same of K rows of K cells, from `cell` on in steps of `step` elements, with all loops unrolled.
+    template <int K, std::size_t U, class Rows>
+    NDPOOL_INLINE void merge_whole_place(const P &own, const In *cell, const Rows &rows, i64 step, i64 shared, State<N> (&state)[U]) const {
         NDPOOL_UNROLL
         for (int r = 0; r < K; ++r)
             NDPOOL_UNROLL
-            for (int k = 0; k < K; ++k) merge_place_cell<U, K>(own, x, rows, at, r, k, r + k == 0, state);
+            for (int k = 0; k < K; ++k) {
+                const In *next = cell + rows.offset[r] + k * step;
+                if (k >= shared) prefetch<U * N>(next);
+                merge_cell(own, next, rows.tag[r] * K + k, r + k == 0, state);
+            }
     }
-    // The same by columns, where the order does not matter.
-    template <int U, int K>
-    NDPOOL_INLINE void merge_columns(const P &own, const In *x, const OutputRow &rows, i64 at, const Lane *known, Lane *last, State<N> (&state)[U]) {
+    // The same by columns, where the order does not matter and the first one is known; keeps the last one.
+    template <int K, std::size_t U, class Rows>
+    NDPOOL_INLINE void merge_columns(const P &own, const In *cell, const Rows &rows, i64 step, const Lane *known, Lane *last, State<N> (&state)[U]) const {
         NDPOOL_UNROLL
-        for (int k = 0; k < K; ++k) {
+        for (std::size_t u = 0; u < U; ++u) state[u] = P::template get<N>(known + u * N, plane);
+        NDPOOL_UNROLL
+        for (int k = 1; k < K; ++k) {
             State<N> column[U];
-            if (k == 0 && known) {
-                NDPOOL_UNROLL
-                for (int u = 0; u < U; ++u) state[u] = P::template get<N>(known + u * N, plane);
-                continue;
+            NDPOOL_UNROLL
+            for (int r = 0; r < K; ++r) {
+                const In *next = cell + rows.offset[r] + k * step;
+                prefetch<U * N>(next);
+                merge_cell(own, next, 0, r == 0, column);
             }
             NDPOOL_UNROLL
-            for (int r = 0; r < K; ++r) merge_place_cell<U, K>(own, x, rows, at, r, k, r == 0, column);
-            NDPOOL_UNROLL
-            for (int u = 0; u < U; ++u) {
-                if (k == K - 1 && last) P::template put<N>(last + u * N, plane, column[u]);
-                if (k == 0)
-                    state[u] = column[u];
-                else
-                    own.template merge_any<N>(state[u], column[u]);
+            for (std::size_t u = 0; u < U; ++u) {
+                own.template merge_any<N>(state[u], column[u]);
+                if (k == K - 1) P::template put<N>(last + u * N, plane, column[u]);
             }
         }
     }
-    template <int U, int K>
-    NDPOOL_INLINE void merge_place_cell(const P &own, const In *x, const OutputRow &rows, i64 at, int r, int k, bool first, State<N> (&state)[U]) {
-        const In *cell = x + rows.offset[r] + at + k * axis.dilation * inner;
-        if (k >= K - axis.stride) prefetch<U * N>(cell);  // the window before had the others, too
+    template <int K, class Rows>
+    const Lane *merge_first_column(const P &own, const In *cell, const Rows &rows, Lane *to) const {
+        blocks<N>(inner, [&](i64 i, int) {
+            State<N> column[1];
+            for (int r = 0; r < K; ++r) merge_cell(own, cell + rows.offset[r] + i, 0, r == 0, column);
+            P::template put<N>(to + i, plane, column[0]);
+        });
+        return to;
+    }
+    template <std::size_t U>
+    NDPOOL_INLINE void merge_cell(const P &own, const In *cell, i64 tag, bool first, State<N> (&state)[U]) const {
         NDPOOL_UNROLL
-        for (int u = 0; u < U; ++u) {
-            State<N> next = own.template lift<N>(cell + u * N, rows.tag[r] * K + k);
+        for (std::size_t u = 0; u < U; ++u) {
+            State<N> next = own.template lift<N>(cell + u * N, tag);
             if (first)
                 state[u] = next;
             else
