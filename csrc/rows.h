@@ -808,7 +808,7 @@ class RowPooler {
         const P own = p;
         const FewRows<K == 0 ? 1 : K> few(rows);
         const i64 inner = this->inner, step = axis.dilation * inner;
-        const i64 shared = K - axis.stride;  // columns that a window has in common with the next one
+        const i64 shared = K - axis.stride;  // columns that a window has in common with the next one, if above 0
         const bool keeps = !P::TAGGED && shared == 1 && columns[0];
         To to = sink;
         const Lane *known = nullptr;  // the window's first column, if the one before had it
@@ -899,6 +899,7 @@ class RowPooler {
             }
         }
     }
+    // The first column of a window that follows none which had it.
     template <int K, class Rows>
     const Lane *merge_first_column(const P &own, const In *cell, const Rows &rows, Lane *to) const {
         blocks<N>(inner, [&](i64 i, int) {
@@ -908,6 +909,7 @@ class RowPooler {
         });
         return to;
     }
+    // One cell more, or the first.
     template <std::size_t U>
     NDPOOL_INLINE void merge_cell(const P &own, const In *cell, i64 tag, bool first, State<N> (&state)[U]) const {
         NDPOOL_UNROLL
