@@ -3,7 +3,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <cxxabi.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,7 +28,9 @@ using Run = void (*)(const Plan &, const Call &);
 std::vector<std::string> levels_here() {
     std::vector<std::string> levels{"baseline"};
 #if defined(NDPOOL_X86_LEVELS)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) levels.push_back("avx2");
+    // Every extension that a level is compiled with (CMakeLists.txt), as each includes the one before.
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("bmi2")) return levels;
+    levels.push_back("avx2");
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512dq"))
         levels.push_back("avx512");
@@ -235,7 +236,7 @@ void without_gil(const F &f) {
     f();
     try {
         PyEval_RestoreThread(state);
-    } catch (abi::__forced_unwind &) {
+    } catch (...) {
         for (;;) pause();
     }
 }

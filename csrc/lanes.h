@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -116,6 +117,35 @@ inline V size_of_each(V v) {
     return bits<V>(bits<U>(v) & (~typename IntOf<sizeof(v[0])>::u(0) >> 1));
 }
 
+// N of the 2N lanes of two registers: lane i of the result is lane Pick::of(N, i) of a and b side by side.
+template <int N, class Pick, class V, int... I>
+NDPOOL_INLINE V picked(V a, V b, std::integer_sequence<int, I...>) {
+#if defined(__clang__)
+    return __builtin_shufflevector(a, b, Pick::of(N, I)...);
+#else
+    using Index = typename IntOf<sizeof(a[0])>::s;
+    return __builtin_shuffle(a, b, vec<Index, N>{static_cast<Index>(Pick::of(N, I))...});
+#endif
+}
+template <int N, class Pick, class V>
+NDPOOL_INLINE V picked(V a, V b) {
+    return picked<N, Pick>(a, b, std::make_integer_sequence<int, N>());
+}
+template <int Start>
+struct EverySecond {
+    static constexpr int of(int, int i) { return 2 * i + Start; }
+};
+struct LowZipped {
+    static constexpr int of(int n, int i) { return i / 2 + i % 2 * n; }
+};
+struct HighZipped {
+    static constexpr int of(int n, int i) { return LowZipped::of(n, i) + n / 2; }
+};
+template <int First>
+struct From {
+    static constexpr int of(int, int i) { return First + i; }
+};
+
 // The lanes of two registers at even places, and those at odd ones.
 template <int N, int Start, class V>
 inline V every_second(V a, V b) {
@@ -125,32 +155,54 @@ inline V every_second(V a, V b) {
         return bits<V>(_mm512_cvtepi16_epi8(Start ? _mm512_srli_epi16(both, 8) : both));
     }
 #endif
-    using I = vec<typename IntOf<sizeof(a[0])>::s, N>;
-    I pick;
-    for (int i = 0; i < N; ++i) pick[i] = static_cast<decltype(+pick[0])>(2 * i + Start);
-    return __builtin_shuffle(a, b, pick);
+    return picked<N, EverySecond<Start>>(a, b);
 }
 // And back: a and b become the two halves of a[0], b[0], a[1], b[1], ...
 template <int N, class V>
 inline void zip(V &a, V &b) {
-    using I = vec<typename IntOf<sizeof(a[0])>::s, N>;
-    I low, high;
-    for (int i = 0; i < N; ++i) {
-        low[i] = static_cast<decltype(+low[0])>(i / 2 + (i % 2) * N);
-        high[i] = static_cast<decltype(+high[0])>(i / 2 + (i % 2) * N + N / 2);
-    }
-    V first = __builtin_shuffle(a, b, low);
-    b = __builtin_shuffle(a, b, high);
+    V first = picked<N, LowZipped>(a, b);
+    b = picked<N, HighZipped>(a, b);
     a = first;
 }
 // The last lane of a, and all of b but its last.
 template <int N, class V>
 inline V shift_lane_in(V a, V b) {
-    using I = vec<typename IntOf<sizeof(a[0])>::s, N>;
-    I pick;
-    for (int i = 0; i < N; ++i) pick[i] = static_cast<decltype(+pick[0])>(N - 1 + i);
-    return __builtin_shuffle(a, b, pick);
+    return picked<N, From<N - 1>>(a, b);
 }
+
+// N lanes of two registers side by side, from lane `first` on; how many that are is known only when it runs.
+template <class T, int N>
+class LaneShift {
+    using Index = typename IntOf<sizeof(T)>::s;
+
+  public:
+    LaneShift() = default;
+    NDPOOL_INLINE explicit LaneShift(i64 first) : first(first) {
+        for (int i = 0; i < N; ++i) pick[i] = static_cast<Index>(i + first);
+    }
+    NDPOOL_INLINE vec<T, N> of(vec<T, N> a, vec<T, N> b) const {
+#if !defined(__clang__)
+        return __builtin_shuffle(a, b, pick);
+#else
+#if defined(__AVX512F__)
+        if constexpr (sizeof(T) == 4 && N == 16)
+            return bits<vec<T, N>>(_mm512_permutex2var_epi32(bits<__m512i>(a), bits<__m512i>(pick), bits<__m512i>(b)));
+        if constexpr (sizeof(T) == 8 && N == 8)
+            return bits<vec<T, N>>(_mm512_permutex2var_epi64(bits<__m512i>(a), bits<__m512i>(pick), bits<__m512i>(b)));
+#endif
+        // Clang has no shuffle by lanes that are known only now.
+        T both[2 * N];
+        store<N>(both, a);
+        store<N>(both + N, b);
+        return load<N>(both + first);
+#endif
+    }
+
+  private:
+    vec<Index, N> pick;
+    [[maybe_unused]] i64 first;
+};
+
 // The larger of two floats, and NaN if either is. The processor's own maximum gives b where a or b is NaN, so a NaN in
 // a is all that is left to look for; the compiler does not find that by itself.
 template <class T, int N>

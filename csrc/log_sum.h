@@ -216,7 +216,12 @@ inline void squares_vjp(const Plan &plan, double beta, const float *x, const flo
     const i64 width = plan.in_row, outputs = plan.out_row;
     auto two_rows = [=](auto least, auto past, const float *x, const float *g, float *gx) NDPOOL_INLINED {
         constexpr bool PAST = decltype(past)::value;
-        auto put = [](float *p, V v) NDPOOL_INLINED { PAST ? stream<N>(p, v) : store<N>(p, v); };
+        auto put = [](float *p, V v) NDPOOL_INLINED {
+            if constexpr (PAST)
+                stream<N>(p, v);
+            else
+                store<N>(p, v);
+        };
         whole_blocks<N>(outputs, [=](i64 m) NDPOOL_INLINED {
             OwnSquares<N, decltype(least)::value> squares(x + 2 * m, width);
             V sum = squares.sum_terms([&exp_term](V cell, V scale) NDPOOL_INLINED { return exp_term.of<LANES<float>>(cell, scale); });

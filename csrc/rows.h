@@ -271,17 +271,17 @@ class Widener {
         const Lane *const most = windows(N);
         const i64 whole = kernel / N, length = cells - kernel + 1;
         const Lane *from[8];
-        vec<Index, N> shift[8];
+        LaneShift<Lane, N> shift[8];
         i64 pieces = 0, covered = 0;
         for (i64 width = N / 2; width; width /= 2)
             if (!P::IDEMPOTENT && kernel % N & width) {
                 from[pieces] = windows(width) + whole * N;
-                shift[pieces++] = lanes_from(covered);
+                shift[pieces++] = LaneShift<Lane, N>(covered);
                 covered += width;
             }
         if (P::IDEMPOTENT && kernel % N) {
             from[pieces] = most + (whole - 1) * N;
-            shift[pieces++] = lanes_from(kernel % N);
+            shift[pieces++] = LaneShift<Lane, N>(kernel % N);
         }
         const P own = p;
         auto block = [&](auto registers, i64 i) NDPOOL_INLINED {
@@ -292,7 +292,7 @@ class Widener {
                 const Lane *lanes = from[piece] + i;
                 NDPOOL_UNROLL
                 for (int u = 0; u < U; ++u)
-                    own.template merge_any<N>(s[u], shifted(load<N>(lanes + u * N), load<N>(lanes + (u + 1) * N), shift[piece]));
+                    own.template merge_any<N>(s[u], State{shift[piece].of(load<N>(lanes + u * N), load<N>(lanes + (u + 1) * N))});
             }
             NDPOOL_UNROLL
             for (int u = 0; u < U; ++u) P::template put<N>(total + i + u * N, plane, s[u]);
@@ -343,7 +343,7 @@ class Widener {
     NDPOOL_INLINE void doubled(vec<Lane, N> *before, vec<Lane, N> next, i64 i) const {
         if constexpr (WIDTH < N) {
             State s = {*before};
-            p.template merge_any<N>(s, shifted(*before, next, lanes_from(WIDTH)));
+            p.template merge_any<N>(s, State{picked<N, From<WIDTH>>(*before, next)});
             *before = next;
             if (i < N) return;  // there was none before
             if (2 * WIDTH == N || !P::IDEMPOTENT) P::template put<N>(windows(2 * WIDTH) + i - N, plane, s);
@@ -352,14 +352,6 @@ class Widener {
     }
     // Where those of a width that is a power of two are.
     Lane *windows(i64 width) const { return width == 1 ? row : total + (1 + __builtin_ctzll(static_cast<unsigned long long>(width))) * plane; }
-
-    using Index = typename IntOf<sizeof(Lane)>::s;
-    NDPOOL_INLINE static vec<Index, N> lanes_from(i64 first) {
-        vec<Index, N> pick;
-        for (int i = 0; i < N; ++i) pick[i] = static_cast<Index>(i + first);
-        return pick;
-    }
-    NDPOOL_INLINE static State shifted(vec<Lane, N> a, vec<Lane, N> b, vec<Index, N> pick) { return {__builtin_shuffle(a, b, pick)}; }
 
     // Windows of `part` cells, then as many of those side by side as fit, and single cells for the rest: about twice
     // the square root of the kernel.
@@ -850,7 +842,7 @@ class RowPooler {
         bool none = rows.count == 0 || taps.count == 0;
         const In *cell = x + (none ? 0 : rows.offset[0]) + taps.first * inner + i;
         NDPOOL_UNROLL
-        for (int u = 0; u < U; ++u)
+        for (std::size_t u = 0; u < U; ++u)
             state[u] = none ? P::template empty<N>()
                             : own.template lift<N>(cell + u * N, rows.tag[0] * axis.kernel + taps.skipped);
         for (i64 r = 0; r < rows.count; ++r) {
@@ -860,7 +852,7 @@ class RowPooler {
             for (i64 k = r == 0 ? 1 : 0; k < taps.count; ++k) {
                 prefetch<U * N>(cell + k * step);
                 NDPOOL_UNROLL
-                for (int u = 0; u < U; ++u)
+                for (std::size_t u = 0; u < U; ++u)
                     own.template merge<N>(state[u], own.template lift<N>(cell + k * step + u * N, tag + k));
             }
         }

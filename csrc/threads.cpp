@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -188,9 +189,14 @@ void share_out(i64 count, bool worth_it, void (*work)(const void *, i64, i64), c
     job.grain = std::max<i64>(1, count / (threads * 8));
     job.work = work;
     job.context = context;
-    inside_job = true;
-    workers().run(job, static_cast<int>(threads) - 1);
-    inside_job = false;
+    struct Inside {  // until the job is done or a thread could not be started
+        Inside() { inside_job = true; }
+        ~Inside() { inside_job = false; }
+    };
+    {
+        Inside job_of_this_thread;
+        workers().run(job, static_cast<int>(threads) - 1);
+    }
     if (job.out_of_memory) throw std::bad_alloc();
 }
 
