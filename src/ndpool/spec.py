@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .kinds import Kind, Max, Min, derivative_dtype, places_checked
-from .scalars import arithmetic, is_rounded, rational, settled, total, zero
+from .scalars import Dual, arithmetic, is_rounded, rational, settled, total, zero
 from .windows import Adaptive, Global, Window
 
 if TYPE_CHECKING:
@@ -292,9 +292,15 @@ def _read(x: Any, shape: Index | None = None, name: str = "x") -> tuple[NDArray[
         raise ValueError(f"{name} has shape {x.shape} and should have {shape}")
     cells = (x.astype(np.float64) if _is_narrow(x.dtype) else x).astype(object)
     if x.dtype.kind == "O":
-        # NumPy's own integers wrap around, and its bools are not numbers: True + True is True.
-        cells = _each(lambda cell: cell.item() if isinstance(cell, np.generic) else cell, cells)
+        cells = _each(_pythons, cells)
     return x, cells
+
+
+def _pythons(cell: Any) -> Any:
+    """A number of NumPy's as Python's: its integers wrap around, and True + True is True among its bools."""
+    if isinstance(cell, Dual):
+        return Dual(_pythons(cell.value), _pythons(cell.tangent))
+    return cell.item() if isinstance(cell, np.generic) else cell
 
 
 def _as_array(x: Any) -> NDArray[Any]:
