@@ -184,6 +184,9 @@ def test_lp_neither_overflows_nor_divides_by_zero():
     assert Lp(3).value([inf, 1.0]) == inf
     assert [w for _, w in Lp(3).weights([-inf, 1.0])] == [-1, 0]
     assert math.isnan(Lp(3).value([nan, inf]))
+    # The sign of a cell does not depend on the others.
+    np.testing.assert_equal(Lp(1).weights([-inf, 1.0, -2.0, 0.0]), [(0, -1), (1, 1), (2, -1), (3, 0)])
+    np.testing.assert_equal(Lp(1).weights([nan, 1.0, -2.0, 0.0]), [(0, nan), (1, 1), (2, -1), (3, 0)])
 
 
 def test_a_kind_of_your_own_works_everywhere():

@@ -325,9 +325,9 @@ class Lp(Kind):
 
     def weights(self, x: Cells, pad: int = 0) -> Weights:
         _, terms = self._terms(x)
-        if self.p == 1 or not terms:
-            return [(i, sign(term)) for i, term in enumerate(terms)]
-        norm = self._norm(terms)
+        if self.p == 1 and terms:
+            return [(i, sign(cell)) for i, cell in enumerate(x)]
+        norm = self._norm(terms) if terms else 0
         return [(i, unless_zero(norm, signed(term / norm, self.p - 1))) for i, term in enumerate(terms)]
 
     def _norm(self, terms: list[Any]) -> Any:
