@@ -278,9 +278,13 @@ def test_dtypes(kind, dtype, result):
     pool = Pool(kind, Window((2,)))
     assert spec.forward(pool, x).dtype == result
     derivative = np.float64 if x.dtype.kind in "biu" else x.dtype
-    y, dy = spec.jvp(pool, x, np.ones(4))
-    assert (y.dtype, dy.dtype) == (result, derivative)
-    assert spec.vjp(pool, x, np.ones(2)).dtype == derivative
+    t, g = np.array([0.5, -2.0, 3.0, 0.25]), np.array([-1.5, 4.0])
+    y, dy = spec.jvp(pool, x, t)
+    gx = spec.vjp(pool, x, g)
+    assert (y.dtype, dy.dtype, gx.dtype) == (result, derivative, derivative)
+    for ours, engines in ((y, pool(x)), (dy, pool.jvp(x, t)[1]), (gx, pool.vjp(x)[1](g))):
+        assert ours.dtype == engines.dtype
+        np.testing.assert_allclose(ours.astype(float), engines.astype(float), rtol=1e-12)
 
 
 def test_narrow_floats_are_rounded_once():

@@ -173,10 +173,9 @@ def lift(number: Any, like: Any) -> Any:
 def arithmetic(cells: Iterable[Any]) -> Any:
     """One of the numbers, as a sample of the arithmetic that all are in: the first that is no int, or else None."""
     for cell in cells:
-        parts = (arithmetic((cell.value, cell.tangent)),) if isinstance(cell, Dual) else (cell,)
-        for part in parts:
-            if part is not None and not isinstance(part, int):
-                return part
+        part = arithmetic((cell.value, cell.tangent)) if isinstance(cell, Dual) else cell
+        if part is not None and not isinstance(part, int):
+            return part
     return None
 
 
