@@ -361,6 +361,7 @@ def test_lp_of_symbols_is_simple_where_they_are_known():
         (2, [Fraction(-5, 3), Fraction(12, 3)], Fraction(13, 3), [Fraction(-5, 13), Fraction(12, 13)]),
         (3, [3, 4, 5], 6, [Fraction(1, 4), Fraction(4, 9), Fraction(25, 36)]),
         (Fraction(3, 2), [0, Fraction(-9, 4)], Fraction(9, 4), [0, -1]),
+        (1.5, [9, -16, 25], 36, [Fraction(1, 2), Fraction(-2, 3), Fraction(5, 6)]),
         (1.1, [0, 7], 7, [0, 1]),
         (1, [Fraction(1, 3), -2], Fraction(7, 3), [1, -1]),
     ],
