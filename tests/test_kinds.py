@@ -5,15 +5,33 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from decimal import Decimal
 from fractions import Fraction
 
 import mpmath
 import numpy as np
 import pytest
+import sympy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ndpool import Avg, Kind, Lp, Max, Min, Pool, SmoothMax, Sum, Window
+from ndpool import (
+    Avg,
+    Dual,
+    Kind,
+    Lp,
+    Max,
+    Min,
+    Pool,
+    SmoothMax,
+    Sum,
+    Window,
+    check_kind,
+    lp_pool,
+    scalars,
+    smooth_max_pool,
+    spec,
+)
 from ndpool.kinds import TIES
 from strategies import ALL_KINDS
 
@@ -36,9 +54,19 @@ ERRORS = [
     (lambda: SmoothMax(0), ValueError, "beta=0 must be finite and not 0"),
     (lambda: SmoothMax(nan), ValueError, "beta=nan must be finite and not 0"),
     (lambda: SmoothMax(-inf), ValueError, "beta=-inf must be finite and not 0"),
-    (lambda: SmoothMax("1"), TypeError, "beta='1' is a str; give an int or a float"),
+    (lambda: SmoothMax("1"), TypeError, "beta='1' is a str; give a real number: an int, a float, a Fraction, "),
     (lambda: SmoothMax(True), TypeError, "beta=True is a bool"),
-    (lambda: SmoothMax(Fraction(1, 3)), TypeError, "beta=Fraction(1, 3) is a Fraction"),
+    (lambda: SmoothMax(1j), TypeError, "beta=1j is a complex"),
+    (lambda: SmoothMax(sympy.I), TypeError, "beta=I is a ImaginaryUnit"),
+    (lambda: SmoothMax(Fraction(0)), ValueError, "beta=Fraction(0, 1) must be finite and not 0"),
+    (lambda: SmoothMax(Decimal("NaN")), ValueError, "beta=Decimal('NaN') must be finite and not 0"),
+    (lambda: SmoothMax(sympy.oo), ValueError, "beta=oo must be finite and not 0"),
+    (lambda: SmoothMax(sympy.Symbol("z", zero=True)), ValueError, "beta=z must be finite and not 0"),
+    (lambda: Lp(Fraction(2, 3)), ValueError, "p=Fraction(2, 3) must be finite and >= 1"),
+    (lambda: Lp(sympy.sqrt(2) / 2), ValueError, "p=sqrt(2)/2 must be finite and >= 1"),
+    (lambda: Lp(mpmath.inf), ValueError, "p=mpf('+inf') must be finite and >= 1"),
+    (lambda: Lp(sympy.Symbol("n", negative=True)), ValueError, "p=n must be finite and >= 1"),
+    (lambda: Lp(sympy.Symbol("i", imaginary=True)), TypeError, "p=i is a Symbol"),
     (lambda: SmoothMax(1.0, count_include_pad=0), TypeError, "count_include_pad=0 is not a bool"),
     (lambda: Lp(0.5), ValueError, "p=0.5 must be finite and >= 1 for a norm; for p = infinity use Max over abs(x)"),
     (lambda: Lp(inf), ValueError, "p=inf must be finite and >= 1"),
@@ -156,6 +184,9 @@ def test_lp_neither_overflows_nor_divides_by_zero():
     assert Lp(3).value([inf, 1.0]) == inf
     assert [w for _, w in Lp(3).weights([-inf, 1.0])] == [-1, 0]
     assert math.isnan(Lp(3).value([nan, inf]))
+    # The sign of a cell does not depend on the others.
+    np.testing.assert_equal(Lp(1).weights([-inf, 1.0, -2.0, 0.0]), [(0, -1), (1, 1), (2, -1), (3, 0)])
+    np.testing.assert_equal(Lp(1).weights([nan, 1.0, -2.0, 0.0]), [(0, nan), (1, 1), (2, -1), (3, 0)])
 
 
 def test_a_kind_of_your_own_works_everywhere():
@@ -178,3 +209,368 @@ def test_a_kind_of_your_own_works_everywhere():
 @pytest.mark.parametrize("kind", ALL_KINDS, ids=repr)
 def test_repr_evaluates_to_the_kind(kind):
     assert eval(repr(kind)) == kind
+
+
+# --- beta and p -----------------------------------------------------------------------------------
+
+THIRD = Fraction(1, 3)
+
+
+@pytest.mark.parametrize(
+    "written", [2.5, Fraction(5, 2), Decimal("2.5"), mpmath.mpf("2.5"), sympy.Rational(5, 2), np.float32(2.5)], ids=repr
+)
+def test_a_number_that_a_float_holds_is_kept_as_the_float(written):
+    for kind, kept in ((SmoothMax(written), SmoothMax(written).beta), (Lp(written), Lp(written).p)):
+        assert type(kept) is float
+        assert kept == 2.5
+        assert (kind, hash(kind)) == (type(kind)(2.5), hash(type(kind)(2.5)))
+        assert eval(repr(kind)) == kind
+        x = np.array([1.0, 2.0, 4.0, 0.5])
+        np.testing.assert_array_equal(Pool(kind, Window((2,)))(x), Pool(type(kind)(2.5), Window((2,)))(x))
+    assert Lp(Fraction(3)) == Lp(sympy.Integer(3)) == Lp(mpmath.mpf(3)) == Lp(Decimal(3)) == Lp(3)
+    assert type(Lp(Fraction(3)).p) is int
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        THIRD + 1,
+        Decimal("1.1"),
+        sympy.Rational(4, 3),
+        sympy.sqrt(2),
+        sympy.Symbol("p", positive=True),
+        2**53 + 1,
+        10**400,
+    ],
+    ids=lambda number: repr(number)[:20],
+)
+def test_the_engine_refuses_what_is_no_float(number):
+    x = np.array([1.0, 2.0])
+    kept = Fraction(4, 3) if isinstance(number, sympy.Rational) else number
+    message = (
+        re.escape(f"={kept!r} in ") + ".* is no float, and the engine computes with floats; give (beta|p) as a float"
+    )
+    for act in (lambda: smooth_max_pool(x, number, (2,)), lambda: lp_pool(x.astype(np.int8), number, (2,))):
+        with pytest.raises(TypeError, match=message):
+            act()
+    pool = Pool(SmoothMax(number), Window((2,)))
+    for act in (lambda: pool.jvp(x, x), lambda: pool.vjp(x)):
+        with pytest.raises(TypeError, match=message):
+            act()
+    assert SmoothMax(number).beta == Lp(number).p == kept
+
+
+def test_large_powers_are_floats_to_the_engine():
+    """1e300 is a whole number, kept as an int, and a float all the same."""
+    assert lp_pool(np.array([1.0, -2.0]), 1e300, (2,)).tolist() == [2]
+
+
+@pytest.mark.parametrize("beta", [THIRD, -THIRD, Decimal("0.1"), sympy.Rational(2, 7)], ids=repr)
+def test_a_rational_beta_is_not_rounded(beta):
+    exact = Fraction(beta) if not isinstance(beta, sympy.Rational) else Fraction(beta.p, beta.q)
+    with mpmath.workdps(40):
+        b = mpmath.mpf(exact.numerator) / exact.denominator
+        cells = [mpmath.mpf(1), mpmath.mpf(-2), mpmath.mpf("0.3")]
+        expected = mpmath.log(mpmath.fsum(mpmath.exp(b * c) for c in cells) + 1) / b
+        assert abs(SmoothMax(beta).value(cells, 1) - expected) < mpmath.mpf("1e-38")
+        p = exact + 2
+        norm = mpmath.fsum(abs(c) ** (b + 2) for c in cells) ** (1 / (b + 2))
+        assert abs(Lp(p).value(cells) - norm) < mpmath.mpf("1e-38")
+        shares = [mpmath.sign(c) * (abs(c) / norm) ** (b + 1) for c in cells]
+        assert all(abs(w - s) < mpmath.mpf("1e-37") for (_, w), s in zip(Lp(p).weights(cells), shares, strict=True))
+    decimals = [Decimal(1), Decimal(-2), Decimal("0.3")]
+    assert abs(SmoothMax(beta).value(decimals, 1) - Decimal(mpmath.nstr(expected, 40))) < Decimal("1e-26")
+    floats = [1.0, -2.0, 0.3]
+    assert SmoothMax(beta).value(floats, 1) == pytest.approx(float(expected), rel=1e-15)
+    assert Lp(p).value(floats) == pytest.approx(float(norm), rel=1e-15)
+
+
+def test_an_mpmath_beta_keeps_its_digits():
+    with mpmath.workdps(40):
+        beta = mpmath.mpf(1) / 3
+        assert type(SmoothMax(beta).beta) is mpmath.mpf
+        cells = [mpmath.mpf(1), mpmath.mpf(2)]
+        expected = mpmath.log(mpmath.exp(beta) + mpmath.exp(2 * beta)) / beta
+        assert abs(SmoothMax(beta).value(cells) - expected) < mpmath.mpf("1e-38")
+
+
+def test_symbols_for_beta_and_p():
+    """Numbers become SymPy's beside them, exactly; the weights are what SymPy's own differentiation gives."""
+    b, p = sympy.symbols("b p", positive=True)
+    a, c = sympy.symbols("a c", positive=True)
+    for cells in ([1, Fraction(1, 3)], [sympy.Integer(1), sympy.Rational(1, 3)], [Dual(1, 0), Dual(Fraction(1, 3), 0)]):
+        y = scalars.primal(SmoothMax(b).value(cells, 2))
+        assert sympy.simplify(y - sympy.log(sympy.exp(b) + sympy.exp(b / 3) + 2) / b) == 0
+        norm = scalars.primal(Lp(p).value(cells))
+        assert sympy.simplify(norm - (1 + sympy.Rational(1, 3) ** p) ** (1 / p)) == 0
+    for kind in (SmoothMax(b), Lp(p), SmoothMax(sympy.Symbol("undecided")), Lp(3)):
+        y = kind.value([a, c])
+        for (_, weight), cell in zip(kind.weights([a, c]), (a, c), strict=True):
+            difference = (weight - sympy.diff(y, cell)).subs({a: 2, c: 3, b: 1.5, p: 2.5, "undecided": -0.5})
+            assert abs(sympy.N(difference)) < 1e-12
+    with pytest.raises(TypeError, match=r"gave numbers that are no float64 .* give x as an array of objects"):
+        spec.forward(Pool(SmoothMax(b), Window((2,))), [1.0, 2.0])
+
+
+# --- Lp of exact numbers and of symbols -----------------------------------------------------------
+
+
+def test_lp_of_sympys_integers():
+    cells = [sympy.Integer(3), sympy.Integer(-4)]
+    assert Lp(2).value(cells) == 5
+    assert Lp(2).weights(cells) == [(0, sympy.Rational(3, 5)), (1, -sympy.Rational(4, 5))]
+    assert lp_pool(cells, 2, (2,)).tolist() == [5]
+    assert Lp(2).value([sympy.Integer(1)] * 2) == sympy.sqrt(2)
+    assert Lp(1).value(cells) == 7
+    assert Lp(1).weights(cells) == [(0, 1), (1, -1)]
+    assert Lp(3).value([sympy.Integer(0)] * 2) == 0
+    assert Lp(3).weights([sympy.Integer(0)] * 2) == []
+    assert Lp(3).weights([-sympy.oo, sympy.Integer(1)]) == [(0, -1), (1, 0)]
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 4, 2.5, Fraction(7, 3)])
+@pytest.mark.parametrize("real", [True, None])
+def test_lp_of_symbols(p, real):
+    """The weights are right at every point, at 0 too, whatever is known about the symbols."""
+    a, b = sympy.symbols("a b", real=real)
+    exact = sympy.Rational(Fraction(p))
+    y = Lp(p).value([a, b])
+    weights = dict(Lp(p).weights([a, b]))
+    for point in [(3, -4), (-1, 2), (0, 5)]:
+        at = dict(zip((a, b), map(sympy.Integer, point), strict=True))
+        norm = sum(abs(c) ** exact for c in at.values()) ** (1 / exact)
+        assert sympy.simplify(y.subs(at) - norm) == 0
+        for i, c in enumerate(at.values()):
+            assert sympy.simplify(weights[i].subs(at) - sympy.sign(c) * (abs(c) / norm) ** (exact - 1)) == 0
+    nowhere = {a: sympy.Integer(0), b: sympy.Integer(0)}
+    assert [weight.subs(nowhere) for weight in weights.values()] == [0, 0]
+    assert not any(scalars.is_rounded(term) for term in (y, *weights.values()))
+
+
+def test_lp_of_symbols_is_simple_where_they_are_known():
+    a, b = sympy.symbols("a b", positive=True)
+    assert Lp(2).weights([a, b]) == [(0, a / sympy.sqrt(a**2 + b**2)), (1, b / sympy.sqrt(a**2 + b**2))]
+    with pytest.raises(TypeError, match="Symbol numbers have no order"):
+        Lp(1).weights([sympy.Symbol("i", imaginary=True), a])
+
+
+@pytest.mark.parametrize(
+    ("p", "cells", "value", "weights"),
+    [
+        (2, [3, -4], 5, [Fraction(3, 5), Fraction(-4, 5)]),
+        (2, [Fraction(-5, 3), Fraction(12, 3)], Fraction(13, 3), [Fraction(-5, 13), Fraction(12, 13)]),
+        (3, [3, 4, 5], 6, [Fraction(1, 4), Fraction(4, 9), Fraction(25, 36)]),
+        (Fraction(3, 2), [0, Fraction(-9, 4)], Fraction(9, 4), [0, -1]),
+        (1.5, [9, -16, 25], 36, [Fraction(1, 2), Fraction(-2, 3), Fraction(5, 6)]),
+        (1.1, [0, 7], 7, [0, 1]),
+        (1, [Fraction(1, 3), -2], Fraction(7, 3), [1, -1]),
+    ],
+)
+def test_lp_of_fractions_where_the_root_is_one(p, cells, value, weights):
+    cells = [Fraction(c) for c in cells]
+    assert Lp(p).value(cells) == value
+    assert type(Lp(p).value(cells)) is Fraction
+    assert [w for _, w in Lp(p).weights(cells)] == weights
+
+
+@pytest.mark.parametrize("cells", [[1, 1], [2, Fraction(1, 3)]])
+@pytest.mark.parametrize("p", [2, 3, 1.5, 1.1, Fraction(7, 3), 100])
+def test_lp_of_fractions_refuses_what_is_irrational(p, cells):
+    cells = [Fraction(c) for c in cells]
+    for act in (Lp(p).value, Lp(p).weights):
+        with pytest.raises(TypeError, match=r"root \d+ of .* is no Fraction, which Lp needs; use floats"):
+            act(cells)
+
+
+@given(st.fractions(min_value=0, max_denominator=50), st.integers(1, 9))
+def test_roots_of_fractions(a, n):
+    assert scalars.root(a**n, n) == a
+    assert scalars.power(a**n, Fraction(1, n)) == a
+
+
+def test_lp_of_decimals():
+    three, four, zero = Decimal(3), Decimal(-4), Decimal(0)
+    assert Lp(2).value([three, four]) == 5
+    for p in (1, 2, 2.5):
+        assert Lp(p).value([zero, zero]) == 0
+        assert type(Lp(p).value([zero, zero])) is Decimal
+        assert Lp(p).weights([zero, zero]) == []
+    assert Lp(1).value([three, zero, four]) == 7
+    assert Lp(1).weights([three, zero, four]) == [(0, 1), (1, 0), (2, -1)]
+
+
+# --- weights that are wrong -----------------------------------------------------------------------
+
+
+class Wrong(Kind):
+    """A kind made of two functions, which may contradict each other."""
+
+    def __init__(self, value, weights, needs_cell=True):
+        self._value, self._weights, self._needs_cell = value, weights, needs_cell
+
+    def value(self, x, pad=0):
+        return self._value(x, pad)
+
+    def weights(self, x, pad=0):
+        return self._weights(x, pad)
+
+    @property
+    def needs_cell(self):
+        return self._needs_cell
+
+    def __repr__(self):
+        return "Wrong()"
+
+
+def mean(x, pad):
+    return sum(x[1:], start=x[0]) / (len(x) + pad)
+
+
+def range_of(x, pad):
+    return Max().value(x) - Min().value(x)
+
+
+def range_weights(x, pad):
+    return [*Max().weights(x), *((i, -w) for i, w in Min().weights(x))]
+
+
+def square(x, pad):
+    return sum((c * c for c in x[1:]), start=x[0] * x[0])
+
+
+@pytest.mark.parametrize("kind", [*ALL_KINDS, SmoothMax(1e4), SmoothMax(THIRD), Lp(7), Lp(Fraction(4, 3))], ids=repr)
+def test_every_kind_passes_its_check(kind):
+    assert check_kind(kind) is None
+
+
+RIGHT = [
+    Wrong(range_of, range_weights),
+    Wrong(mean, lambda x, pad: [(i, 1 / (len(x) + pad)) for i in range(len(x))]),  # floats
+    Wrong(square, lambda x, pad: [(i, 2 * c) for i, c in enumerate(x)]),
+    Wrong(lambda x, pad: len(x), lambda x, pad: [], needs_cell=False),
+    Wrong(lambda x, pad: x[0], lambda x, pad: ((i, 1) for i in [0])),  # a generator
+    # The functions of `math` know neither Fractions nor Duals.
+    Wrong(lambda x, pad: math.fsum(map(math.exp, x)), lambda x, pad: [(i, math.exp(c)) for i, c in enumerate(x)]),
+]
+
+
+@pytest.mark.parametrize("kind", RIGHT)
+def test_a_kind_of_your_own_passes_its_check(kind):
+    assert check_kind(kind) is None
+
+
+WRONG = [
+    (mean, lambda x, pad: [(i, Fraction(1, len(x))) for i in range(len(x))], "with 1 padded ones: weights gives 1 for"),
+    (range_of, lambda x, pad: Max().weights(x), "weights gives 1 for cell 0, and the derivative of value there is 0"),
+    (range_of, lambda x, pad: [*Max().weights(x), *Min().weights(x)], "weights gives 2 for cell 0, and .* there is 0"),
+    (
+        square,
+        lambda x, pad: [(i, c) for i, c in enumerate(x)],
+        r"cells \[1.375\] with 0 .* gives 11/8 for cell 0, .* is 11/4",
+    ),
+    (
+        lambda x, pad: math.fsum(map(math.exp, x)),
+        lambda x, pad: [(i, math.exp(c) + 0.01) for i, c in enumerate(x)],
+        "gives",
+    ),
+    # Only at ties: leaning on nothing, on a loser, too much, or by half.
+    (Max().value, lambda x, pad: Max().weights(x) if x.count(max(x)) == 1 else [], "adds up to 1 around there"),
+    (
+        Max().value,
+        lambda x, pad: Max().weights(x) if x.count(max(x)) == 1 else [(x.index(min(x)), 1)],
+        r"cells \[-2.0, 3.0, 3.0\] .* gives 1 for cell 0, and the derivative of value is 0 to 0 around there",
+    ),
+    (
+        Max().value,
+        lambda x, pad: [(i, Fraction(3, x.count(max(x)) + 2)) for i in Max().winners(x)],
+        "gives .* 3/2 in all",
+    ),
+    (
+        Max().value,
+        lambda x, pad: [(i, w * 2 if len(x) > 1 and x.count(max(x)) > 1 else w) for i, w in Max().weights(x)],
+        "gives 2",
+    ),
+    # Only at a zero.
+    (
+        Lp(1).value,
+        lambda x, pad: [(i, -2 if c == 0 else scalars.sign(c)) for i, c in enumerate(x)],
+        "gives -2 for cell 0",
+    ),
+    # Only beside padding, or without any cell.
+    (
+        lambda x, pad: mean(x, 0),
+        lambda x, pad: [(i, Fraction(1, len(x) + (pad > 2))) for i in range(len(x))],
+        "with 3 padded",
+    ),
+    # A place that is none.
+    (Max().value, lambda x, pad: [(-1, 1)], "a weight for cell -1 of a window of 1 cells; a place is an int from 0 up"),
+    (Max().value, lambda x, pad: [(len(x), 1)], "a weight for cell 1 of a window of 1 cells"),
+    (Max().value, lambda x, pad: [(0.0, 1)], "a weight for cell 0.0"),
+    (Max().value, lambda x, pad: [(False, 1)], "a weight for cell False"),
+    # Only beside NaN.
+    (
+        Max().value,
+        lambda x, pad: Max().weights(x) if x == x[:] and not any(map(math.isnan, x)) else [(len(x) - 1, 1)],
+        r"cells \[nan, 1.5, -2.25\] with 0 padded ones: weights gives \[\(2, 1\)\], on no NaN",
+    ),
+    (
+        lambda x, pad: Max().value([c for c in x if c == c] or [0.0]),
+        lambda x, pad: Max().weights(x),
+        "gives 1 for cell 0, and the derivative of value is on numbers alone, as value is",
+    ),
+]
+
+
+@pytest.mark.parametrize(("value", "weights", "message"), WRONG, ids=[message for _, _, message in WRONG])
+def test_wrong_weights_are_told(value, weights, message):
+    with pytest.raises(ValueError, match=message):
+        check_kind(Wrong(value, weights))
+
+
+def test_weights_of_padding_alone_are_told():
+    with pytest.raises(ValueError, match="a weight for cell 0 of a window of 0 cells"):
+        check_kind(
+            Wrong(lambda x, pad: sum(x), lambda x, pad: [(i, 1) for i in range(max(1, len(x)))], needs_cell=False)
+        )
+
+
+def test_windows_of_your_own():
+    """The logarithm of the product, for positive cells; wrong at one cell only."""
+    kind = Wrong(
+        lambda x, pad: sum((scalars.log(c) for c in x[1:]), start=scalars.log(x[0])),
+        lambda x, pad: [(i, 1 / c if c != 7 else 1) for i, c in enumerate(x)],
+    )
+    assert check_kind(kind, windows=[[1, 2, 3], [0.5], [2, 2]]) is None
+    with pytest.raises(
+        ValueError, match=r"cells \[2.0, 7.0\] .* gives 1 for cell 1, and the derivative of value there is 0.14"
+    ):
+        check_kind(kind, windows=[[1, 2], [2, 7]])
+
+
+def test_check_kind_wants_a_kind():
+    for bad in (Max, "max", None):
+        with pytest.raises(TypeError, match="is not a Kind; give for example Max"):
+            check_kind(bad)
+
+
+@pytest.mark.parametrize("place", [-1, 2, 1.0, True, None])
+def test_a_weight_outside_of_its_window_is_refused(place):
+    """Python would take -1 for the last cell."""
+    pool = Pool(Wrong(mean, lambda x, pad: [(place, 1)]), Window((2,)))
+    x = np.array([1.0, 2.0, 3.0, 4.0])
+    for act in (lambda: pool.jvp(x, x), lambda: pool.vjp(x)[1](np.ones(2)), lambda: spec.vjp(pool, x, x[:2])):
+        with pytest.raises(ValueError, match=r"Wrong\(\).weights gave a weight for cell .* of a window of 2 cells"):
+            act()
+
+
+def test_a_value_that_cannot_be_is_refused():
+    with pytest.raises(TypeError, match=r"Wrong\(\).value gave None for a window of 2 cells; return a number"):
+        Pool(Wrong(lambda x, pad: None, lambda x, pad: []), Window((2,)))([1.0, 2.0])
+
+    class Half(Wrong):
+        integers = "keep"
+
+    pool = Pool(Half(lambda x, pad: x[0] / 2, lambda x, pad: [(0, 0.5)]), Window((1,)))
+    assert pool(np.array([2, 4])).tolist() == [1, 2]
+    with pytest.raises(TypeError, match=r"gave 1\.5 for integers, which it keeps; let it have integers = 'float64'"):
+        pool(np.array([2, 3]))

@@ -295,11 +295,12 @@ def test_smooth_weights_against_mpmath(kind, largest):
     n = 5
     x = smooth_cells(np.random.default_rng(2), 20, n, largest)
     pool = Pool(kind, Window((n,)))
+    scale = 2.0 ** np.random.default_rng(3).integers(-3, 4, (len(x), 1))  # multiplied and divided by without rounding
     for k in range(n):
         t = np.zeros_like(x)
-        t[:, k] = 1
-        dy = pool.jvp(x, t)[1][:, 0]
-        gx = pool.vjp(x)[1](np.ones((len(x), 1)))[:, k]
+        t[:, k] = scale[:, 0]
+        dy = (pool.jvp(x, t)[1] / scale)[:, 0]
+        gx = (pool.vjp(x)[1](-scale) / -scale)[:, k]
         for ours, theirs, cells in zip(dy, gx, x, strict=True):
             mp = [mpmath.mpf(float(c)) for c in cells]
             if isinstance(kind, SmoothMax):

@@ -15,7 +15,24 @@ import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ndpool import Adaptive, Avg, Dual, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, spec
+from closeness import same
+from ndpool import (
+    Adaptive,
+    Avg,
+    Dual,
+    Global,
+    Kind,
+    Lp,
+    Max,
+    Min,
+    Pool,
+    SmoothMax,
+    Sum,
+    Window,
+    avg_pool,
+    max_pool,
+    spec,
+)
 from ndpool.kinds import TIES
 from strategies import ALL_KINDS, RATIONAL_KINDS, SMOOTH_KINDS, Case, cases
 
@@ -261,9 +278,13 @@ def test_dtypes(kind, dtype, result):
     pool = Pool(kind, Window((2,)))
     assert spec.forward(pool, x).dtype == result
     derivative = np.float64 if x.dtype.kind in "biu" else x.dtype
-    y, dy = spec.jvp(pool, x, np.ones(4))
-    assert (y.dtype, dy.dtype) == (result, derivative)
-    assert spec.vjp(pool, x, np.ones(2)).dtype == derivative
+    t, g = np.array([0.5, -2.0, 3.0, 0.25]), np.array([-1.5, 4.0])
+    y, dy = spec.jvp(pool, x, t)
+    gx = spec.vjp(pool, x, g)
+    assert (y.dtype, dy.dtype, gx.dtype) == (result, derivative, derivative)
+    for ours, engines in ((y, pool(x)), (dy, pool.jvp(x, t)[1]), (gx, pool.vjp(x)[1](g))):
+        assert ours.dtype == engines.dtype
+        np.testing.assert_allclose(ours.astype(float), engines.astype(float), rtol=1e-12)
 
 
 def test_narrow_floats_are_rounded_once():
@@ -291,16 +312,41 @@ def test_symbols_have_no_order():
         spec.forward(Pool(Max(), Window((2,))), [a, b])
 
 
-@pytest.mark.parametrize(("kind", "wanted"), [(SmoothMax(1.0), "exp"), (Lp(2), "root 2"), (Lp(1.5), "power 1.5")])
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [
+        (SmoothMax(1.0), "Fraction numbers have no exp, which SmoothMax and Lp need; use floats"),
+        (Lp(2), "root 2 of 5/4 is no Fraction, which Lp needs; use floats"),
+        (Lp(1.5), "root 2 of 1/2 is no Fraction, which Lp needs; use floats"),
+    ],
+)
 def test_numbers_without_functions(kind, wanted):
-    with pytest.raises(TypeError, match=rf"Fraction numbers have no {wanted}, which SmoothMax and Lp need; use floats"):
-        spec.forward(Pool(kind, Window((2,))), [Fraction(1), Fraction(2)])
+    for x in ([Fraction(1), Fraction(2)], np.array([1, 2], object)):
+        for act in (
+            spec.forward,
+            lambda pool, x: spec.jvp(pool, x, x),
+            lambda pool, x: spec.vjp(pool, x, [Fraction(1)]),
+        ):
+            with pytest.raises(TypeError, match=wanted):
+                act(Pool(kind, Window((2,))), x)
 
 
-def test_winners_need_a_single_one():
-    for kind in (Max("all"), Min("split"), Avg()):
-        with pytest.raises(ValueError, match="has no single winner in a window; use Max or Min with ties='first'"):
-            spec.winners(Pool(kind, Window((2,))), [1, 2])
+@pytest.mark.parametrize("kind", [*map(Max, TIES), *map(Min, TIES)], ids=repr)
+def test_winners_are_those_of_with_indices(kind):
+    """For every policy the first of them, of floats and of Fractions."""
+    x = np.array([[1.0, 3.0, 3.0, 2.0], [math.nan, 1.0, math.nan, 1.0], [2.0, 2.0, 1.0, 1.0]])
+    pool = Pool(kind, Window((2, 3), 1))
+    same(spec.winners(pool, x), pool.with_indices(x)[1])
+    y, indices = pool.with_indices(spec.fractions(x[::2]))
+    same(indices, spec.winners(Pool(type(kind)(), pool.window), x[::2]))
+    assert y.tolist() == spec.forward(pool, x[::2]).tolist()
+
+
+def test_winners_exist_for_max_and_min():
+    for kind in (Avg(), SmoothMax(1.0)):
+        for act in (lambda pool: spec.winners(pool, [1, 2]), lambda pool: pool.with_indices([1, 2])):
+            with pytest.raises(TypeError, match="has no winner in a window; indices exist for Max and Min"):
+                act(Pool(kind, Window((2,))))
 
 
 def test_directions_must_have_the_right_shape():
@@ -309,6 +355,296 @@ def test_directions_must_have_the_right_shape():
         spec.jvp(pool, np.zeros(4), np.zeros(3))
     with pytest.raises(ValueError, match=r"g has shape \(4,\) and should have \(2,\)"):
         spec.vjp(pool, np.zeros(4), np.zeros(4))
+
+
+# --- exact numbers stay exact ---------------------------------------------------------------------
+
+#: How each sort of number is written, which numbers its results are, and whether it has an exp.
+SORTS = {
+    "int": (int, Fraction, False),
+    "bool": (lambda q: q > 0, Fraction, False),
+    "NumPy's bool": (lambda q: np.bool_(q > 0), Fraction, False),
+    "NumPy's int8": (np.int8, Fraction, False),
+    "Fraction": (Fraction, Fraction, False),
+    "Fractions and ints": (lambda q: int(q) if q == 0 or q == 3 else Fraction(q), Fraction, False),
+    "Decimal": (lambda q: Decimal(int(q)), Decimal, True),
+    "Decimals and ints": (lambda q: int(q) if q == 0 or q == 3 else Decimal(int(q)), Decimal, True),
+    "mpf": (lambda q: mpmath.mpf(int(q)), mpmath.mpf, True),
+    "mpf and ints": (lambda q: int(q) if q == 0 or q == 3 else mpmath.mpf(int(q)), mpmath.mpf, True),
+    "SymPy": (lambda q: sympy.Integer(int(q)), sympy.Basic, True),
+    "SymPy and ints": (lambda q: int(q) if q == 0 or q == 3 else sympy.Integer(int(q)), sympy.Basic, True),
+}
+#: Windows with a rational norm, with ties, between which cells stand that no window sees; the third has all zeros.
+APART = Window((2,), stride=3)
+CELLS = [3, -4, 9, 5, 0, 9, 0, 0, 9, 8, 6, 9, 7, 7]
+SEEN = [0, 1, 3, 4, 6, 7, 9, 10, 12, 13]
+
+
+def objects(numbers):
+    result = np.empty(len(numbers), dtype=object)
+    result[:] = numbers
+    return result
+
+
+def all_are(values, number):
+    """Every one is a number of this sort and no other, and has no float in it."""
+    for value in values:
+        if isinstance(value, Dual):
+            all_are([value.value, value.tangent], number)
+        else:
+            assert isinstance(value, number), (value, type(value))
+            assert not (number is sympy.Basic and value.has(sympy.Float)), value
+
+
+def floats(values):
+    return np.array([float(v.value if isinstance(v, Dual) else v) for v in values])
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS, ids=repr)
+@pytest.mark.parametrize("dual", [False, True])
+@pytest.mark.parametrize("sort", SORTS)
+def test_exact_numbers_stay_exact_or_are_refused(sort, kind, dual):
+    """Every number of every result is of the sort that went in, zeros included, and the engine agrees with it."""
+    write, number, has_exp = SORTS[sort]
+    x = objects([write(Fraction(c)) for c in CELLS])
+    t = objects([write(Fraction(c)) for c in reversed(CELLS)])
+    g = objects([write(Fraction(c)) for c in (3, 0, -2, 1, 5)])
+    plain = [np.array([float(v) for v in a]) for a in (x, t, g)]
+    if dual:
+        x = objects([Dual(c, c) for c in x])
+    pool = Pool(kind, APART)
+    acts = (spec.forward, lambda p, x: spec.jvp(p, x, t)[1], lambda p, x: spec.vjp(p, x, g))
+    irrational = isinstance(kind, Lp) and kind.p != 1 and number is Fraction
+    if irrational or (isinstance(kind, SmoothMax) and not has_exp):
+        for act in acts:
+            with pytest.raises(TypeError, match=r"numbers have no exp|is no Fraction"):
+                act(pool, x)
+        return
+    if number is sympy.Basic and dual and isinstance(kind, Lp) and kind.p == 2.5:
+        return  # right, and slow
+    results = [act(pool, x) for act in acts]
+    expected = [pool(plain[0]), pool.jvp(plain[0], plain[1])[1], pool.vjp(plain[0])[1](plain[2])]
+    for i, (result, numbers) in enumerate(zip(results, expected, strict=True)):
+        kept = i == 0 and kind.integers != "float64" and number is Fraction and "Fraction" not in sort
+        all_are(result, int if kept else number)
+        np.testing.assert_allclose(floats(result), numbers, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_lp_of_every_exact_number_with_a_rational_norm(sort):
+    write, number, _ = SORTS[sort]
+    cells = [Fraction(c) for c in ([1, 0] if "bool" in sort else [3, -4])]
+    x = objects([write(c) for c in cells])
+    y, dy = spec.jvp(Pool(Lp(2), Window((2,))), x, x)
+    gx = spec.vjp(Pool(Lp(2), Window((2,))), x, [1])
+    norm = 1 if "bool" in sort else 5
+    for values, expected in ((y, [norm]), (dy, [norm]), (gx, [c / norm for c in cells])):
+        all_are(values, number)
+        assert [Fraction(str(v)) for v in values] == [pytest.approx(e, abs=1e-12) for e in expected]
+    if number is Fraction or number is sympy.Basic:
+        assert gx.tolist() == [c / norm for c in cells]
+
+
+def test_sympys_gradients_are_rational():
+    x = [sympy.Integer(7)] * 3
+    third = sympy.Rational(1, 3)
+    for kind in (Avg(), Max("split"), Min("split")):
+        gx = spec.vjp(Pool(kind, Window((3,))), x, [sympy.Integer(1)])
+        assert gx.tolist() == [third] * 3
+        assert all(isinstance(v, sympy.Rational) for v in gx)
+    a, b = sympy.symbols("a b", real=True)
+    (y,) = spec.forward(Pool(SmoothMax(3), Window((2,))), [a, b])
+    assert y == sympy.log(sympy.exp(3 * a) + sympy.exp(3 * b)) / 3
+    gx = spec.vjp(Pool(SmoothMax(3), Window((2,))), [a, b], [1])
+    assert [sympy.simplify(v - sympy.diff(y, c)) for v, c in zip(gx, (a, b), strict=True)] == [0, 0]
+    assert not any(v.has(sympy.Float) for v in gx)
+    assert spec.vjp(Pool(Avg(), Window((3,))), [a, b, 0], [1]).tolist() == [third] * 3
+
+
+def test_the_gradient_of_max_can_be_averaged_exactly():
+    gx = spec.vjp(Pool(Max(), Window((3,))), [Fraction(1), Fraction(3), Fraction(2)], [Fraction(1)])
+    assert spec.forward(Pool(Avg(), Window((3,))), gx).tolist() == [Fraction(1, 3)]
+    assert (gx[0] + gx[2]) / 3 == 0
+    assert type((gx[0] + gx[2]) / 3) is Fraction
+
+
+def test_ints_beside_floats_stay_ints():
+    """2**60 + 1 is no float, and Max does not make one of it."""
+    x = objects([2**60 + 1, 0.5])
+    assert spec.forward(Pool(Max(), Window((2,))), x).tolist() == [2**60 + 1]
+    assert type(spec.forward(Pool(Max(), Window((2,))), x)[0]) is int
+    assert spec.vjp(Pool(Max(), Window((2,))), x, [1.5]).tolist() == [1.5, 0]
+    assert spec.forward(Pool(SmoothMax(1.0), Window((2,))), objects([1, 0.5])).tolist() == [
+        pytest.approx(math.log(math.e + math.sqrt(math.e)))
+    ]
+
+
+def test_ints_beside_mpmaths_are_exact_at_any_precision():
+    x = objects([2**60 + 1, mpmath.mpf(0)])
+    assert int(spec.forward(Pool(Max(), Window((2,))), x)[0]) == 2**60 + 1
+
+
+def test_lists_of_large_ints_are_not_rounded():
+    """NumPy makes floats of 2**63 beside -1."""
+    assert spec.forward(Pool(Sum(), Window((2,))), [2**63, -1]).tolist() == [2**63 - 1]
+    assert spec.forward(Pool(Avg(), Window((2,))), ([2**63, -1],)).tolist() == [[Fraction(2**63 - 1, 2)]]
+    assert spec.forward(Pool(Sum(), Window((2,))), [2**64, -1]).tolist() == [2**64 - 1]
+    assert spec.forward(Pool(Sum(), Window((2,))), [0.5, 1]).dtype == np.float64
+
+
+def test_directions_bring_their_arithmetic():
+    third = Fraction(1, 3)
+    pool = Pool(Avg(), Window((3,)))
+    gx = spec.vjp(pool, np.array([1, 2, 3]), [Fraction(1)])
+    assert gx.tolist() == [third] * 3
+    all_are(gx, Fraction)
+    dy = spec.jvp(pool, np.array([1, 2, 3]), np.array([1, 0, 0], object))[1]
+    assert dy.tolist() == [third]
+    all_are(dy, Fraction)
+    # The weights of floats are floats, and Max has none but 1.
+    assert spec.vjp(Pool(Max(), Window((3,))), np.array([1.0, 2.0, 3.0]), [third]).tolist() == [0, 0, third]
+    all_are(spec.vjp(Pool(Max(), Window((3,))), np.array([1.0, 2.0, 3.0]), [third]), Fraction)
+    with pytest.raises(
+        TypeError, match="g has float numbers, which have no product with a weight, a Decimal; give g in"
+    ):
+        spec.vjp(pool, [Decimal(1)] * 3, [1.5])
+    with pytest.raises(
+        TypeError, match="t has float numbers, which have no product with a weight, a Decimal; give t in"
+    ):
+        spec.jvp(pool, [Decimal(1)] * 3, [1.5] * 3)
+
+
+class Halves(Kind):
+    """Half of the first cell, in floats; or its square root, by Python's power."""
+
+    def __init__(self, half, root=False):
+        self.half, self.root = half, root
+
+    def value(self, x, pad=0):
+        return x[0] ** Fraction(1, 2) if self.root else self.half * x[0]
+
+    def weights(self, x, pad=0):
+        return [(0, self.half)]
+
+
+@pytest.mark.parametrize("number", [Fraction(2), sympy.Integer(2), sympy.Symbol("a")], ids=repr)
+def test_a_kind_that_rounds_is_refused_for_exact_numbers(number):
+    pool = Pool(Halves(0.5), Window((1,)))
+    for act in (spec.forward, lambda p, x: spec.jvp(p, x, x)[1], lambda p, x: spec.vjp(p, x, x)):
+        with pytest.raises(TypeError, match=r"gave .* for exact numbers, of which none is rounded; give floats"):
+            act(pool, objects([number]))
+    exact = spec.vjp(Pool(Halves(Fraction(1, 2)), Window((1,))), [number], [number])
+    assert exact.tolist() == [number * Fraction(1, 2)]
+
+
+def test_exact_refuses_a_root_that_is_rounded():
+    with pytest.raises(TypeError, match=r"gave 1\.41.* for exact numbers, of which none is rounded"):
+        spec.exact(Pool(Halves(0.5, root=True), Window((1,))), [2.0])
+    assert spec.forward(Pool(Halves(0.5, root=True), Window((1,))), objects([2.25])).tolist() == [1.5]
+
+
+# --- windows of padding alone, axes without cells -------------------------------------------------
+
+FAR = Window((2,), stride=3, padding=4)  # over four cells: two windows of padding alone, one of cells, and so on
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_windows_of_padding_alone_are_of_the_same_arithmetic(sort):
+    write, number, has_exp = SORTS[sort]
+    x = objects([write(Fraction(c)) for c in (1, 2, 0, 3)])
+    seen = spec.windows(Pool(Sum(), FAR), (4,))
+    alone = [i for (i,), cells in seen.items() if cells == [None, None]]
+    assert len(alone) == 2
+    kept = int if number is Fraction and "Fraction" not in sort else number
+    for kind, result in ((Sum(), kept), (Avg(), number), (Avg(divisor_override=3), number)):
+        y = spec.forward(Pool(kind, FAR), x)
+        all_are(y, result)
+        assert [y[i] for i in alone] == [0, 0]
+        y, dy = spec.jvp(Pool(kind, FAR), x, x)
+        all_are(dy, number)
+        assert [dy[i] for i in alone] == [0, 0]
+    if has_exp:
+        y = spec.forward(Pool(SmoothMax(Fraction(1, 3)), FAR), x)
+        all_are(y, number)
+        assert float(y[alone[0]]) == pytest.approx(3 * math.log(2), rel=1e-15)
+
+
+def test_the_smooth_maximum_of_padding_has_all_digits():
+    with mpmath.workdps(40):
+        y = spec.forward(Pool(SmoothMax(1.5), FAR), [mpmath.mpf(c) for c in (1, 2, 0, 3)])
+        assert abs(y[0] - mpmath.log(2) / mpmath.mpf("1.5")) < mpmath.mpf("1e-38")
+        (dual, *_) = spec.forward(Pool(SmoothMax(1.5), FAR), [Dual(mpmath.mpf(c), mpmath.mpf(1)) for c in (1, 2, 0, 3)])
+        assert abs(dual.value - y[0]) < mpmath.mpf("1e-38")
+        assert dual.tangent == 0
+    x = np.array([1.0, 2.0, 0.0, 3.0])
+    np.testing.assert_allclose(spec.forward(Pool(SmoothMax(1.5), FAR), x), Pool(SmoothMax(1.5), FAR)(x), rtol=1e-15)
+
+
+def test_padding_alone_pools_to_zero_when_nothing_else_is_seen():
+    pool = Pool(Sum(), Window((1,), stride=4, padding=2))
+    y = spec.forward(pool, [Fraction(1)])
+    assert y.tolist() == [0, 0]
+    all_are(y, Fraction)
+    gx = spec.vjp(pool, [Fraction(1)], [Fraction(1), Fraction(2)])
+    assert gx.tolist() == [0]
+    all_are(gx, Fraction)
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS, ids=repr)
+@pytest.mark.parametrize("dtype", [np.float32, np.int16, object])
+@pytest.mark.parametrize(
+    "window", [Window(1, padding=1), Window(2, padding="same"), Adaptive(2), Adaptive((None,)), Global()], ids=repr
+)
+def test_a_pooled_axis_has_a_cell(kind, dtype, window):
+    """Rule "A window with no real cell": for every kind, Sum and Avg too, whatever the padding."""
+    pool = Pool(kind, window, axes=1)
+    for shape in ((3, 0), (0, 0), (1, 0, 4)):
+        x = np.zeros(shape, dtype)
+        for act in (pool, pool.vjp, lambda x: pool.jvp(x, x), lambda x: spec.forward(pool, x)):
+            with pytest.raises(
+                ValueError, match=r"axis 1 of shape .* is pooled and has length 0; a pooled axis needs a"
+            ):
+                act(x)
+        with pytest.raises(ValueError, match="a pooled axis needs a cell"):
+            pool.output_shape(shape)
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS, ids=repr)
+@pytest.mark.parametrize("dtype", [np.float32, np.int16, object])
+def test_a_carried_axis_without_cells_gives_an_empty_result(kind, dtype):
+    x = np.zeros((2, 0, 6), dtype)
+    pool = Pool(kind, Window((2,)))
+    y, dy = spec.jvp(pool, x, x.astype(float) if dtype is not object else x)
+    g = np.zeros((2, 0, 3)) if dtype is not object else np.zeros((2, 0, 3), object)
+    same(y, pool(x))
+    assert y.shape == (2, 0, 3) == dy.shape
+    gx = spec.vjp(pool, x, g)
+    assert gx.shape == (2, 0, 6)
+    same(gx, pool.vjp(x)[1](g))
+    if isinstance(kind, Max | Min):
+        same(spec.winners(pool, x), pool.with_indices(x)[1])
+
+
+@pytest.mark.parametrize("kind", [Sum(), Avg(), Max(), SmoothMax(1.0)], ids=repr)
+def test_a_window_that_does_not_fit_is_an_error(kind):
+    for act in (Pool(kind, Window((5,), padding=1)), lambda x: spec.forward(Pool(kind, Window((5,), padding=1)), x)):
+        with pytest.raises(
+            ValueError, match="kernel_size=5 with dilation=1 reaches over 5 cells, and the padded axis has 4"
+        ):
+            act(np.zeros(2))
+
+
+def test_torch_refuses_axes_without_cells_as_well():
+    torch = pytest.importorskip("torch")
+    functions = torch.nn.functional
+    for pool in (functions.max_pool2d, functions.avg_pool2d):
+        with pytest.raises(RuntimeError, match="Expected 3D or 4D"):
+            pool(torch.zeros(1, 1, 0, 4), 2, 1, 1)
+        assert pool(torch.zeros(0, 1, 4, 4), 2).shape == (0, 1, 2, 2)
+    for ours in (max_pool, avg_pool):
+        with pytest.raises(ValueError, match="a pooled axis needs a cell"):
+            ours(np.zeros((1, 1, 0, 4)), (2, 2), 1, 1)
+        assert ours(np.zeros((0, 1, 4, 4)), (2, 2)).shape == (0, 1, 2, 2)
 
 
 # --- exact ----------------------------------------------------------------------------------------
@@ -335,8 +671,41 @@ def test_exact_errors():
             spec.exact(pool, [1.0, bad])
     with pytest.raises(ValueError, match="t and g are both given"):
         spec.exact(pool, [1.0, 2.0], t=[1.0, 1.0], g=[1.0])
+    with pytest.raises(ValueError, match=r"g\[0\] = inf is not a rational number"):
+        spec.exact(pool, [1.0, 2.0], g=[math.inf])
+    with pytest.raises(ValueError, match=r"t\[1\] = a is not a rational number"):
+        spec.exact(pool, [1.0, 2.0], t=[1, sympy.Symbol("a")])
     with pytest.raises(TypeError, match="Fraction numbers have no exp"):
         spec.exact(Pool(SmoothMax(1.0), Window((2,))), [1.0, 2.0])
+    with pytest.raises(TypeError, match="root 2 of 2 is no Fraction"):
+        spec.exact(Pool(Lp(2), Window((2,))), [1.0, 1.0])
+
+
+def test_exact_takes_every_rational_number():
+    numbers = [
+        1,
+        True,
+        0.5,
+        np.float32(0.1),
+        Decimal("0.1"),
+        mpmath.mpf("-0.75"),
+        sympy.Rational(1, 3),
+        sympy.Float(0.5),
+    ]
+    x = np.empty(len(numbers), dtype=object)
+    x[:] = numbers
+    a = [1, 1, Fraction(1, 2), Fraction(float(np.float32(0.1))), Fraction(1, 10), Fraction(-3, 4)]
+    a += [Fraction(1, 3), Fraction(1, 2)]
+    assert spec.fractions(x).tolist() == a
+    assert all(type(v) is Fraction for v in spec.fractions(x))
+    assert spec.exact(Pool(Sum(), Window((8,))), x).tolist() == [sum(a)]
+
+
+def test_exact_lp_where_its_roots_are_rational():
+    pool = Pool(Lp(2), Window((2,)))
+    y, dy = spec.exact(pool, [3.0, -4.0], t=[5.0, 10.0])
+    assert (y.tolist(), dy.tolist()) == ([5], [-5])
+    assert spec.exact(pool, [3.0, -4.0], g=[5.0]).tolist() == [3, -4]
 
 
 # --- Dual -----------------------------------------------------------------------------------------
@@ -362,6 +731,13 @@ def test_dual_arithmetic():
     assert list(itertools.accumulate([x, y]))[1].tangent == 11
 
 
+def test_dual_keeps_the_order_of_its_value():
+    assert Dual(2.0, 9.0) <= Dual(2.0, 1.0) <= 3
+    assert 2 <= Dual(2.0, 9.0) >= Dual(2.0, 10.0)
+    assert not Dual(2.0) >= 3
+    assert not Dual(4.0) <= 3
+
+
 def test_dual_of_duals_gives_second_derivatives():
     """From two nested duals of the smooth maximum, `beta * (w*(v*v) - (w*v)^2)`."""
     beta, x, v = 1.5, np.array([0.2, -0.4, 1.0]), np.array([1.0, -2.0, 0.5])
@@ -369,3 +745,90 @@ def test_dual_of_duals_gives_second_derivatives():
     (y,) = spec.forward(Pool(SmoothMax(beta), Window((3,))), nested)
     w = np.exp(beta * x) / np.exp(beta * x).sum()
     assert y.tangent.tangent == pytest.approx(beta * (w @ v**2 - (w @ v) ** 2))
+
+
+def tangent(a):
+    return a.tangent if isinstance(a, Dual) else 0
+
+
+POINTS = [("1.3", "-0.4", "2.2"), ("0", "-0.4", "1.5"), ("0", "0", "-3"), ("0.5", "0.5", "0.5")]
+DIRECTIONS = [("0.7", "-1.1", "0.4"), ("1.2", "0.3", "-0.9"), ("-0.2", "0.8", "1.7")]
+
+
+@pytest.mark.parametrize("kind", [*FIRST, Lp(3), Lp(4), Lp(Fraction(11, 3))], ids=repr)
+@pytest.mark.parametrize("cells", POINTS)
+def test_nested_duals_give_second_derivatives(kind, cells):
+    """Of value, of weights, and of value by differences, which know nothing of Duals: at cells that are 0 too."""
+    with mpmath.workdps(80):
+        x, u, v = ([mpmath.mpf(c) for c in row] for row in (cells, *DIRECTIONS[:2]))
+        h = mpmath.mpf("1e-20")
+
+        def at(s, t):
+            return kind.value([c + s * a + t * b for c, a, b in zip(x, u, v, strict=True)], 1)
+
+        # Max, Min and Lp(1) have corners, which differences would cross, and no second derivative but 0.
+        flat = isinstance(kind, Max | Min) or kind == Lp(1)
+        expected = 0 if flat else (at(h, h) - at(h, -h) - at(-h, h) + at(-h, -h)) / (4 * h * h)
+        nested = [Dual(Dual(c, a), Dual(b, mpmath.mpf(0))) for c, a, b in zip(x, u, v, strict=True)]
+        second = tangent(tangent(kind.value(nested, 1)))
+        (along,) = spec.jvp(
+            Pool(kind, Window((4,), padding=((0, 1),))), objects([d.value for d in nested]), objects(v)
+        )[1]
+        # A second derivative of |x|^p at 0 is one that differences reach only slowly, unless p is even.
+        slow = "0" in cells and kind in (Lp(2.5), Lp(3), Lp(Fraction(11, 3)))
+        allowed = mpmath.mpf("1e-8" if slow else "1e-25")
+        assert abs(second - expected) <= allowed * (1 + abs(expected))
+        assert abs(tangent(along) - second) <= mpmath.mpf("1e-60")
+        if isinstance(kind, SmoothMax | Lp) and kind != Lp(1) and len(set(cells)) == 3:
+            assert abs(second) > 1e-3
+
+
+@pytest.mark.parametrize("kind", [SmoothMax(1.5), Lp(2), Lp(3), Lp(4), Lp(Fraction(11, 3))], ids=repr)
+def test_threefold_duals_give_third_derivatives(kind):
+    with mpmath.workdps(100):
+        x, u, v, w = ([mpmath.mpf(c) for c in row] for row in (POINTS[0], *DIRECTIONS))
+        h = mpmath.mpf("1e-15")
+
+        def at(r, s, t):
+            return kind.value([c + r * a + s * b + t * d for c, a, b, d in zip(x, u, v, w, strict=True)])
+
+        signs = list(itertools.product((1, -1), repeat=3))
+        expected = sum(r * s * t * at(r * h, s * h, t * h) for r, s, t in signs) / (8 * h**3)
+        none = mpmath.mpf(0)
+        nested = [
+            Dual(Dual(Dual(c, a), Dual(b, none)), Dual(Dual(d, none), Dual(none, none)))
+            for c, a, b, d in zip(x, u, v, w, strict=True)
+        ]
+        third = kind.value(nested).tangent.tangent.tangent
+        assert abs(third) > 1e-3
+        assert abs(third - expected) < mpmath.mpf("1e-25")
+
+
+def test_nested_duals_of_every_exact_number():
+    """The Hessian of the norm of (3, -4) is ((16, 12), (12, 9)) / 125; beside a 0, 1 / y."""
+    for write in (Fraction, sympy.Integer):
+        for (i, j), expected in {(0, 0): 16, (0, 1): 12, (1, 1): 9}.items():
+            one, none = write(1), write(0)
+            cells = [
+                Dual(Dual(write(c), one if k == i else none), Dual(one if k == j else none, none))
+                for k, c in enumerate((3, -4))
+            ]
+            assert Lp(2).value(cells).tangent.tangent == Fraction(expected, 125)
+    flat = [
+        Dual(Dual(Fraction(0), Fraction(1)), Dual(Fraction(1), Fraction(0))),
+        Dual(Dual(Fraction(5)), Dual(Fraction(0))),
+    ]
+    assert Lp(2).value(flat).tangent.tangent == Fraction(1, 5)
+    assert Lp(1).value(flat).tangent.tangent == 0
+    (first, _), weight = Lp(2).weights([Dual(Fraction(0), Fraction(1)), Dual(Fraction(5), Fraction(0))])
+    assert (first, weight[1].value) == (0, 1)
+
+
+def test_a_derivative_that_is_infinite_is_an_error():
+    """The second derivative of |x|^1.5 at 0."""
+    cells = [Dual(Dual(0.0, 1.0), Dual(1.0, 0.0)), Dual(Dual(1.0, 0.0), Dual(0.0, 0.0))]
+    with pytest.raises(ZeroDivisionError, match=r"0 \*\* -0\.5: a derivative is infinite at a cell that is 0"):
+        Lp(1.5).value(cells)
+    assert Lp(1.5).value([Dual(0.0, 1.0), Dual(1.0, 0.0)]).tangent == 0
+    (y,) = spec.forward(Pool(Lp(2), Window((2,))), objects([Dual(0.0, 1.0), Dual(0.0, 2.0)]))
+    assert (y.value, y.tangent) == (0, 0)

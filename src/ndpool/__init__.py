@@ -16,6 +16,7 @@ the ops of `ndpool.ops`, that are differentiated as a whole.
 
 from . import graph, layers, ops, spec
 from ._engine import get_num_threads
+from .checks import check_kind
 from .functional import (
     adaptive_avg_pool,
     adaptive_avg_pool1d,
@@ -122,6 +123,7 @@ __all__ = [
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
+    "check_kind",
     "get_num_threads",
     "global_avg_pool",
     "global_lp_pool",

@@ -8,7 +8,7 @@ A kind is two functions, side by side:
 `x` lists the real cells of one window in row-major order; `pad` is how many padded cells the window has
 beside them. Both are written for any number that has the arithmetic they use, so the same text is run on
 floats, Fractions, mpmath numbers and symbols. To add a kind, derive from `Kind` and write the two: it works
-everywhere.
+everywhere. `check_kind` tests the two against each other.
 """
 
 from __future__ import annotations
@@ -17,11 +17,34 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from .scalars import exp, gap, greater, less, lift, log, one, power, ratio, root, shift, sign, total
+from .scalars import (
+    exp,
+    gap,
+    greater,
+    has_symbols,
+    is_symbolic,
+    leading,
+    less,
+    lift,
+    log,
+    magnitude,
+    one,
+    primal,
+    ratio,
+    rational,
+    root,
+    sign,
+    signed,
+    total,
+    unless_zero,
+    zero,
+)
 from .windows import whole
 
 Cells: TypeAlias = Sequence[Any]
@@ -49,6 +72,10 @@ class Kind(ABC):
         """Whether a window with no real cell has no value (rule "A window with no real cell")."""
         return True
 
+    def value_of_padding(self, pad: int, zero: Any) -> Any:
+        """The output of a window with no real cell, where there is one; `zero` is 0 in the arithmetic of the others."""
+        return self.value([], pad)
+
     def result_dtype(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
         """The dtype of the output for inputs of this dtype."""
         if dtype.kind not in "biu" or self.integers == "keep":
@@ -56,6 +83,18 @@ class Kind(ABC):
         if self.integers == "float64":
             return np.dtype(np.float64)
         return np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
+
+
+def places_checked(kind: Kind, x: Cells, pad: int) -> Weights:
+    """The weights of a window, every one of which must belong to one of its cells."""
+    weights = list(kind.weights(x, pad))
+    for place, _ in weights:
+        if isinstance(place, bool) or not isinstance(place, int | np.integer) or not 0 <= place < len(x):
+            raise ValueError(
+                f"{kind!r}.weights gave a weight for cell {place!r} of a window of {len(x)} cells; "
+                f"a place is an int from 0 up that is less than {len(x)}"
+            )
+    return weights
 
 
 def derivative_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -203,6 +242,9 @@ class SmoothMax(Kind):
     With `count_include_pad` a padded cell is the number 0 and takes its share; without, it is ignored.
     Cells are shifted by the largest (the smallest for beta < 0) before exp, so nothing overflows.
 
+    beta may be a Fraction, a Decimal, a number of mpmath or an expression of SymPy. One that a float holds exactly is
+    kept as that float. Any other is for the specification; the engine refuses it.
+
     >>> round(SmoothMax(1.0).value([0.0, 1.0]), 6)
     1.313262
     >>> [(i, round(w, 6)) for i, w in SmoothMax(1.0).weights([0.0, 1.0])]
@@ -213,8 +255,8 @@ class SmoothMax(Kind):
     count_include_pad: bool = True
 
     def __post_init__(self) -> None:
-        beta = _real("beta", self.beta)
-        if beta == 0 or not math.isfinite(beta):
+        beta = _parameter("beta", self.beta)
+        if beta.is_zero if has_symbols(beta) else beta == 0 or not _is_finite(beta):
             raise ValueError(f"beta={self.beta!r} must be finite and not 0; for a hard maximum use Max")
         object.__setattr__(self, "beta", beta)
         _check_bool("count_include_pad", self.count_include_pad)
@@ -222,10 +264,14 @@ class SmoothMax(Kind):
     def _terms(self, x: Cells, pad: int) -> tuple[Any, list[Any], Any]:
         """The shift s, `exp(beta (x_i - s))` for each real cell, and that of all padded cells together."""
         zeros = pad if self.count_include_pad else 0
-        like = x[0] if x else 0.0
-        s = shift([*x, one(like) * 0] if zeros else list(x), greater if self.beta > 0 else less)
-        beta = lift(self.beta, like)
-        return s, [exp(beta * gap(cell, s)) for cell in x], zeros * exp(beta * gap(one(like) * 0, s)) if zeros else 0
+        none = _beside(self.beta, [zero(primal(x[0])) if x else 0.0])[0]
+        x = _beside(self.beta, x)
+        s = None
+        if not has_symbols(self.beta):
+            s = leading([*x, none] if zeros else list(x), greater if self.beta > 0 else less)
+        s = none if s is None else s  # symbols cannot overflow, and need no shift
+        beta = lift(self.beta, none)
+        return s, [exp(beta * gap(cell, s)) for cell in x], zeros * exp(beta * gap(none, s)) if zeros else 0
 
     def value(self, x: Cells, pad: int = 0) -> Any:
         s, terms, padded = self._terms(x, pad)
@@ -240,12 +286,16 @@ class SmoothMax(Kind):
     def needs_cell(self) -> bool:
         return not self.count_include_pad
 
+    def value_of_padding(self, pad: int, zero: Any) -> Any:
+        return self.value([zero], pad - 1)
+
 
 @dataclass(frozen=True)
 class Lp(Kind):
     """The p-norm of the cells: `y = (sum |x_i|^p)^(1/p)`, with weights `sign(x_i) (|x_i| / y)^(p-1)`, none where y = 0.
 
     Cells are divided by the largest magnitude before the power, so nothing overflows. Padded cells are ignored.
+    p may be any number from 1 up, as beta may in `SmoothMax`. Roots of Fractions are taken where they are Fractions.
 
     >>> Lp(2).value([3.0, -4.0])
     5.0
@@ -256,25 +306,35 @@ class Lp(Kind):
     p: float
 
     def __post_init__(self) -> None:
-        p = _real("p", self.p)
-        if not 1 <= p < math.inf:
+        p = _parameter("p", self.p)
+        # Of a symbol little may be known: only one that is known to be less than 1 is refused.
+        if (p - 1).is_negative if has_symbols(p) else not _is_finite(p) or p < 1:
             raise ValueError(f"p={self.p!r} must be finite and >= 1 for a norm; for p = infinity use Max over abs(x)")
-        object.__setattr__(self, "p", int(p) if p == int(p) else p)
+        object.__setattr__(self, "p", int(p) if not has_symbols(p) and p == int(p) else p)
 
     def _terms(self, x: Cells) -> tuple[Any, list[Any]]:
-        """The largest magnitude m, and every `|x_i| / m`."""
-        sizes = [abs(cell) for cell in x]
-        m = shift(sizes, greater)
-        return m, [ratio(size, m) for size in sizes] if m != 0 else []
+        """The largest magnitude m, and every `x_i / m`; none where all cells are 0. Symbols have no largest: m is 1."""
+        x = _beside(self.p, x)
+        m = leading([abs(cell) for cell in x], greater)
+        m = one(x[0]) if m is None else m
+        return m, [ratio(cell, m) for cell in x] if m != 0 else []
 
     def value(self, x: Cells, pad: int = 0) -> Any:
         m, terms = self._terms(x)
-        return m * root(total(power(term, self.p) for term in terms), self.p) if terms else m
+        return m * self._norm(terms) if terms else total(abs(cell) for cell in x)
 
     def weights(self, x: Cells, pad: int = 0) -> Weights:
         _, terms = self._terms(x)
-        norm = root(total(power(term, self.p) for term in terms), self.p) if terms else 0
-        return [(i, sign(x[i]) * power(term / norm, self.p - 1)) for i, term in enumerate(terms)]
+        if self.p == 1 and terms:
+            return [(i, sign(cell)) for i, cell in enumerate(x)]
+        norm = self._norm(terms) if terms else 0
+        return [(i, unless_zero(norm, signed(term / norm, self.p - 1))) for i, term in enumerate(terms)]
+
+    def _norm(self, terms: list[Any]) -> Any:
+        return root(total(magnitude(term, self.p) for term in terms), self.p)
+
+
+# --- parameters -----------------------------------------------------------------------------------
 
 
 def _check_bool(name: str, value: Any) -> None:
@@ -282,8 +342,32 @@ def _check_bool(name: str, value: Any) -> None:
         raise TypeError(f"{name}={value!r} is not a bool; give True or False")
 
 
-def _real(name: str, value: Any) -> float:
-    """An int or a float (NumPy's too) as a float; other numbers would have to be rounded."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise TypeError(f"{name}={value!r} is a {type(value).__name__}; give an int or a float")
-    return float(value)
+def _parameter(name: str, value: Any) -> Any:
+    """A real number: as a float if one holds it exactly, SymPy's rationals as Fractions, any other as it is."""
+    known = isinstance(value, int | float | Fraction | Decimal | np.integer | np.floating) or hasattr(value, "_mpf_")
+    if is_symbolic(value) and value.is_extended_real is not False:
+        known = True
+    if isinstance(value, bool) or not known:
+        raise TypeError(
+            f"{name}={value!r} is a {type(value).__name__}; give a real number: an int, a float, a Fraction, "
+            "a Decimal, or one of mpmath's or SymPy's"
+        )
+    try:
+        nearest = float(value)
+        if not math.isfinite(nearest):
+            return nearest
+        exact = rational(value)
+    except (TypeError, ValueError, OverflowError):
+        return value  # a symbol, an irrational number, one beyond all floats
+    if exact == nearest:
+        return nearest
+    return exact if is_symbolic(value) else value
+
+
+def _is_finite(number: Any) -> bool:
+    return bool(number.is_finite) if is_symbolic(number) else bool(-math.inf < number < math.inf)
+
+
+def _beside(parameter: Any, x: Cells) -> Cells:
+    """The cells, in the arithmetic of a parameter that is SymPy's."""
+    return [lift(cell, parameter) for cell in x] if is_symbolic(parameter) else x

@@ -7,6 +7,7 @@ that the engine does not know (a kind of your own, Fractions, complex numbers) r
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -27,9 +28,20 @@ _NATIVE_KINDS: dict[type[Kind], Callable[[Any], tuple[str, float, str]]] = {
     Min: lambda kind: ("min", 0.0, kind.ties),
     Sum: lambda kind: ("sum", 1.0, ""),
     Avg: lambda kind: ("avg", float(kind.divisor_override or 0), _count_rule(kind)),
-    SmoothMax: lambda kind: ("smooth_max", kind.beta, "counted" if kind.count_include_pad else "real"),
-    Lp: lambda kind: ("lp", float(kind.p), ""),
+    SmoothMax: lambda kind: ("smooth_max", _float("beta", kind), "counted" if kind.count_include_pad else "real"),
+    Lp: lambda kind: ("lp", _float("p", kind), ""),
 }
+
+
+def _float(name: str, kind: Kind) -> float:
+    """A parameter as the engine takes it: exactly, or not at all."""
+    value = getattr(kind, name)
+    if isinstance(value, int | float) and abs(value) <= sys.float_info.max and float(value) == value:
+        return float(value)
+    raise TypeError(
+        f"{name}={value!r} in {kind!r} is no float, and the engine computes with floats; give {name} as a float "
+        "(rounded by you), or x as an array of objects, which the specification computes"
+    )
 
 
 def _count_rule(kind: Avg) -> str:

@@ -8,22 +8,26 @@ Everything else in ndpool is measured against this file. It finds the cells of a
 definitions, and shares no geometry with the engine. It is slow and meant to be read.
 
 Arrays of floats are computed in double precision and rounded once to their dtype. Object arrays, and nested lists
-of Fractions, Decimals, mpmath numbers, SymPy expressions or `Dual`s, are computed in their own arithmetic.
+of Fractions, Decimals, mpmath numbers, SymPy expressions or `Dual`s, are computed in their own arithmetic, and so is
+every number of the result. An int among such numbers is one of them. Ints alone, as objects, become Fractions where
+integers of a dtype would become float64. Where the numbers are exact, a result that would have to be rounded to a
+float is refused.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .kinds import Max, Min, derivative_dtype
-from .scalars import total
+from .kinds import Kind, Max, Min, derivative_dtype, places_checked
+from .scalars import Dual, arithmetic, is_rounded, rational, settled, total, zero
 from .windows import Adaptive, Global, Window
 
 if TYPE_CHECKING:
@@ -45,10 +49,11 @@ def forward(pool: Pool, x: ArrayLike) -> NDArray[Any]:
     array([[4]])
     """
     x, cells = _read(x)
+    ((cells,), exact) = _in_their_arithmetic((x,), (cells,), keep=pool.kind.integers != "float64")
     y = np.empty(pool.output_shape(x.shape), dtype=object)
     for out, seen, pad in _looks(pool, x.shape):
-        y[out] = pool.kind.value([cells[i] for i in seen], pad)
-    return _write(y, pool.kind.result_dtype(x.dtype))
+        y[out] = _value(pool.kind, [cells[i] for i in seen], pad, cells)
+    return _write(y, pool.kind.result_dtype(x.dtype), pool.kind, cells, exact)
 
 
 def jvp(pool: Pool, x: ArrayLike, t: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -60,11 +65,12 @@ def jvp(pool: Pool, x: ArrayLike, t: ArrayLike) -> tuple[NDArray[Any], NDArray[A
     """
     x, cells = _read(x)
     t, tangents = _read(t, shape=x.shape, name="t")
+    ((cells, tangents), exact) = _in_their_arithmetic((x, t), (cells, tangents))
     dy = np.empty(pool.output_shape(x.shape), dtype=object)
     for out, seen, pad in _looks(pool, x.shape):
-        weights = pool.kind.weights([cells[i] for i in seen], pad)
-        dy[out] = total(w * tangents[seen[k]] for k, w in weights)
-    return forward(pool, x), _write(dy, _derivative_dtype(x, t))
+        weights = places_checked(pool.kind, [cells[i] for i in seen], pad)
+        dy[out] = total(_product(w, tangents[seen[k]], "t") for k, w in weights)
+    return forward(pool, x), _write(dy, _derivative_dtype(x, t), pool.kind, tangents, exact)
 
 
 def vjp(pool: Pool, x: ArrayLike, g: ArrayLike) -> NDArray[Any]:
@@ -77,29 +83,53 @@ def vjp(pool: Pool, x: ArrayLike, g: ArrayLike) -> NDArray[Any]:
     """
     x, cells = _read(x)
     g, cotangents = _read(g, shape=pool.output_shape(x.shape), name="g")
+    ((cells, cotangents), exact) = _in_their_arithmetic((x, g), (cells, cotangents))
     gx = np.full(x.shape, 0, dtype=object)
     for out, seen, pad in _looks(pool, x.shape):
-        for k, w in pool.kind.weights([cells[i] for i in seen], pad):
-            gx[seen[k]] = gx[seen[k]] + w * cotangents[out]
-    return _write(gx, _derivative_dtype(x, g))
+        for k, w in places_checked(pool.kind, [cells[i] for i in seen], pad):
+            gx[seen[k]] = gx[seen[k]] + _product(w, cotangents[out], "g")
+    return _write(gx, _derivative_dtype(x, g), pool.kind, cotangents, exact)
 
 
 def winners(pool: Pool, x: ArrayLike) -> NDArray[np.int64]:
-    """Where each output of Max or Min with ties="first" came from: the flat row-major index in the pooled axes.
+    """Where each output of Max or Min came from: the flat row-major index in the pooled axes.
+
+    For any policy; at ties it is the first winner.
 
     >>> from ndpool import Max, Pool, Window
     >>> winners(Pool(Max(), Window((2, 2))), [[1, 2], [4, 3]])
     array([[2]])
     """
-    if not isinstance(pool.kind, Max | Min) or pool.kind.ties != "first":
-        raise ValueError(f"{pool.kind!r} has no single winner in a window; use Max or Min with ties='first'")
+    if not isinstance(pool.kind, Max | Min):
+        raise TypeError(f"{pool.kind!r} has no winner in a window; indices exist for Max and Min")
     x, cells = _read(x)
     axes, sizes = _pooled(pool, x.shape)
     index = np.empty(pool.output_shape(x.shape), dtype=np.int64)
-    for out, seen, pad in _looks(pool, x.shape):
-        ((k, _),) = pool.kind.weights([cells[i] for i in seen], pad)
-        index[out] = _flat([seen[k][axis] for axis in axes], sizes)
+    for out, seen, _ in _looks(pool, x.shape):
+        first = pool.kind.winners([cells[i] for i in seen])[0]
+        index[out] = _flat([seen[first][axis] for axis in axes], sizes)
     return index
+
+
+# --- one window -----------------------------------------------------------------------------------
+
+
+def _value(kind: Kind, x: list[Any], pad: int, cells: NDArray[Any]) -> Any:
+    """What the window becomes; one of padding alone in the arithmetic of the others."""
+    y = kind.value(x, pad) if x else kind.value_of_padding(pad, zero(cells.flat[0]))
+    if y is None:
+        raise TypeError(f"{kind!r}.value gave None for a window of {len(x)} cells; return a number")
+    return y
+
+
+def _product(weight: Any, direction: Any, name: str) -> Any:
+    try:
+        return weight * direction
+    except TypeError:
+        raise TypeError(
+            f"{name} has {type(direction).__name__} numbers, which have no product with a weight, a "
+            f"{type(weight).__name__}; give {name} in the arithmetic of x"
+        ) from None
 
 
 # --- the cells of a window ------------------------------------------------------------------------
@@ -215,7 +245,7 @@ def _flat(index: Sequence[int], sizes: Sequence[int]) -> int:
 # --- exact arithmetic, and arrays in and out ------------------------------------------------------
 
 
-def fractions(x: ArrayLike) -> NDArray[Any]:
+def fractions(x: ArrayLike, name: str = "x") -> NDArray[Any]:
     """The exact rational numbers that an array of floats or integers denotes.
 
     >>> fractions([0.5, 0.1])[1]
@@ -226,9 +256,9 @@ def fractions(x: ArrayLike) -> NDArray[Any]:
     for index in np.ndindex(x.shape):
         cell: Any = cells[index]
         try:
-            result[index] = Fraction(cell)
-        except (ValueError, OverflowError):
-            raise ValueError(f"x{list(index)} = {cell} is not a rational number; give finite numbers") from None
+            result[index] = rational(cell)
+        except (TypeError, ValueError, OverflowError):
+            raise ValueError(f"{name}{list(index)} = {cell} is not a rational number; give finite numbers") from None
     return result
 
 
@@ -237,36 +267,106 @@ def exact(
 ) -> NDArray[Any] | tuple[NDArray[Any], NDArray[Any]]:
     """The result over the Fractions that the inputs denote, without any rounding.
 
-    Gives `y`; with `t`, `(y, dy)`; with `g`, `gx`. For the rational kinds: Max, Min, Avg, Sum and Lp(1).
+    Gives `y`; with `t`, `(y, dy)`; with `g`, `gx`. For the rational kinds, Max, Min, Avg, Sum and Lp(1), and for Lp
+    where its roots are rational. What is not rational is refused.
 
-    >>> from ndpool import Avg, Pool, Window
+    >>> from ndpool import Avg, Lp, Pool, Window
     >>> exact(Pool(Avg(), Window((3,))), [1.0, 2.0, 5.0])
     array([Fraction(8, 3)], dtype=object)
+    >>> exact(Pool(Lp(2), Window((2,))), [3.0, -4.0], g=[1.0])
+    array([Fraction(3, 5), Fraction(-4, 5)], dtype=object)
     """
     if t is not None and g is not None:
         raise ValueError("t and g are both given; give t for (y, dy) or g for gx, not both")
     if t is not None:
-        return jvp(pool, fractions(x), fractions(t))
+        return jvp(pool, fractions(x), fractions(t, "t"))
     if g is not None:
-        return vjp(pool, fractions(x), fractions(g))
+        return vjp(pool, fractions(x), fractions(g, "g"))
     return forward(pool, fractions(x))
 
 
 def _read(x: Any, shape: Index | None = None, name: str = "x") -> tuple[NDArray[Any], NDArray[Any]]:
     """The array, and its numbers as Python objects; bfloat16 and float16 are exact as floats."""
-    x = np.asarray(x)
+    x = _as_array(x)
     if shape is not None and x.shape != shape:
         raise ValueError(f"{name} has shape {x.shape} and should have {shape}")
-    return x, (x.astype(np.float64) if _is_narrow(x.dtype) else x).astype(object)
+    cells = (x.astype(np.float64) if _is_narrow(x.dtype) else x).astype(object)
+    if x.dtype.kind == "O":
+        cells = _each(_pythons, cells)
+    return x, cells
 
 
-def _write(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+def _pythons(cell: Any) -> Any:
+    """A number of NumPy's as Python's: its integers wrap around, and True + True is True among its bools."""
+    if isinstance(cell, Dual):
+        return Dual(_pythons(cell.value), _pythons(cell.tangent))
+    return cell.item() if isinstance(cell, np.generic) else cell
+
+
+def _as_array(x: Any) -> NDArray[Any]:
+    """As NumPy's `asarray`, but for lists of ints of which it would make floats: 2**63 beside -1 stays what it is."""
+    array = np.asarray(x)
+    if isinstance(x, list | tuple) and array.dtype.kind == "f" and array.size:
+        objects = np.asarray(x, dtype=object)
+        if all(isinstance(cell, int) for cell in objects.flat):
+            return objects
+    return array
+
+
+def _each(change: Callable[[Any], Any], cells: NDArray[Any]) -> NDArray[Any]:
+    result = np.empty(cells.shape, dtype=object)
+    for index in np.ndindex(cells.shape):
+        result[index] = change(cells[index])
+    return result
+
+
+def _in_their_arithmetic(
+    arrays: Sequence[NDArray[Any]], numbers: Sequence[NDArray[Any]], keep: bool = False
+) -> tuple[list[NDArray[Any]], bool]:
+    """The numbers of arrays of objects, with no int among others; and whether they all are exact.
+
+    The ints of an array become numbers of the arithmetic that the array has, or the other array has, or Fractions;
+    with `keep`, ints alone stay ints.
+    """
+    if not any(x.dtype.kind == "O" for x in arrays):
+        return list(numbers), False
+    exact = not any(is_rounded(cell) for cells in numbers for cell in cells.flat)
+    samples = [arithmetic(cells.flat) for cells in numbers]
+    other = next((sample for sample in samples if sample is not None), None if keep else Fraction(0))
+    pairs = zip(numbers, samples, strict=True)
+    return [_each(partial(settled, like=other if sample is None else sample), cells) for cells, sample in pairs], exact
+
+
+def _write(values: NDArray[Any], dtype: np.dtype[Any], kind: Kind, cells: NDArray[Any], exact: bool) -> NDArray[Any]:
     """The numbers as an array of this dtype, rounded once; integers modulo the dtype's range."""
+    if dtype.kind == "O":
+        return _as_objects(values, kind, cells, exact)
     if dtype.kind in "biu":
+        for v in values.flat:
+            if int(v) != v:
+                raise TypeError(f"{kind!r} gave {v!r} for integers, which it keeps; let it have integers = 'float64'")
         bits = [int(v) & (2**64 - 1) for v in values.ravel()]
         return np.array(bits, dtype=np.uint64).astype(dtype).reshape(values.shape)
-    with np.errstate(over="ignore"):
-        return (values.astype(np.float64) if _is_narrow(dtype) else values).astype(dtype)
+    try:
+        with np.errstate(over="ignore"):
+            return (values.astype(np.float64) if _is_narrow(dtype) else values).astype(dtype)
+    except TypeError as error:
+        raise TypeError(f"{kind!r} gave numbers that are no {dtype} ({error}); give x as an array of objects") from None
+
+
+def _as_objects(values: NDArray[Any], kind: Kind, cells: NDArray[Any], exact: bool) -> NDArray[Any]:
+    """The numbers, all in one arithmetic: a sum of nothing is its 0, not an int. None is a float where `exact`."""
+    for v in values.flat if exact else ():
+        if is_rounded(v):
+            raise TypeError(
+                f"{kind!r} gave {v!r} for exact numbers, of which none is rounded; give floats, or write the kind with "
+                "Fractions in place of floats and with the functions of ndpool.scalars"
+            )
+    samples = itertools.chain(values.flat, cells.flat)
+    like = next((a for a in samples if not isinstance(a, int)), None)
+    if like is None or is_rounded(like):
+        return values
+    return _each(lambda v: zero(like) + v if isinstance(v, int) else v, values)
 
 
 def _is_narrow(dtype: np.dtype[Any]) -> bool:
