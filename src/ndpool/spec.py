@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .arrays import as_array
 from .kinds import Max, Min, derivative_dtype
 from .scalars import total
 from .windows import Adaptive, Global, Window
@@ -254,7 +255,7 @@ def exact(
 
 def _read(x: Any, shape: Index | None = None, name: str = "x") -> tuple[NDArray[Any], NDArray[Any]]:
     """The array, and its numbers as Python objects; bfloat16 and float16 are exact as floats."""
-    x = np.asarray(x)
+    x = as_array(name, x)
     if shape is not None and x.shape != shape:
         raise ValueError(f"{name} has shape {x.shape} and should have {shape}")
     return x, (x.astype(np.float64) if _is_narrow(x.dtype) else x).astype(object)
