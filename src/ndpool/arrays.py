@@ -63,9 +63,20 @@ def as_array(name: str, a: Any) -> Array:
     check_type(name, type(a))
     if isinstance(a, list | tuple):
         _check_entries(name, a)
+        return _unrounded(a)
     found = np.asanyarray(a)
     check_type(name, type(found))  # an `__array__` may give a masked array
     return np.asarray(found)
+
+
+def _unrounded(entries: list[Any] | tuple[Any, ...]) -> Array:
+    """NumPy's array of the entries, or one of objects where it would have rounded ints to floats."""
+    found = np.asarray(entries)
+    if found.dtype.kind == "f":
+        objects = np.asarray(entries, dtype=object)
+        if any(isinstance(entry, int) and int(float(entry)) != entry for entry in objects.flat):
+            return objects
+    return found
 
 
 def _check_entries(name: str, entries: list[Any] | tuple[Any, ...]) -> None:
@@ -121,5 +132,5 @@ def _remedy(dtype: np.dtype[Any]) -> str:
         return "give x.astype(np.int64), and make times of the result"
     if dtype.kind in "USTV" and issubclass(dtype.type, np.generic) and dtype.type.__module__ == "numpy":
         return "give numbers, such as those of x.astype(np.float64)"
-    wide = "float64" if dtype.itemsize > 8 else "float32"
-    return f"give x.astype(np.{wide}), or call ndpool.spec, which is slow and takes any number"
+    near = "complex128" if dtype.kind == "c" else "float64" if dtype.itemsize > 8 else "float32"
+    return f"give x.astype(np.{near}), or call ndpool.spec, which is slow and takes any number"
