@@ -7,8 +7,8 @@
 Half of `x`.
 <BLANKLINE>
 Parameters:
-    x: the input, of any rank: an array, nested lists of numbers, or a tensor.
-    keepdims: whether the pooled axes stay, one cell long; without it they go.
+    x: The input, of any rank: an array, nested lists of numbers, or a tensor.
+    keepdims: Whether the pooled axes stay, one cell long.
 """
 
 from __future__ import annotations
