@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from pathlib import Path
 
 import pytest
 
@@ -76,6 +77,21 @@ def test_docstrings_may_be_gone():
 
     assert documented(bare) is bare
     assert bare.__doc__ is None
+
+
+def test_the_reference_shows_the_same():
+    """It is made from the source, where a decorator has not run."""
+    griffe = pytest.importorskip("griffe", reason="the reference needs ndpool[docs]")
+    root = Path(__file__).parents[1]
+    extensions = griffe.load_extensions(str(root / "docs" / "docstrings.py"))
+    package = griffe.load("ndpool", search_paths=[str(root / "src")], extensions=extensions)
+    for path in ("functional.max_pool", "functional.global_lp_pool", "pool.Pool.jvp", "pool.Pool", "windows.Global"):
+        name = path.rpartition(".")[2]
+        run = getattr(ndpool, name, None) or getattr(Pool, name)
+        shown = package[path].docstring.parse("google")
+        (section,) = (part for part in shown if part.kind.value == "parameters")
+        found = {each.name: each.description.replace("\n", " ") for each in section.value}
+        assert found == described(run.__doc__)
 
 
 def test_examples_are_kept():
