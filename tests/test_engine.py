@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -443,3 +444,19 @@ def test_directions_of_another_dtype(direction):
     gx = pool.vjp(x)[1](np.array([1, 0], direction))
     same(dy, np.array([1, 1], np.float32))
     same(gx, np.array([0, 1, 0, 0], np.float32))
+
+
+@pytest.mark.parametrize(
+    "x", [np.arange(12.0), np.array([Fraction(n) for n in range(12)])], ids=["floats", "Fractions"]
+)
+def test_directions_of_another_shape_are_refused(x):
+    """Also where there are as many numbers in it, which would be read in another order."""
+    x = x.reshape(3, 4)
+    pool = Pool(Max(), Window((1, 2)))
+    for wrong in (x.T, x.reshape(2, 6), x.ravel(), x[None], x[:, :1], x[0]):
+        with pytest.raises(ValueError, match=re.escape(f"t has shape {wrong.shape} and should have (3, 4)")):
+            pool.jvp(x, wrong)
+    g = x[:, :2]
+    for wrong in (g.T, g.ravel(), g[None], g[:1], g[0]):
+        with pytest.raises(ValueError, match=re.escape(f"g has shape {wrong.shape} and should have (3, 2)")):
+            pool.vjp(x)[1](wrong)
