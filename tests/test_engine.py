@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -12,7 +15,9 @@ from hypothesis import strategies as st
 import hostile
 from closeness import finite_size, jvp_allowance, last_place, same, value_allowance, vjp_allowance, within
 from ndpool import (
+    Adaptive,
     Avg,
+    Global,
     Kind,
     Lp,
     Max,
@@ -212,13 +217,94 @@ def test_every_layout_of_every_dtype(kind, dtype, layout):
     g = hostile.layout(layout, rng.normal(size=pool.output_shape(x.shape)).astype(derivative), rng)
     plain_t, plain_g = (np.array(a, dtype=derivative, order="C") for a in (t, g))
     results = [pool(x), *pool.jvp(x, t), pool.vjp(x)[1](g)]
-    for ours, theirs in zip(
-        results, [pool(plain), *pool.jvp(plain, plain_t), pool.vjp(plain)[1](plain_g)], strict=True
-    ):
-        exact = isinstance(kind, Max | Min) or ours.dtype.kind in "iu"
+    expected = [pool(plain), *pool.jvp(plain, plain_t), pool.vjp(plain)[1](plain_g)]
+    for ours, theirs, summed in zip(results, expected, (False, False, True, True), strict=True):
+        exact = (isinstance(kind, Max | Min) and not (summed and kind.ties == "split")) or ours.dtype.kind in "iu"
         within(ours, theirs, 0.0 if exact else 4 * last_place(ours.dtype, finite_size(theirs).max()))
     if isinstance(kind, Max | Min):
         same(pool.with_indices(x)[1], pool.with_indices(plain)[1])
+
+
+# --- the order of axes in memory ------------------------------------------------------------------
+
+
+def lying(x, order):
+    """The same array, contiguous in this order of its axes."""
+    return np.ascontiguousarray(x.transpose(order)).transpose(np.argsort(order))
+
+
+def order_of(x):
+    """The axes from the longest stride to the shortest."""
+    return tuple(sorted(range(x.ndim), key=lambda d: -x.strides[d]))
+
+
+ORDERS = list(itertools.permutations(range(4)))
+ORDERED_POOLS = [
+    *(Pool(kind, Window((2, 3), (1, 2), ((1, 0), (0, 2))), axes=(1, 3)) for kind in KINDS),
+    *(Pool(kind, Adaptive((3, 2)), axes=(3, 0)) for kind in (Max(), Avg(), SmoothMax(1.5))),
+    *(Pool(kind, Global(keepdims=False), axes=(0, 2)) for kind in (Max(), Min("split"), Avg(), Lp(3))),
+    *(Pool(kind, Global(keepdims=False), axes=(1, 2)) for kind in (Max(), Sum(), SmoothMax(-2.0))),
+]
+
+
+@pytest.mark.parametrize("pool", ORDERED_POOLS, ids=repr)
+def test_every_order_of_axes(pool):
+    """All results as of the C-ordered array, for all 24 orders of four axes, with ties; and in whose order they are."""
+    rng = np.random.default_rng(5)
+    plain = rng.integers(-2, 3, (3, 4, 5, 6)).astype(np.float64)
+    t = rng.normal(size=plain.shape)
+    y, dy = pool.jvp(plain, t)
+    g = rng.normal(size=y.shape)
+    gx = pool.vjp(plain)[1](g)
+    first = isinstance(pool.kind, Max | Min) and pool.kind.ties == "first"
+    for order in ORDERS:
+        x = lying(plain, order)
+        kept = [d for d in order if d in {a % 4 for a in pool.axes}]
+        follows = not first or kept == sorted(kept)
+        ours_y, ours_dy = pool.jvp(x, lying(t, rng.permutation(4)))
+        z, pullback = pool.vjp(x)
+        ours_gx = pullback(lying(g, rng.permutation(g.ndim)))
+        for ours, theirs in ((pool(x), y), (ours_y, y), (z, y), (ours_dy, dy), (ours_gx, gx)):
+            allowed = 0.0 if isinstance(pool.kind, Max | Min) and theirs is y else 8 * last_place(np.float64, 8)
+            within(ours, theirs, allowed)
+        assert order_of(ours_gx) == (order if follows else (0, 1, 2, 3))
+        if y.ndim == 4:
+            assert order_of(pool(x)) == order
+            assert order_of(z) == order_of(ours_dy) == (order if follows else (0, 1, 2, 3))
+        assert np.shares_memory(pool._plan(x).inside(x), x)
+        assert np.shares_memory(pool._plan(x, ordered=first).inside(x), x) == follows
+        if isinstance(pool.kind, Max | Min):
+            same(pool.with_indices(x)[1], pool.with_indices(plain)[1])
+            same(pool.with_indices(x)[0], y)
+
+
+@pytest.mark.parametrize("kind", [Max(), Max("all"), Avg(), SmoothMax(2.0)], ids=repr)
+def test_orders_of_arrays_that_are_not_contiguous(kind):
+    """Corners, steps, repetitions and axes of one cell: the results follow the order in memory where there is one."""
+    rng = np.random.default_rng(6)
+    base = np.asfortranarray(rng.integers(-2, 3, (9, 8, 7)).astype(np.float64))
+    pool = Pool(kind, Window((2, 2), 1), axes=(0, 2))
+    for x, order in [
+        (base[1:, 1:, 1:], (2, 1, 0)),
+        (base[::2, ::3, ::-1], (2, 1, 0)),
+        (base.T[:, 1:5], (0, 1, 2)),
+        (base[:, :1, :], (2, 1, 0)),
+        (base[:, 2:3, :][::2], (2, 1, 0)),
+        (base[:, 2][:, np.newaxis], (2, 1, 0)),
+        (np.broadcast_to(base[:, :1], base.shape), None),
+        (np.broadcast_to(base[:, :, :1], base.shape), None),
+    ]:
+        plain = np.array(x, order="C")
+        g = rng.normal(size=pool.output_shape(x.shape))
+        within(pool(x), pool(plain), 8 * last_place(np.float64, 8))
+        t = np.asfortranarray(rng.normal(size=x.shape))
+        within(pool.jvp(x, t)[1], pool.jvp(plain, t)[1], 8 * last_place(np.float64, 8))
+        within(pool.vjp(x)[1](g), pool.vjp(plain)[1](g), 8 * last_place(np.float64, 8))
+        several = [d for d in range(3) if x.shape[d] > 1]
+        expected = [d for d in order or (0, 1, 2) if d in several]
+        assert [d for d in order_of(pool(x)) if d in several] == expected
+        if kind == Max():
+            same(pool.with_indices(x)[1], pool.with_indices(plain)[1])
 
 
 @pytest.mark.parametrize("shape", [(0, 4, 4), (3, 0, 4, 4), (0, 0, 4, 4)])
@@ -334,11 +420,19 @@ def test_a_kind_without_native_code_works():
     same(pool.vjp(x)[1](np.array([1.0, 10.0])), np.array([0.0, 0.0, 11.0, 0.0]))
 
 
-@pytest.mark.parametrize("dtype", [np.complex128, np.longdouble, object])
-def test_other_numbers_work(dtype):
-    """Dtypes without native code are computed by the specification."""
-    pool = Pool(Sum(), Window((2,)))
-    assert pool(np.array([1, 2, 3, 4], dtype=dtype)).tolist() == [3, 7]
+@pytest.mark.parametrize("kind", EXTREMES, ids=repr)
+def test_indices_of_fractions(kind):
+    """By the specification: the first winner, under every policy, as the engine has it."""
+    x = np.random.default_rng(0).integers(0, 3, (4, 5)).astype(np.float64)
+    pool = Pool(kind, Window((2, 3), 1, 1))
+    y, indices = pool.with_indices(x)
+    exact_y, exact_indices = pool.with_indices(spec.fractions(x))
+    same(exact_indices, indices)
+    assert exact_y.tolist() == y.tolist()
+    assert all(isinstance(value, Fraction) for value in exact_y.flat)
+    out = np.empty(y.shape, object)
+    assert pool.with_indices(spec.fractions(x), out)[0] is out
+    assert out.tolist() == y.tolist()
 
 
 @pytest.mark.parametrize("direction", [np.int32, np.float16, np.float32, np.float64, np.bool_])
@@ -350,3 +444,19 @@ def test_directions_of_another_dtype(direction):
     gx = pool.vjp(x)[1](np.array([1, 0], direction))
     same(dy, np.array([1, 1], np.float32))
     same(gx, np.array([0, 1, 0, 0], np.float32))
+
+
+@pytest.mark.parametrize(
+    "x", [np.arange(12.0), np.array([Fraction(n) for n in range(12)])], ids=["floats", "Fractions"]
+)
+def test_directions_of_another_shape_are_refused(x):
+    """Also where there are as many numbers in it, which would be read in another order."""
+    x = x.reshape(3, 4)
+    pool = Pool(Max(), Window((1, 2)))
+    for wrong in (x.T, x.reshape(2, 6), x.ravel(), x[None], x[:, :1], x[0]):
+        with pytest.raises(ValueError, match=re.escape(f"t has shape {wrong.shape} and should have (3, 4)")):
+            pool.jvp(x, wrong)
+    g = x[:, :2]
+    for wrong in (g.T, g.ravel(), g[None], g[:1], g[0]):
+        with pytest.raises(ValueError, match=re.escape(f"g has shape {wrong.shape} and should have (3, 2)")):
+            pool.vjp(x)[1](wrong)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ndpool
-from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window
+from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, functional
 
 X = np.random.default_rng(0).integers(-3, 4, (2, 3, 6, 7)).astype(float)
 
@@ -59,6 +59,61 @@ def test_spellings_with_a_rank(name, rank):
         assert inspect.signature(spelled) == inspect.signature(plain)
 
 
+class Recorded:
+    """In place of Pool: keeps what it is made of, and says what it is asked for."""
+
+    def __init__(self, kind, window, axes):
+        self.made = (kind, window, axes)
+
+    def __call__(self, x, out=None):
+        return ("forward", *self.made, x, out)
+
+    def with_indices(self, x, out=None):
+        return ("indices", *self.made, x, out)
+
+
+#: Each kind with no option as by default, and the parameter that comes before the window.
+OPTIONS = {
+    "max": ({"ties": "split"}, (), Max("split")),
+    "min": ({"ties": "split"}, (), Min("split")),
+    "avg": ({"count_include_pad": False, "divisor_override": 5}, (), Avg(False, 5)),
+    "sum": ({}, (), Sum()),
+    "smooth_max": ({"count_include_pad": False}, (1.5,), SmoothMax(1.5, False)),
+    "lp": ({}, (3,), Lp(3)),
+}
+
+
+@pytest.mark.parametrize("rank", [None, 1, 2, 3])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_argument_arrives(name, rank, monkeypatch):
+    """None is dropped, swapped or replaced by its default, in any spelling."""
+    monkeypatch.setattr(functional, "Pool", Recorded)
+    options, parameter, kind = OPTIONS[name]
+    x, out, suffix = object(), object(), "" if rank is None else f"{rank}d"
+    over_window, over_bins = (getattr(functional, f"{family}{name}_pool{suffix}") for family in ("", "adaptive_"))
+    window = Window((5, 4), (3, 2), (2, 1), (1, 6), True)
+    more = {"dilation": (1, 6), "ceil_mode": True, "axes": (0, 2), "out": out, **options}
+    assert over_window(x, *parameter, (5, 4), (3, 2), (2, 1), **more) == ("forward", kind, window, (0, 2), x, out)
+    few = {key: value for key, value in options.items() if key == "ties"}
+    plain = kind if few else type(kind)(*parameter)
+    expected = (plain, Adaptive((4, 7)), (0, 2), x, out)
+    assert over_bins(x, *parameter, (4, 7), axes=(0, 2), out=out, **few) == ("forward", *expected)
+    if few:
+        asked = over_window(x, (5, 4), (3, 2), (2, 1), **more, return_indices=True)
+        assert asked == ("indices", kind, window, (0, 2), x, out)
+        asked = over_bins(x, (4, 7), axes=(0, 2), out=out, **few, return_indices=True)
+        assert asked == ("indices", *expected)
+    if rank is None:
+        over_all = getattr(functional, f"global_{name}_pool")
+        asked = over_all(x, *parameter, axes=(0, 2), keepdims=False, out=out, **few)
+        assert asked == ("forward", plain, Global(False), (0, 2), x, out)
+        assert over_all(x, *parameter)[1:4] == (type(kind)("all") if few else plain, Global(), (-2, -1))
+    else:
+        last = tuple(range(-rank, 0))
+        assert over_window(x, *parameter, 2)[1:] == (type(kind)(*parameter), Window(2), last, x, None)
+        assert over_bins(x, *parameter, 2, axes=None)[1:] == (type(kind)(*parameter), Adaptive(2), last, x, None)
+
+
 def test_a_spelling_may_name_other_axes():
     np.testing.assert_array_equal(ndpool.max_pool2d(X, 2, axes=(1, 2)), ndpool.max_pool(X, (2, 2), axes=(1, 2)))
 
@@ -96,13 +151,36 @@ def test_out():
     out = np.full((2, 3, 3, 3), 7.0)
     assert ndpool.max_pool2d(X, 2, out=out) is out
     np.testing.assert_array_equal(out, ndpool.max_pool2d(X, 2))
-    y, _ = ndpool.max_pool2d(X, 2, return_indices=True, out=out)
-    assert y is out
+    for name in ("max", "min", "adaptive_max", "adaptive_min"):
+        function = getattr(ndpool, f"{name}_pool2d")
+        size = 3 if "adaptive" in name else 2
+        out[:] = 7
+        assert function(X, size, out=out) is out
+        np.testing.assert_array_equal(out, function(X, size))
+        out[:] = 7
+        y, indices = function(X, size, return_indices=True, out=out)
+        assert y is out
+        np.testing.assert_array_equal(out, function(X, size))
+        np.testing.assert_array_equal(indices, function(X, size, return_indices=True)[1])
 
 
 SHARED = np.zeros((4, 4))
 ERRORS = [
-    (lambda: ndpool.max_pool2d(X, 2, ties="last"), ValueError, "ties='last' is not a policy"),
+    *(
+        (
+            lambda function=function, size=size: function(X, *size, ties="last"),
+            ValueError,
+            "ties='last' is not a policy",
+        )
+        for function, size in [
+            (ndpool.max_pool2d, (2,)),
+            (ndpool.min_pool2d, (2,)),
+            (ndpool.adaptive_max_pool2d, (2,)),
+            (ndpool.adaptive_min_pool2d, (2,)),
+            (ndpool.global_max_pool, ()),
+            (ndpool.global_min_pool, ()),
+        ]
+    ),
     (lambda: ndpool.max_pool(X, 2), ValueError, "does not say how many axes to pool"),
     (lambda: ndpool.max_pool2d(X, 2, 2, 0, 1), TypeError, "takes from 2 to 4 positional arguments"),
     (lambda: ndpool.max_pool2d(X, 2, return_indices=1), TypeError, "return_indices=1 is not a bool"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -30,6 +31,29 @@ def test_windows_are_values():
 def test_numpy_ints_are_ints():
     assert Window(np.int32(3)) == Window(3)
     assert type(Window(np.int32(3)).kernel_size) is int
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.int32])
+def test_arrays_of_ints_are_tuples(dtype):
+    """Wherever a tuple is taken; the window is the same value, of plain ints."""
+
+    def ints(*numbers):
+        return np.array(numbers, dtype)
+
+    window = Window(ints(3, 2), ints(1, 2), ints((0, 1), (1, 0)), ints(1, 2))
+    assert window == Window((3, 2), (1, 2), ((0, 1), (1, 0)), (1, 2))
+    assert repr(window) == repr(Window((3, 2), (1, 2), ((0, 1), (1, 0)), (1, 2)))
+    assert hash(window) == hash(Window((3, 2), (1, 2), ((0, 1), (1, 0)), (1, 2)))
+    assert Window((3, 2), padding=ints(1, 0)) == Window((3, 2), padding=(1, 0))
+    assert Window((3, 2), padding=(ints(1, 0), 1)) == Window((3, 2), padding=((1, 0), 1))
+    assert Window(np.array(3, dtype), np.array(2, dtype)) == Window(3, 2)
+    assert Adaptive(ints(2, 3)) == Adaptive((2, 3))
+    pool = Pool(Max(), Window(2), axes=ints(0, 2))
+    assert pool == Pool(Max(), Window(2), axes=(0, 2))
+    assert Pool(Max(), Window(2), axes=np.array(1, dtype)) == Pool(Max(), Window(2), axes=1)
+    assert pool.output_shape(ints(4, 5, 6)) == (2, 5, 3)
+    assert all(type(n) is int for n in pool.output_shape(ints(4, 5, 6)))
+    assert global_max_pool(X, axes=ints(0, 1)).shape == (1, 1, 4)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +140,24 @@ ERRORS = [
     (lambda: Window(-3), ValueError, "kernel_size=-3 is less than 1"),
     (lambda: Window(True), TypeError, "kernel_size=True is a bool; give an int >= 1"),
     (lambda: Window(2.0), TypeError, "kernel_size=2.0 is a float, which would have to be rounded"),
-    (lambda: Window("2"), TypeError, "kernel_size='2' is a str"),
+    (lambda: Window("2"), TypeError, "kernel_size='2' is a str; give an int >= 1"),
+    (lambda: Window(b"22"), TypeError, "kernel_size=b'22' is a bytes; give an int >= 1"),
+    (lambda: Window({2, 3}), TypeError, "kernel_size={2, 3} is a set; give an int >= 1"),
+    (lambda: Window(np.array([2.0, 3.0])), TypeError, "kernel_size[0]=2.0 is a float, which would have to be rounded"),
+    (lambda: Window(np.array([True])), TypeError, "kernel_size[0]=True is a bool"),
+    (lambda: Window(np.array([[2, 3]])), TypeError, "kernel_size[0]=[2, 3] is a list; give an int >= 1"),
+    (lambda: Window(np.array([2, 0])), ValueError, "kernel_size[1]=0 is less than 1"),
+    (lambda: Window(np.array([], int)), ValueError, "kernel_size=[] is empty"),
+    (lambda: Window(np.float32(2)), TypeError, "kernel_size=2.0 is a float, which would have to be rounded"),
+    (lambda: Window(Fraction(2)), TypeError, "kernel_size=Fraction(2, 1) is a Fraction, which would have to be round"),
+    (lambda: Window((2, 2), np.array([1, 1, 1])), ValueError, "stride=(1, 1, 1) has 3 entries and 2 axes are pooled"),
+    (lambda: Window(2, padding=np.array([[1, 2, 3]])), ValueError, "padding[0]=[1, 2, 3] has 3 entries"),
+    (lambda: Window(2, padding=np.array([[0, -1]])), ValueError, "padding[0][1]=-1 is less than 0"),
+    (lambda: Window(2, padding=np.array([0.5])), TypeError, "padding[0]=0.5 is a float"),
+    (lambda: Window(2, padding=b"same"), TypeError, "padding=b'same' is a bytes; give an int >= 0"),
+    (lambda: Adaptive(np.array([2.0])), TypeError, "output_size[0]=2.0 is a float"),
+    (lambda: Pool(Max(), Window(2), axes=np.array([0.0])), TypeError, "axes=0.0 is a float"),
+    (lambda: Pool(Max(), Window(2), axes=np.array([], int)), ValueError, "axes=() pools nothing"),
     (lambda: Window(None), TypeError, "kernel_size=None is a NoneType"),
     (lambda: Window(()), ValueError, "kernel_size=() is empty"),
     (lambda: Window(2, 0), ValueError, "stride=0 is less than 1"),
@@ -164,6 +205,9 @@ ERRORS = [
     (lambda: Pool(Max(), Window((1,)))(np.zeros((3, 0))), ValueError, "axis 1 of shape (3, 0) is pooled and has"),
     (lambda: global_max_pool(np.zeros((0, 4))), ValueError, "axis 0 of shape (0, 4) is pooled and has length 0"),
     (lambda: Pool(Max(), Window((2,))).output_shape((-4,)), ValueError, "shape=-4 is less than 0"),
+    (lambda: Pool(Max(), Window((2,))).output_shape(4), TypeError, "shape=4 is a int; give one int for each axis"),
+    (lambda: Pool(Max(), Window((2,))).output_shape("4"), TypeError, "shape='4' is a str; give one int for each axis"),
+    (lambda: Pool(Max(), Window((2,))).output_shape([4.0]), TypeError, "shape=4.0 is a float"),
     (lambda: Pool(Max(), (2, 2)), TypeError, "window=(2, 2) is not a window"),
     (lambda: Pool("max", Window((2,))), TypeError, "kind='max' is not a Kind"),
 ]

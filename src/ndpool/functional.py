@@ -11,9 +11,11 @@ from typing import Any, ParamSpec, TypeVar
 
 from numpy.typing import ArrayLike
 
+from .arrays import Array
 from .kinds import Avg, Kind, Lp, Max, Min, SmoothMax, Sum
-from .pool import Array, Pool
-from .windows import Adaptive, AnyWindow, Global, Ints, PaddingLike, Window
+from .parameters import documented, section_of
+from .pool import Pool
+from .windows import Adaptive, AnyWindow, Global, Ints, OutputSize, PaddingLike, Window
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,6 +37,7 @@ def _apply_with_indices(
 # --- over a Window --------------------------------------------------------------------------------
 
 
+@documented
 def max_pool(
     x: ArrayLike,
     kernel_size: Ints,
@@ -61,6 +64,7 @@ def max_pool(
     return _apply_with_indices(Max(ties), window, x, axes, out, return_indices)
 
 
+@documented
 def min_pool(
     x: ArrayLike,
     kernel_size: Ints,
@@ -83,6 +87,7 @@ def min_pool(
     return _apply_with_indices(Min(ties), window, x, axes, out, return_indices)
 
 
+@documented
 def avg_pool(
     x: ArrayLike,
     kernel_size: Ints,
@@ -105,6 +110,7 @@ def avg_pool(
     return _apply(Avg(count_include_pad, divisor_override), window, x, axes, out)
 
 
+@documented
 def sum_pool(
     x: ArrayLike,
     kernel_size: Ints,
@@ -124,6 +130,7 @@ def sum_pool(
     return _apply(Sum(), Window(kernel_size, stride, padding, dilation, ceil_mode), x, axes, out)
 
 
+@documented
 def smooth_max_pool(
     x: ArrayLike,
     beta: float,
@@ -146,6 +153,7 @@ def smooth_max_pool(
     return _apply(SmoothMax(beta, count_include_pad), window, x, axes, out)
 
 
+@documented
 def lp_pool(
     x: ArrayLike,
     p: float,
@@ -169,9 +177,10 @@ def lp_pool(
 # --- over an Adaptive window ----------------------------------------------------------------------
 
 
+@documented
 def adaptive_max_pool(
     x: ArrayLike,
-    output_size: int | tuple[int | None, ...],
+    output_size: OutputSize,
     *,
     ties: str = "first",
     return_indices: bool = False,
@@ -186,9 +195,10 @@ def adaptive_max_pool(
     return _apply_with_indices(Max(ties), Adaptive(output_size), x, axes, out, return_indices)
 
 
+@documented
 def adaptive_min_pool(
     x: ArrayLike,
-    output_size: int | tuple[int | None, ...],
+    output_size: OutputSize,
     *,
     ties: str = "first",
     return_indices: bool = False,
@@ -203,8 +213,9 @@ def adaptive_min_pool(
     return _apply_with_indices(Min(ties), Adaptive(output_size), x, axes, out, return_indices)
 
 
+@documented
 def adaptive_avg_pool(
-    x: ArrayLike, output_size: int | tuple[int | None, ...], *, axes: Ints | None = None, out: Array | None = None
+    x: ArrayLike, output_size: OutputSize, *, axes: Ints | None = None, out: Array | None = None
 ) -> Array:
     """`y = (sum x_i) / n` over `output_size` even bins.
 
@@ -214,8 +225,9 @@ def adaptive_avg_pool(
     return _apply(Avg(), Adaptive(output_size), x, axes, out)
 
 
+@documented
 def adaptive_sum_pool(
-    x: ArrayLike, output_size: int | tuple[int | None, ...], *, axes: Ints | None = None, out: Array | None = None
+    x: ArrayLike, output_size: OutputSize, *, axes: Ints | None = None, out: Array | None = None
 ) -> Array:
     """`y = sum x_i` over `output_size` even bins.
 
@@ -225,10 +237,11 @@ def adaptive_sum_pool(
     return _apply(Sum(), Adaptive(output_size), x, axes, out)
 
 
+@documented
 def adaptive_smooth_max_pool(
     x: ArrayLike,
     beta: float,
-    output_size: int | tuple[int | None, ...],
+    output_size: OutputSize,
     *,
     axes: Ints | None = None,
     out: Array | None = None,
@@ -241,10 +254,11 @@ def adaptive_smooth_max_pool(
     return _apply(SmoothMax(beta), Adaptive(output_size), x, axes, out)
 
 
+@documented
 def adaptive_lp_pool(
     x: ArrayLike,
     p: float,
-    output_size: int | tuple[int | None, ...],
+    output_size: OutputSize,
     *,
     axes: Ints | None = None,
     out: Array | None = None,
@@ -260,6 +274,7 @@ def adaptive_lp_pool(
 # --- over everything ------------------------------------------------------------------------------
 
 
+@documented
 def global_max_pool(
     x: ArrayLike, *, ties: str = "all", axes: Ints = (-2, -1), keepdims: bool = True, out: Array | None = None
 ) -> Array:
@@ -271,6 +286,7 @@ def global_max_pool(
     return _apply(Max(ties), Global(keepdims), x, axes, out)
 
 
+@documented
 def global_min_pool(
     x: ArrayLike, *, ties: str = "all", axes: Ints = (-2, -1), keepdims: bool = True, out: Array | None = None
 ) -> Array:
@@ -282,6 +298,7 @@ def global_min_pool(
     return _apply(Min(ties), Global(keepdims), x, axes, out)
 
 
+@documented
 def global_avg_pool(x: ArrayLike, *, axes: Ints = (-2, -1), keepdims: bool = True, out: Array | None = None) -> Array:
     """`y = (sum x_i) / n` over the whole of `axes`, which stay at length 1 or, without `keepdims`, go.
 
@@ -291,6 +308,7 @@ def global_avg_pool(x: ArrayLike, *, axes: Ints = (-2, -1), keepdims: bool = Tru
     return _apply(Avg(), Global(keepdims), x, axes, out)
 
 
+@documented
 def global_sum_pool(x: ArrayLike, *, axes: Ints = (-2, -1), keepdims: bool = True, out: Array | None = None) -> Array:
     """`y = sum x_i` over the whole of `axes`, which stay at length 1 or, without `keepdims`, go.
 
@@ -300,6 +318,7 @@ def global_sum_pool(x: ArrayLike, *, axes: Ints = (-2, -1), keepdims: bool = Tru
     return _apply(Sum(), Global(keepdims), x, axes, out)
 
 
+@documented
 def global_smooth_max_pool(
     x: ArrayLike, beta: float, *, axes: Ints = (-2, -1), keepdims: bool = True, out: Array | None = None
 ) -> Array:
@@ -311,6 +330,7 @@ def global_smooth_max_pool(
     return _apply(SmoothMax(beta), Global(keepdims), x, axes, out)
 
 
+@documented
 def global_lp_pool(
     x: ArrayLike, p: float, *, axes: Ints = (-2, -1), keepdims: bool = True, out: Array | None = None
 ) -> Array:
@@ -336,6 +356,7 @@ def over_last(rank: int, function: Callable[P, R]) -> Callable[P, R]:
 
     spelled.__name__ = spelled.__qualname__ = f"{function.__name__}{rank}d"
     spelled.__doc__ = f"`{function.__name__}` over the last {rank} axes: an int serves as one number for each of them."
+    spelled.__doc__ += section_of(function.__doc__)
     return spelled
 
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .arrays import as_array
 from .kinds import Kind, Max, Min, derivative_dtype, places_checked
 from .scalars import Dual, arithmetic, is_rounded, rational, settled, total, zero
 from .windows import Adaptive, Global, Window
@@ -287,7 +288,7 @@ def exact(
 
 def _read(x: Any, shape: Index | None = None, name: str = "x") -> tuple[NDArray[Any], NDArray[Any]]:
     """The array, and its numbers as Python objects; bfloat16 and float16 are exact as floats."""
-    x = _as_array(x)
+    x = as_array(name, x)
     if shape is not None and x.shape != shape:
         raise ValueError(f"{name} has shape {x.shape} and should have {shape}")
     cells = (x.astype(np.float64) if _is_narrow(x.dtype) else x).astype(object)
@@ -301,16 +302,6 @@ def _pythons(cell: Any) -> Any:
     if isinstance(cell, Dual):
         return Dual(_pythons(cell.value), _pythons(cell.tangent))
     return cell.item() if isinstance(cell, np.generic) else cell
-
-
-def _as_array(x: Any) -> NDArray[Any]:
-    """As NumPy's `asarray`, but for lists of ints of which it would make floats: 2**63 beside -1 stays what it is."""
-    array = np.asarray(x)
-    if isinstance(x, list | tuple) and array.dtype.kind == "f" and array.size:
-        objects = np.asarray(x, dtype=object)
-        if all(isinstance(cell, int) for cell in objects.flat):
-            return objects
-    return array
 
 
 def _each(change: Callable[[Any], Any], cells: NDArray[Any]) -> NDArray[Any]:

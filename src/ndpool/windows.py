@@ -10,10 +10,19 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any, TypeAlias
 
-Ints: TypeAlias = int | Sequence[int]
-PaddingLike: TypeAlias = int | str | Sequence[int | Sequence[int]]
+import numpy as np
+from numpy.typing import NDArray
+
+from .parameters import documented
+
+#: One int for all axes or one for each, in a tuple, a list or an array.
+Ints: TypeAlias = int | Sequence[int] | NDArray[np.integer[Any]]
+PaddingLike: TypeAlias = int | str | Sequence[int | Sequence[int]] | NDArray[np.integer[Any]]
+#: The same as `Ints`, with None for an axis that keeps its length.
+OutputSize: TypeAlias = int | Sequence[int | None] | NDArray[np.integer[Any]]
 
 PADDING_WORDS = ("valid", "same", "same_lower")
 
@@ -28,20 +37,33 @@ def whole(name: str, value: Any, least: int) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise TypeError(
-            f"{name}={value!r} is a {type(value).__name__}, which would have to be rounded; give an int >= {least}"
-        ) from None
+        rounded = ", which would have to be rounded" if isinstance(value, Number) else ""
+        raise TypeError(f"{name}={value!r} is a {type(value).__name__}{rounded}; give an int >= {least}") from None
     if number < least:
         raise ValueError(f"{name}={value!r} is less than {least}; give an int >= {least}")
     return number
 
 
+def listed(value: Any) -> Any:
+    """An array as the lists that it holds; anything else as it is."""
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
 def _is_sequence(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str)
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray)
+
+
+def checked_shape(shape: Any) -> tuple[int, ...]:
+    """A shape as a tuple of ints."""
+    shape = listed(shape)
+    if not _is_sequence(shape):
+        raise TypeError(f"shape={shape!r} is a {type(shape).__name__}; give one int for each axis, as x.shape has")
+    return tuple(whole("shape", n, 0) for n in shape)
 
 
 def _whole_or_each(name: str, value: Any, least: int) -> int | tuple[int, ...]:
     """An int for all axes, or a tuple with one int an axis."""
+    value = listed(value)
     if not _is_sequence(value):
         return whole(name, value, least)
     if not value:
@@ -50,6 +72,7 @@ def _whole_or_each(name: str, value: Any, least: int) -> int | tuple[int, ...]:
 
 
 def _padding(value: Any) -> int | str | tuple[int | tuple[int, int], ...]:
+    value = listed(value)
     if isinstance(value, str):
         if value not in PADDING_WORDS:
             raise ValueError(f"padding={value!r} is not a padding word; give one of {PADDING_WORDS} or numbers")
@@ -58,7 +81,7 @@ def _padding(value: Any) -> int | str | tuple[int | tuple[int, int], ...]:
         return whole("padding", value, 0)
     if not value:
         raise ValueError("padding=() is empty; give one int, or one int or (lo, hi) pair for each pooled axis")
-    return tuple(_padding_entry(f"padding[{i}]", entry) for i, entry in enumerate(value))
+    return tuple(_padding_entry(f"padding[{i}]", listed(entry)) for i, entry in enumerate(value))
 
 
 def _padding_entry(name: str, entry: Any) -> int | tuple[int, int]:
@@ -117,6 +140,7 @@ class Axis:
         return beyond if beyond < self.output else None
 
 
+@documented
 @dataclass(frozen=True)
 class Window:
     """A box of `kernel_size` cells that moves in steps of `stride` over the padded input.
@@ -125,7 +149,8 @@ class Window:
     The number of outputs is `floor((L + pad_lo + pad_hi - dilation*(kernel-1) - 1)/stride) + 1`; with `ceil_mode`,
     ceil in place of floor, less one if the last window would start in the right padding.
 
-    Each argument is one int for all pooled axes or one an axis. `stride=None` means the kernel size.
+    Each argument is one int for all pooled axes or one an axis, in a tuple, a list or an array of ints. `stride=None`
+    means the kernel size.
     `padding` may also give a `(lo, hi)` pair for an axis, or be `"valid"` (none), `"same"` or `"same_lower"`
     (as much as makes the output `ceil(L/stride)` long, the odd cell at the end or at the start).
 
@@ -201,6 +226,7 @@ def _pad_both_ends(padding: int | str | tuple[int, int], length: int, stride: in
     return (small, large) if padding == "same" else (large, small)
 
 
+@documented
 @dataclass(frozen=True)
 class Adaptive:
     """As many windows as there should be outputs, laid evenly over the axis.
@@ -214,7 +240,7 @@ class Adaptive:
 
     output_size: int | tuple[int | None, ...]
 
-    def __init__(self, output_size: int | Sequence[int | None]) -> None:
+    def __init__(self, output_size: OutputSize) -> None:
         object.__setattr__(self, "output_size", _output_size(output_size))
 
     @property
@@ -228,6 +254,7 @@ class Adaptive:
 
 
 def _output_size(value: Any) -> int | tuple[int | None, ...]:
+    value = listed(value)
     if not _is_sequence(value):
         return whole("output_size", value, 1)
     if not value:
@@ -241,6 +268,7 @@ def _bins(length: int, output: int) -> Axis:
     return Axis(length, output, kernel=min(length, length // output + 2), adaptive=True)
 
 
+@documented
 @dataclass(frozen=True)
 class Global:
     """One window that sees the whole of every pooled axis.
@@ -289,6 +317,7 @@ def checked_axes(axes: Any, window: AnyWindow) -> tuple[int, ...] | None:
                 f"{window!r} does not say how many axes to pool; give axes=..., or one number for each pooled axis"
             )
         return None
+    axes = listed(axes)
     chosen = tuple(axes) if _is_sequence(axes) else (axes,)
     if not chosen:
         raise ValueError("axes=() pools nothing; give at least one axis")

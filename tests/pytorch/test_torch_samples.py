@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import pytest
@@ -80,4 +81,6 @@ ERRORS = [
 def test_errors(name, sample):
     with pytest.raises((ValueError, TypeError)) as raised:
         getattr(ours, name)(sample.input, *sample.args, **sample.kwargs)
-    assert "give" in str(raised.value) or "use" in str(raised.value)
+    message = str(raised.value)
+    assert re.search(r"; (give|use|call) \w|, or (give|use|call) \w", message), message
+    assert re.search(r"\d|\bgot\b|\bhas\b", message), message  # what was received

@@ -1,0 +1,100 @@
+"""Every public callable says what each of its parameters means, in the words of the one table."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import ndpool
+from ndpool import Adaptive, Global, Pool, Window
+from ndpool.parameters import DESCRIPTIONS, documented, section_of
+
+FUNCTIONS = [
+    value
+    for name in ndpool.__all__
+    if inspect.isfunction(value := getattr(ndpool, name)) and value.__module__ in ("ndpool.functional", "ndpool.pool")
+]
+METHODS = [Pool.__call__, Pool.output_shape, Pool.with_indices, Pool.jvp, Pool.vjp]
+
+
+def names_of(callable_):
+    return [name for name in inspect.signature(callable_).parameters if name != "self"]
+
+
+def described(text):
+    """Name and description, from the section at the end of a docstring."""
+    lines = re.sub(r"\n {8,}", " ", section_of(text)).splitlines()
+    assert lines[:3] == ["", "", "Parameters:"]
+    return dict(line.strip().split(": ", 1) for line in lines[3:])
+
+
+@pytest.mark.parametrize("function", [*FUNCTIONS, *METHODS, Pool, Window, Adaptive, Global], ids=lambda f: f.__name__)
+def test_every_parameter_is_described(function):
+    """In the order of the signature, and no other."""
+    found = described(function.__doc__)
+    assert list(found) == names_of(function)
+    assert found == {name: DESCRIPTIONS[name] for name in found}
+    first = function.__doc__.splitlines()[0]
+    assert first.strip()
+    assert "Parameters:" not in first
+
+
+def test_all_functions_are_looked_at():
+    assert len(FUNCTIONS) == 6 * (4 + 4 + 1) + 1
+    assert ndpool.max_pool3d in FUNCTIONS
+
+
+def test_kinds_describe_theirs():
+    """In their own words: what a parameter does is part of the formula."""
+    for kind in (ndpool.Max, ndpool.Avg, ndpool.SmoothMax, ndpool.Lp):
+        for name in names_of(kind):
+            assert re.search(rf"\b{name}\b", kind.__doc__), (kind, name)
+
+
+def test_descriptions_are_sentences_that_fit():
+    for name, text in DESCRIPTIONS.items():
+        assert text[0].isupper(), name
+        assert text.endswith("."), name
+        assert len(text) < 180, name
+
+
+def test_a_parameter_without_a_description_is_an_error():
+    def strange(x, unheard_of):
+        """A function."""
+
+    with pytest.raises(KeyError, match="unheard_of"):
+        documented(strange)
+
+
+def test_docstrings_may_be_gone():
+    """As under python -OO."""
+
+    def bare(x):
+        pass
+
+    assert documented(bare) is bare
+    assert bare.__doc__ is None
+
+
+def test_the_reference_shows_the_same():
+    """It is made from the source, where a decorator has not run."""
+    griffe = pytest.importorskip("griffe", reason="the reference needs ndpool[docs]")
+    root = Path(__file__).parents[1]
+    extensions = griffe.load_extensions(str(root / "docs" / "docstrings.py"))
+    package = griffe.load("ndpool", search_paths=[str(root / "src")], extensions=extensions)
+    for path in ("functional.max_pool", "functional.global_lp_pool", "pool.Pool.jvp", "pool.Pool", "windows.Global"):
+        name = path.rpartition(".")[2]
+        run = getattr(ndpool, name, None) or getattr(Pool, name)
+        shown = package[path].docstring.parse("google")
+        (section,) = (part for part in shown if part.kind.value == "parameters")
+        found = {each.name: each.description.replace("\n", " ") for each in section.value}
+        assert found == described(run.__doc__)
+
+
+def test_examples_are_kept():
+    """What stands before the section is what was written."""
+    assert ">>> max_pool([[1, 2], [4, 3]], (2, 2))\narray([[4]])\n" in ndpool.max_pool.__doc__
+    assert ndpool.max_pool2d.__doc__.startswith("`max_pool` over the last 2 axes")
