@@ -304,7 +304,7 @@ def test_eval_keeps_nothing_and_says_so():
     assert layer.eval() is layer
     assert layer._kept is None
     np.testing.assert_array_equal(layer.forward(row(1, 2)), row(2))
-    message = r"MaxPool1D(kernel (2,), stride (2,)).{} in eval, where forward keeps nothing; call train(), then forward"
+    message = r"MaxPool1D(2).{} in eval, where forward keeps nothing; call train(), then forward"
     with pytest.raises(RuntimeError, match=re.escape(message.format("backward"))):
         layer.backward(row(1))
     with pytest.raises(RuntimeError, match=re.escape(message.format("mask"))):
@@ -324,7 +324,7 @@ def test_a_sequential_takes_its_layers_along():
         outer.backward([[1.0]])
     outer.train()
     assert inner.layers[1].training
-    assert repr(outer) == "Sequential(Sequential(ReLU(), MaxPool1D(kernel (2,), stride (2,))), Flatten())"
+    assert repr(outer) == "Sequential(Sequential(ReLU(), MaxPool1D(2)), Flatten())"
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,9 @@ def test_a_sequential_takes_its_layers_along():
         (MaxPool2D(2, 2), np.float16, (2 * 64, 64, 2 * 256)),
         (MaxPool2D(16, 16), np.float32, (4, 1, 4 * 256)),
         (MaxPoolND((17, 17), 1, 1), np.float32, (16, 8, 4 * 256)),
-        (GlobalMaxPool(), np.float64, (8, 1, 8 * 256)),
+        (GlobalMaxPool(ties="first"), np.float64, (8, 1, 8 * 256)),
+        (GlobalMaxPool(), np.float64, (8, 0, 2 * 8 * 256 + 8)),
+        (GlobalMaxPool(ties="split"), np.float32, (4, 0, 2 * 4 * 256 + 4)),
         (AvgPool2D(2, 2), np.float32, (4 * 64, 0, 4 * 256)),
         (AvgPool2D(2, 2), np.int8, (8 * 64, 0, 8 * 256)),
         (SmoothMaxPoolND(1.0, (2, 2)), np.float32, (4 * 64, 0, 2 * 4 * 256)),
@@ -387,7 +389,7 @@ def test_eval_keeps_nothing(layer):
 def test_a_remainder_is_dropped_with_a_warning_that_counts():
     x = np.random.default_rng(6).normal(size=(1, 1, 5, 7))
     layer = MaxPool2D(2, 3)
-    message = "(kernel (2, 3), stride (2, 3)) drops the last 1 of 5 cells of axis 2 and the last 1 of 7 cells of axis 3"
+    message = "MaxPool2D(2, 3) drops the last 1 of 5 cells of axis 2 and the last 1 of 7 cells of axis 3"
     with pytest.warns(RemainderWarning, match=re.escape(message)) as caught:
         y = layer.forward(x)
     assert caught[0].filename == __file__
@@ -466,7 +468,7 @@ ERRORS = [
     (
         lambda: MaxPool1D(2).forward(np.zeros((4, 4))),
         ValueError,
-        "MaxPool1D(kernel (2,), stride (2,)) takes x with batch, channels and 1 length, and got shape (4, 4)",
+        "MaxPool1D(2) takes x with batch, channels and 1 length, and got shape (4, 4)",
     ),
     (lambda: MaxPool2D(2, 2).forward(np.zeros((1, 4, 4))), ValueError, "takes x with batch, channels and 2 lengths"),
     (
@@ -479,7 +481,7 @@ ERRORS = [
     (
         lambda: backward_with(row(1, 2, 3)),
         ValueError,
-        "MaxPool1D(kernel (2,), stride (2,)).backward got g of shape (1, 1, 3), and the last forward gave (1, 1, 2)",
+        "MaxPool1D(2).backward got g of shape (1, 1, 3), and the last forward gave (1, 1, 2)",
     ),
     (lambda: GlobalMaxPool().mask(), RuntimeError, "GlobalMaxPool().mask before forward; call forward first"),
     (lambda: ReLU().backward([1.0]), RuntimeError, "ReLU().backward before forward; call forward first"),

@@ -14,13 +14,17 @@ Three families share their derivatives, so that each rule is written once and JV
     LinearMap     dy is the op applied to t: add, reshape, sum, ...  `value(*xs)` and `transposed(g, *shapes)`
     Product       linear in each factor: mul, matmul, conv, ...      `value(a, b)` and `transposed(g, a, b)`
 
-Arithmetic is NumPy's, in the dtype of the inputs: object arrays of Fractions go through the rational ops exactly, and
-16-bit floats are computed with in 32 bits and rounded once (rule "Accumulation"). Tangents are taken in the dtype of
-their input and cotangents in that of the output (float64 where that is an integer).
+Arithmetic is NumPy's, in the dtype of the inputs, and 16-bit floats are computed with in 32 bits and rounded once (rule
+"Accumulation"). Tangents are taken in the dtype of their input and cotangents in that of the output (float64 where that
+is an integer).
+
+Exact in, exact out: object arrays of Fractions, Decimals or SymPy's numbers go through the rational ops in their own
+arithmetic. A float beside them stands for the rational number that it is, and the other ops refuse objects.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from abc import ABC, abstractmethod
@@ -89,22 +93,102 @@ class Op(Protocol):
 # --- arrays and shapes ----------------------------------------------------------------------------
 
 
-def direction(name: str, v: ArrayLike, shape: Shape, dtype: np.dtype[Any]) -> Array:
-    """`v` as a tangent or cotangent of an array of this shape and dtype, in the dtype of its derivatives.
+@dataclass(frozen=True)
+class Directions:
+    """The tangents and cotangents of an array: of its shape, in the dtype of its derivatives.
 
-    >>> direction("g", [1, 2], (2,), np.dtype(np.float32)).dtype
+    Those of an object array are in the arithmetic of `number`, which is one of its cells. Nothing else of the array is
+    held, so that it need not stay alive.
+
+    >>> Directions.of(np.zeros(2, np.float32)).read("g", [1, 2]).dtype
     dtype('float32')
+    >>> Directions.of(np.array([Fraction(1, 3)])).read("g", [0.5])
+    array([Fraction(1, 2)], dtype=object)
     """
-    v = np.asarray(v)
-    if v.shape != shape:
-        raise ValueError(f"{name} has shape {v.shape} and belongs to an array of shape {shape}; make them equal")
-    return v if v.dtype.kind == "O" else v.astype(derivative_dtype(dtype), copy=False)
+
+    shape: Shape
+    dtype: np.dtype[Any]
+    number: Any = None
+
+    @classmethod
+    def of(cls, array: Array) -> Directions:
+        """Those of this array."""
+        return cls(array.shape, derivative_dtype(array.dtype), _a_number_of(array))
+
+    def read(self, name: str, v: ArrayLike) -> Array:
+        """`v` as one of them; `name` is what an error calls it."""
+        v = np.asarray(v)
+        if v.shape != self.shape:
+            raise ValueError(
+                f"{name} has shape {v.shape} and belongs to an array of shape {self.shape}; make them equal"
+            )
+        if self.dtype.kind == "O":
+            return _in_arithmetic_of(self.number, v)
+        if v.dtype.kind == "O":
+            return v
+        if v.dtype.kind not in "biufV" and v.dtype.kind != self.dtype.kind:
+            raise TypeError(f"{name} has dtype {v.dtype} and belongs to an array of {self.dtype}; give real numbers")
+        return v.astype(self.dtype, copy=False)
+
+    def zeros(self) -> Array:
+        """The direction in which nothing changes."""
+        zero = 0 if self.number is None else lift(0, self.number)
+        return np.full(self.shape, zero, self.dtype)
 
 
 def _directions(ts: Sequence[ArrayLike], xs: Sequence[Array]) -> list[Array]:
     if len(ts) != len(xs):
         raise ValueError(f"ts has {len(ts)} tangents and there are {len(xs)} inputs; give one for each")
-    return [direction(f"ts[{i}]", t, x.shape, x.dtype) for i, (t, x) in enumerate(zip(ts, xs, strict=True))]
+    return [Directions.of(x).read(f"ts[{i}]", t) for i, (t, x) in enumerate(zip(ts, xs, strict=True))]
+
+
+def _a_number_of(*arrays: Array) -> Any:
+    """A number that tells the arithmetic of object arrays: an int only where there is no other, None without any."""
+    cells = (cell for x in arrays if x.dtype.kind == "O" for cell in x.flat)
+    first = next(cells, None)
+    return next((cell for cell in itertools.chain((first,), cells) if not isinstance(cell, int)), first)
+
+
+def _in_arithmetic_of(number: Any, v: Array) -> Array:
+    """`v` as an object array whose ints and floats are in the arithmetic of `number`, exactly: floats are rational."""
+    cells = _wide(v).astype(object)
+    if number is None or isinstance(number, int | float):
+        return cells
+
+    def lifted(cell: Any) -> Any:
+        try:
+            return lift(cell, number) if isinstance(cell, int | float) else cell
+        except (ValueError, OverflowError):
+            raise ValueError(
+                f"{cell} meets numbers of type {type(number).__name__}, which have no such number; give finite numbers"
+            ) from None
+
+    return np.asarray(np.frompyfunc(lifted, 1, 1)(cells), dtype=object).reshape(v.shape)
+
+
+def _in_one_arithmetic(*arrays: Array) -> tuple[Array, ...]:
+    """The arrays, all in the arithmetic of the objects if some are object arrays: Fractions and floats give floats."""
+    if all(x.dtype.kind != "O" for x in arrays):
+        return arrays
+    number = _a_number_of(*arrays)
+    return tuple(_in_arithmetic_of(number, x) for x in arrays)
+
+
+def _sum(x: Array, axis: tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
+    """NumPy's sum as an array of objects where x is one: NumPy gives the object itself for a sum over all axes."""
+    return np.asarray(np.sum(x, axis=axis, keepdims=keepdims), dtype=object if x.dtype.kind == "O" else None)
+
+
+def _divided(x: Array, n: int) -> Array:
+    """`x / n`; ints that are objects become Fractions, since Python divides them to floats."""
+    if x.dtype.kind != "O":
+        return np.asarray(x / n)
+    quotients = np.frompyfunc(lambda cell: Fraction(cell, n) if isinstance(cell, int) else cell / n, 1, 1)(x)
+    return np.asarray(quotients, dtype=object).reshape(x.shape)
+
+
+def _zeros_like(x: Array) -> Array:
+    return Directions(x.shape, x.dtype, _a_number_of(x)).zeros()
 
 
 def _is_half(dtype: np.dtype[Any]) -> bool:
@@ -117,13 +201,16 @@ def _wide(x: Array) -> Array:
 
 
 def _rounded(y: Any, dtype: np.dtype[Any]) -> Array:
-    """`y` as an array; where it was computed for a 16-bit dtype, in that."""
-    return np.asarray(y).astype(dtype) if _is_half(dtype) else np.asarray(y)
+    """`y` as an array; where it was computed for a 16-bit dtype or for objects, in that."""
+    return np.asarray(y).astype(dtype) if _is_half(dtype) or dtype.kind == "O" else np.asarray(y)
 
 
 def _computed(function: Callable[..., Any], *arrays: Array) -> Any:
-    """What `function` makes of the arrays, an array or a tuple of them; of 16-bit floats in 32 bits, rounded once."""
-    result = function(*map(_wide, arrays))
+    """What `function` makes of the arrays, an array or a tuple of them.
+
+    Of 16-bit floats in 32 bits, rounded once; of numbers and objects in the arithmetic of the objects.
+    """
+    result = function(*map(_wide, _in_one_arithmetic(*arrays)))
     dtype = arrays[0].dtype if len(arrays) == 1 else np.result_type(*(x.dtype for x in arrays))
     return tuple(_rounded(y, dtype) for y in result) if isinstance(result, tuple) else _rounded(result, dtype)
 
@@ -142,8 +229,7 @@ def _unbroadcast(g: Array, shape: Shape) -> Array:
     """The transpose of broadcasting: the sum over every axis along which `shape` was repeated."""
     extra = g.ndim - len(shape)
     repeated = [extra + d for d, length in enumerate(shape) if length == 1 and g.shape[extra + d] != 1]
-    # asarray: a sum over all axes of an object array is the object, not an array.
-    return np.asarray(np.sum(g, axis=(*range(extra), *repeated))).reshape(shape) if extra or repeated else g
+    return _sum(g, (*range(extra), *repeated)).reshape(shape) if extra or repeated else g
 
 
 def _axis_of(op: object, axis: int, shape: Shape) -> int:
@@ -165,9 +251,11 @@ def _plain(number: Any) -> Any:
     return number.item() if isinstance(number, np.generic) else number
 
 
-def _lifted(number: Any, x: Array) -> Any:
-    """`number` in the arithmetic of the cells of x, exactly, where these are objects."""
-    return lift(number, x.flat[0]) if x.dtype.kind == "O" and x.size else number
+def lifted(number: Any, x: Array) -> Any:
+    """`number` in the arithmetic of the cells of x: exactly where these are objects, as a float where they are not."""
+    if x.dtype.kind == "O" and x.size:
+        return lift(number, _a_number_of(x))
+    return number if isinstance(number, int | float | complex) else float(number)
 
 
 def _floats(op: object, x: Array) -> Array:
@@ -191,28 +279,35 @@ class SelfAdjoint(ABC):
     keeps: ClassVar[str] = "output"
 
     @abstractmethod
-    def value(self, x: Array) -> Any: ...
+    def value(self, x: Array) -> Any:
+        """The output."""
 
     @abstractmethod
-    def lean(self, y: Array, v: Array) -> Any: ...
+    def lean(self, y: Array, v: Array) -> Any:
+        """`J v`, which is `J^T v`, where the output is y."""
 
     def output_shape(self, shape: Sequence[int]) -> Shape:
+        """The shape of the output, which is that of the input."""
         return tuple(shape)
 
     def __call__(self, x: ArrayLike) -> Array:
+        """The output."""
         x = np.asarray(x)
         self.output_shape(x.shape)
         y: Array = _computed(self.value, x)
         return y
 
     def jvp(self, x: ArrayLike, t: ArrayLike) -> tuple[Array, Array]:
+        """The output, and its change along the tangent `t`."""
         x = np.asarray(x)
         y = self(x)
-        return y, _computed(self.lean, y, direction("t", t, x.shape, x.dtype))
+        return y, _computed(self.lean, y, Directions.of(x).read("t", t))
 
     def vjp(self, x: ArrayLike) -> tuple[Array, Callable[[ArrayLike], Array]]:
+        """The output, and the function that takes its cotangent back to x; it keeps the output."""
         y = self(x)
-        return y, lambda g: _computed(self.lean, y, direction("g", g, y.shape, y.dtype))
+        directions = Directions.of(y)
+        return y, lambda g: _computed(self.lean, y, directions.read("g", g))
 
 
 @dataclass(frozen=True)
@@ -233,11 +328,11 @@ class LeakyRelu(SelfAdjoint):
         object.__setattr__(self, "slope", _plain(self.slope))
 
     def value(self, x: Array) -> Any:
-        return np.where(x > 0, x, x * _lifted(self.slope, x))
+        return np.where(x > 0, x, x * lifted(self.slope, x))
 
     def lean(self, y: Array, v: Array) -> Any:
         # y has the sign of x, since the slope is positive.
-        return np.where(y > 0, v, v * _lifted(self.slope, v))
+        return np.where(y > 0, v, v * lifted(self.slope, v))
 
 
 @dataclass(frozen=True)
@@ -249,12 +344,14 @@ class Relu(SelfAdjoint):
     """
 
     def value(self, x: Array) -> Any:
-        # The zero is one of x's own numbers: among Fractions an int 0 would later divide to a float.
-        return np.maximum(x, x * 0 if x.dtype.kind == "O" else x.dtype.type(0))
+        if x.dtype.kind != "O":
+            return np.maximum(x, x.dtype.type(0))
+        # The zero is one of x's own numbers: among Decimals an int 0 would later divide to a Fraction.
+        return np.where((x > 0) | (x != x), x, _zeros_like(x))
 
     def lean(self, y: Array, v: Array) -> Any:
         # Copied, not multiplied by 0: what comes from a cell that does not matter may be infinite.
-        kept = np.zeros_like(v)
+        kept = _zeros_like(v)
         np.copyto(kept, v, where=y > 0)
         return kept
 
@@ -301,6 +398,7 @@ class Softmax(SelfAdjoint):
     axis: int = -1
 
     def output_shape(self, shape: Sequence[int]) -> Shape:
+        """The shape of the output, which is that of the input."""
         _check_classes(self, self.axis, tuple(shape))
         return tuple(shape)
 
@@ -328,34 +426,39 @@ class LinearMap(ABC):
         """The shape of `value(*xs)`."""
 
     @abstractmethod
-    def value(self, *xs: Array) -> Any: ...
+    def value(self, *xs: Array) -> Any:
+        """The output."""
 
     @abstractmethod
     def transposed(self, g: Array, *shapes: Shape) -> Any:
         """The cotangent of the input, or a tuple with one for each of several."""
 
     def output_shape(self, *shapes: Sequence[int]) -> Shape:
+        """The shape of the output for inputs of these shapes."""
         _check_count(self, shapes, self.inputs)
         return self.value_shape(*map(tuple, shapes))
 
     def __call__(self, *xs: ArrayLike) -> Array:
+        """The output."""
         arrays = [np.asarray(x) for x in xs]
         self.output_shape(*(x.shape for x in arrays))
         y: Array = _computed(self.value, *arrays)
         return y
 
     def jvp(self, x: Any, t: Any) -> tuple[Array, Array]:
+        """The output, and its change along `t`; with several inputs both are tuples."""
         xs, ts = ((x,), (t,)) if self.inputs == 1 else (x, t)
         arrays = [np.asarray(x) for x in xs]
         return self(*arrays), _computed(self.value, *_directions(ts, arrays))
 
     def vjp(self, *xs: ArrayLike) -> tuple[Array, Callable[[ArrayLike], Any]]:
+        """The output, and the function that takes its cotangent back to the inputs; it keeps no array."""
         y = self(*xs)
         shapes = [np.shape(x) for x in xs]
-        shape, dtype = y.shape, y.dtype  # not y itself: nothing needs it to stay alive
+        directions = Directions.of(y)
 
         def pullback(g: ArrayLike) -> Any:
-            return _computed(lambda wide: self.transposed(wide, *shapes), direction("g", g, shape, dtype))
+            return _computed(lambda wide: self.transposed(wide, *shapes), directions.read("g", g))
 
         return y, pullback
 
@@ -420,10 +523,10 @@ class Scale(LinearMap):
         return shapes[0]
 
     def value(self, *xs: Array) -> Any:
-        return xs[0] * _lifted(self.factor, xs[0])
+        return xs[0] * lifted(self.factor, xs[0])
 
     def transposed(self, g: Array, *shapes: Shape) -> Array:
-        return np.asarray(g * _lifted(self.factor, g))
+        return np.asarray(g * lifted(self.factor, g))
 
 
 @dataclass(frozen=True)
@@ -553,7 +656,7 @@ class ReduceSum(LinearMap):
         return tuple(1 if d in gone else n for d, n in enumerate(shape) if self.keepdims or d not in gone)
 
     def value(self, *xs: Array) -> Any:
-        return np.sum(xs[0], axis=self._reduced(xs[0].shape), keepdims=self.keepdims)
+        return _sum(xs[0], self._reduced(xs[0].shape), self.keepdims)
 
     def transposed(self, g: Array, *shapes: Shape) -> Array:
         gone = self._reduced(shapes[0])
@@ -577,10 +680,10 @@ class ReduceMean(ReduceSum):
         return n
 
     def value(self, *xs: Array) -> Any:
-        return super().value(*xs) / self._divisor(xs[0].shape)
+        return _divided(super().value(*xs), self._divisor(xs[0].shape))
 
     def transposed(self, g: Array, *shapes: Shape) -> Array:
-        return super().transposed(np.asarray(g / self._divisor(shapes[0])), *shapes)
+        return super().transposed(_divided(g, self._divisor(shapes[0])), *shapes)
 
 
 # --- products, linear in each factor --------------------------------------------------------------
@@ -600,13 +703,15 @@ class Product(ABC):
         """The shape of `value(a, b)`."""
 
     @abstractmethod
-    def value(self, a: Array, b: Array) -> Any: ...
+    def value(self, a: Array, b: Array) -> Any:
+        """The output, without a bias."""
 
     @abstractmethod
     def transposed(self, g: Array, a: Array, b: Array) -> tuple[Array, Array]:
         """The cotangents of a and b."""
 
     def output_shape(self, *shapes: Sequence[int]) -> Shape:
+        """The shape of the output for inputs of these shapes: a, b, and a bias if there is one."""
         _check_count(self, shapes, *((2,) if self.bias_axis is None else (2, 3)))
         a, b, *bias = map(tuple, shapes)
         y = self.value_shape(a, b)
@@ -623,6 +728,7 @@ class Product(ABC):
         return bias.reshape([-1 if d == self.bias_axis % ndim else 1 for d in range(ndim)])
 
     def __call__(self, *xs: ArrayLike) -> Array:
+        """The output."""
         arrays = [np.asarray(x) for x in xs]
         self.output_shape(*(x.shape for x in arrays))
         y: Array = _computed(self._with_bias, *arrays)
@@ -636,17 +742,19 @@ class Product(ABC):
         return self._with_bias(da, b, *dbias) + self.value(a, db)
 
     def jvp(self, xs: Sequence[ArrayLike], ts: Sequence[ArrayLike]) -> tuple[Array, Array]:
+        """The output, and its change along the tangents `ts`, one for each input."""
         arrays = [np.asarray(x) for x in xs]
         return self(*arrays), _computed(self._change, *arrays[:2], *_directions(ts, arrays))
 
     def vjp(self, *xs: ArrayLike) -> tuple[Array, Callable[[ArrayLike], tuple[Array, ...]]]:
+        """The output, and the function that takes its cotangent back to each input; it keeps the inputs."""
         arrays = [np.asarray(x) for x in xs]
         y = self(*arrays)
         a, b, *bias = arrays
-        shape, dtype = y.shape, y.dtype  # not y itself: nothing needs it to stay alive
+        directions = Directions.of(y)
 
         def pullback(g: ArrayLike) -> tuple[Array, ...]:
-            gs: tuple[Array, ...] = _computed(self._all_transposed, direction("g", g, shape, dtype), a, b, *bias)
+            gs: tuple[Array, ...] = _computed(self._all_transposed, directions.read("g", g), a, b, *bias)
             return gs
 
         return y, pullback
@@ -794,7 +902,7 @@ def _columns_transposed(columns: Array, shape: Shape, axes: Sequence[Axis]) -> A
     kernel, outputs = [axis.kernel for axis in axes], [axis.output for axis in axes]
     slabs = columns.reshape(channels, *kernel, batch, *outputs)
     lengths = [axis.pad_lo + axis.length + axis.pad_hi for axis in axes]
-    padded = np.zeros((channels, batch, *lengths), columns.dtype)
+    padded = Directions((channels, batch, *lengths), columns.dtype, _a_number_of(columns)).zeros()
     for cell in np.ndindex(*kernel):
         places = [
             slice(k * axis.dilation, k * axis.dilation + axis.stride * (axis.output - 1) + 1, axis.stride)
@@ -828,10 +936,12 @@ class LogSoftmax:
     keeps: ClassVar[str] = "output"
 
     def output_shape(self, shape: Sequence[int]) -> Shape:
+        """The shape of the output, which is that of the input."""
         _check_classes(self, self.axis, tuple(shape))
         return tuple(shape)
 
     def __call__(self, x: ArrayLike) -> Array:
+        """The output."""
         x = np.asarray(x)
         self.output_shape(x.shape)
         y: Array = _computed(lambda wide: _log_softmax(wide, self.axis), _floats(self, x))
@@ -844,13 +954,16 @@ class LogSoftmax:
         return g - np.exp(y) * np.sum(g, axis=self.axis, keepdims=True)
 
     def jvp(self, x: ArrayLike, t: ArrayLike) -> tuple[Array, Array]:
+        """The output, and its change along the tangent `t`."""
         x = np.asarray(x)
         y = self(x)
-        return y, _computed(self._change, y, direction("t", t, x.shape, x.dtype))
+        return y, _computed(self._change, y, Directions.of(x).read("t", t))
 
     def vjp(self, x: ArrayLike) -> tuple[Array, Callable[[ArrayLike], Array]]:
+        """The output, and the function that takes its cotangent back to x; it keeps the output."""
         y = self(x)
-        return y, lambda g: _computed(self._transposed, y, direction("g", g, y.shape, y.dtype))
+        directions = Directions.of(y)
+        return y, lambda g: _computed(self._transposed, y, directions.read("g", g))
 
 
 @dataclass(frozen=True)
@@ -867,6 +980,7 @@ class CrossEntropy:
     keeps: ClassVar[str] = "inputs"
 
     def output_shape(self, *shapes: Sequence[int]) -> Shape:
+        """`()`, for inputs of these shapes."""
         _check_count(self, shapes, 2)
         x, q = map(tuple, shapes)
         if not x or q not in (x, x[:-1]):
@@ -877,45 +991,56 @@ class CrossEntropy:
             raise ValueError(f"CrossEntropy of logits {x}, which has no cell; a mean needs one")
         return ()
 
-    def _read(self, x: ArrayLike, q: ArrayLike) -> tuple[Array, Array, Array, int]:
+    def _read(self, x: Array, q: Array) -> tuple[Array, Array, Array, int]:
         """`log softmax(x)`, the targets as weights, their sum in each row, and the number of rows."""
-        x, q = np.asarray(x), np.asarray(q)
         self.output_shape(x.shape, q.shape)
         log_p = _log_softmax(_wide(_floats(self, x)), -1)
         if q.shape != x.shape:
             q = _one_hot(q, log_p)
+        # Whole weights are counts, and say nothing about the precision.
+        q = q.astype(log_p.dtype) if q.dtype.kind in "biu" else _wide(_floats(self, q))
         return log_p, q, np.sum(q, axis=-1, keepdims=True), math.prod(x.shape[:-1])
 
     def _value(self, log_p: Array, q: Array, n: int) -> Any:
         # Where q is 0 the logarithm may be -inf, and does not matter.
-        return -np.sum(np.multiply(q, log_p, where=q != 0, out=np.zeros_like(log_p))) / n
+        products = np.zeros(log_p.shape, np.result_type(log_p, q))
+        return -np.sum(np.multiply(q, log_p, where=q != 0, out=products)) / n
 
     def __call__(self, x: ArrayLike, q: ArrayLike) -> Array:
-        x = np.asarray(x)
+        """The loss of the logits `x` against `q`, labels or weights."""
+        x, q = np.asarray(x), np.asarray(q)
         log_p, weights, _, n = self._read(x, q)
-        return _rounded(self._value(log_p, weights, n), x.dtype)
+        return _rounded(self._value(log_p, weights, n), _float_dtype(x, q))
 
     def jvp(self, xs: Sequence[ArrayLike], ts: Sequence[ArrayLike]) -> tuple[Array, Array]:
+        """The loss, and its change along the tangents `ts` of logits and targets; that of labels is ignored."""
         (x, q), (tx, tq) = (np.asarray(v) for v in xs), ts
         log_p, weights, total, n = self._read(x, q)
-        dy = np.sum((np.exp(log_p) * total - weights) * direction("ts[0]", tx, x.shape, x.dtype)) / n
+        dy = np.sum((np.exp(log_p) * total - weights) * Directions.of(x).read("ts[0]", tx)) / n
         if q.shape == x.shape:
-            dy = dy - np.sum(log_p * direction("ts[1]", tq, q.shape, q.dtype)) / n
-        return _rounded(self._value(log_p, weights, n), x.dtype), _rounded(dy, x.dtype)
+            dy = dy + self._value(log_p, Directions.of(q).read("ts[1]", tq), n)
+        dtype = _float_dtype(x, q)
+        return _rounded(self._value(log_p, weights, n), dtype), _rounded(dy, dtype)
 
     def vjp(self, x: ArrayLike, q: ArrayLike) -> tuple[Array, Callable[[ArrayLike], tuple[Array, Array]]]:
+        """The loss, and the function that takes its cotangent back to logits and targets; 0 for labels."""
         x, q = np.asarray(x), np.asarray(q)
         log_p, weights, total, n = self._read(x, q)
         slope = np.exp(log_p) * total - weights
         slope_q = -log_p if q.shape == log_p.shape else None
-        dtype, labels = x.dtype, (q.shape, derivative_dtype(q.dtype))
+        dtype, labels, directions = _float_dtype(x, q), Directions.of(q), Directions((), slope.dtype)
 
         def pullback(g: ArrayLike) -> tuple[Array, Array]:
-            share = direction("g", g, (), slope.dtype) / n
-            gq = np.zeros(*labels) if slope_q is None else _rounded(share * slope_q, dtype)
+            share = directions.read("g", g) / n
+            gq = labels.zeros() if slope_q is None else _rounded(share * slope_q, dtype)
             return _rounded(share * slope, dtype), gq
 
         return _rounded(self._value(log_p, weights, n), dtype), pullback
+
+
+def _float_dtype(x: Array, q: Array) -> np.dtype[Any]:
+    """The dtype that two arrays of floats have in common; whole numbers beside floats are labels or counts."""
+    return x.dtype if q.dtype.kind in "biu" else np.result_type(x.dtype, q.dtype)
 
 
 def _one_hot(labels: Array, like: Array) -> Array:
@@ -942,6 +1067,7 @@ class MeanSquaredError:
     keeps: ClassVar[str] = "inputs"
 
     def output_shape(self, *shapes: Sequence[int]) -> Shape:
+        """`()`, for inputs of these shapes."""
         _check_count(self, shapes, 2)
         a, b = map(tuple, shapes)
         if a != b:
@@ -952,25 +1078,34 @@ class MeanSquaredError:
 
     def _gap(self, a: Array, b: Array) -> Array:
         self.output_shape(a.shape, b.shape)
+        a, b = _in_one_arithmetic(_wide(a), _wide(b))
         # Unsigned integers would wrap around.
-        return np.asarray(_wide(a).astype(derivative_dtype(_wide(a).dtype), copy=False) - b)
+        return _rounded(a.astype(derivative_dtype(a.dtype), copy=False) - b, a.dtype)
+
+    def _mean(self, products: Any, gap: Array) -> Array:
+        return _divided(_sum(np.asarray(products, gap.dtype)), gap.size)
 
     def __call__(self, a: ArrayLike, b: ArrayLike) -> Array:
+        """The loss."""
         a, b = np.asarray(a), np.asarray(b)
         gap = self._gap(a, b)
-        return _rounded(np.sum(gap * gap) / gap.size, np.result_type(a, b))
+        return _rounded(self._mean(gap * gap, gap), np.result_type(a.dtype, b.dtype))
 
     def jvp(self, xs: Sequence[ArrayLike], ts: Sequence[ArrayLike]) -> tuple[Array, Array]:
+        """The loss, and its change along the tangents `ts` of both arrays."""
         a, b = arrays = [np.asarray(x) for x in xs]
-        gap, (da, db) = self._gap(a, b), _directions(ts, arrays)
-        return self(a, b), _rounded(2 * np.sum(gap * (da - db)) / gap.size, np.result_type(a, b))
+        gap, da, db = _in_one_arithmetic(self._gap(a, b), *_directions(ts, arrays))
+        dy = self._mean(2 * gap * (_wide(da) - _wide(db)), gap)
+        return self(a, b), _rounded(dy, np.result_type(a.dtype, b.dtype))
 
     def vjp(self, a: ArrayLike, b: ArrayLike) -> tuple[Array, Callable[[ArrayLike], tuple[Array, Array]]]:
+        """The loss, and the function that takes its cotangent back to both arrays; it keeps their difference."""
         a, b = np.asarray(a), np.asarray(b)
-        gap, dtype = self._gap(a, b), np.result_type(a, b)
+        gap, dtype = self._gap(a, b), np.result_type(a.dtype, b.dtype)
+        directions = Directions((), gap.dtype, _a_number_of(gap))
 
         def pullback(g: ArrayLike) -> tuple[Array, Array]:
-            ga = _rounded(2 * direction("g", g, (), gap.dtype) * gap / gap.size, dtype)
-            return ga, np.asarray(-ga)
+            ga = _divided(np.asarray(2 * directions.read("g", g) * gap, gap.dtype), gap.size)
+            return _rounded(ga, dtype), _rounded(-ga, dtype)
 
         return self(a, b), pullback
