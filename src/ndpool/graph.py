@@ -89,7 +89,7 @@ class Graph:
     # --- building ---------------------------------------------------------------------------------
 
     def input(self, shape: Sequence[int], *, name: str | None = None, dtype: DTypeLike = np.float64) -> Var:
-        """An argument of the program, of this shape and dtype; a program takes its inputs in the order of their lines."""
+        """An argument of the program, of this shape and dtype; programs take inputs in the order of their lines."""
         lengths = tuple(whole(f"shape[{i}]", n, 0) for i, n in enumerate(shape))
         return self._add(Node(self._named(name, "input"), None, (), lengths, np.dtype(dtype)))
 
@@ -522,8 +522,11 @@ def _stem(op: Op) -> str:
 
 
 def _result_dtype(op: Op, dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
-    """The dtype of an op's output: the common one of its inputs, where integers beside floats are labels or counts."""
+    """The dtype of an op's output: what it says, or the common one of its inputs. Integers beside floats are labels."""
     if isinstance(op, Pool):
         return op.kind.result_dtype(dtypes[0])
-    floats = [dtype for dtype in dtypes if dtype.kind not in "biu"]
-    return np.result_type(*(floats or dtypes))
+    if isinstance(op, Program):
+        return op.nodes[op.outputs[0]].dtype
+    if isinstance(op, ops.Promoting):
+        return op.result_dtype(*dtypes)
+    return np.result_type(*([dtype for dtype in dtypes if dtype.kind not in "biu"] or dtypes))

@@ -73,8 +73,9 @@ __all__ = [
 class Op(Protocol):
     """What an op has; `Pool` is one, and so is any object of yours with these four.
 
-    An op may also say, as `keeps`, what its pullback holds on to: "nothing", "inputs" or "output". Only the
-    program's table of memory asks, and takes "inputs" where nothing is said.
+    An op may also say two things that only a program's table asks. `keeps` is what its pullback holds on to: "nothing",
+    "inputs" (which is assumed) or "output". `result_dtype(*dtypes)` is the dtype of the output; without it, that is the
+    common one of the inputs that are not integers.
     """
 
     def output_shape(self, *shapes: Any) -> Shape:
@@ -132,8 +133,9 @@ class Directions:
 
     def zeros(self) -> Array:
         """The direction in which nothing changes."""
-        zero = 0 if self.number is None else lift(0, self.number)
-        return np.full(self.shape, zero, self.dtype)
+        if self.number is None:
+            return np.zeros(self.shape, self.dtype)
+        return np.full(self.shape, lift(0, self.number), self.dtype)
 
 
 def _directions(ts: Sequence[ArrayLike], xs: Sequence[Array]) -> list[Array]:
@@ -187,8 +189,15 @@ def _divided(x: Array, n: int) -> Array:
     return np.asarray(quotients, dtype=object).reshape(x.shape)
 
 
-def _zeros_like(x: Array) -> Array:
-    return Directions(x.shape, x.dtype, _a_number_of(x)).zeros()
+def _positive(x: Array) -> Array:
+    """`x > 0`; NumPy warns of a NaN among objects, though not of one among floats."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(x > 0)
+
+
+def _zeros(shape: Shape, like: Array) -> Array:
+    """Zeros of the dtype of `like`, and of its arithmetic where it has objects."""
+    return Directions(shape, like.dtype, _a_number_of(like)).zeros()
 
 
 def _is_half(dtype: np.dtype[Any]) -> bool:
@@ -196,8 +205,12 @@ def _is_half(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "fV" and dtype.itemsize == 2
 
 
+def _wide_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.dtype(np.float32) if _is_half(dtype) else dtype
+
+
 def _wide(x: Array) -> Array:
-    return x.astype(np.float32) if _is_half(x.dtype) else x
+    return x.astype(_wide_dtype(x.dtype), copy=False)
 
 
 def _rounded(y: Any, dtype: np.dtype[Any]) -> Array:
@@ -259,9 +272,10 @@ def lifted(number: Any, x: Array) -> Any:
 
 
 def _floats(op: object, x: Array) -> Array:
+    """`x` as floats: integers in float64, of which the unsigned ones have no negative numbers to compute with."""
     if x.dtype.kind == "O":
         raise TypeError(f"{type(op).__name__} of an object array has no exact value; give an array of floats")
-    return x
+    return x.astype(derivative_dtype(x.dtype), copy=False)
 
 
 def _check_count(op: object, given: Sequence[Any], *counts: int) -> None:
@@ -270,10 +284,28 @@ def _check_count(op: object, given: Sequence[Any], *counts: int) -> None:
         raise TypeError(f"{type(op).__name__} takes {takes} inputs and got {len(given)}; see its documentation")
 
 
+class Promoting:
+    """An op whose output has the dtype that NumPy makes of its inputs' dtypes.
+
+    `integers` says what whole numbers become: "keep" their dtype, "widen" to 64 bits, or "float64", as in `Kind`.
+    """
+
+    integers: ClassVar[str] = "float64"
+
+    def result_dtype(self, *dtypes: np.dtype[Any]) -> np.dtype[Any]:
+        """The dtype of the output for inputs of these dtypes."""
+        dtype = np.result_type(*dtypes)
+        if dtype.kind not in "biu" or self.integers == "keep":
+            return dtype
+        if self.integers == "float64":
+            return np.dtype(np.float64)
+        return np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
+
+
 # --- ops whose derivative is its own transpose ----------------------------------------------------
 
 
-class SelfAdjoint(ABC):
+class SelfAdjoint(Promoting, ABC):
     """`y = value(x)` with a symmetric Jacobian that is known from `y` alone: `lean(y, v) = J v = J^T v`."""
 
     keeps: ClassVar[str] = "output"
@@ -327,12 +359,15 @@ class LeakyRelu(SelfAdjoint):
             raise ValueError(f"slope={self.slope!r} must be finite and > 0; for a slope of 0 use Relu")
         object.__setattr__(self, "slope", _plain(self.slope))
 
+    def result_dtype(self, *dtypes: np.dtype[Any]) -> np.dtype[Any]:
+        return Scale(self.slope).result_dtype(*dtypes)
+
     def value(self, x: Array) -> Any:
-        return np.where(x > 0, x, x * lifted(self.slope, x))
+        return np.where(_positive(x), x, x * lifted(self.slope, x))
 
     def lean(self, y: Array, v: Array) -> Any:
         # y has the sign of x, since the slope is positive.
-        return np.where(y > 0, v, v * lifted(self.slope, v))
+        return np.where(_positive(y), v, v * lifted(self.slope, v))
 
 
 @dataclass(frozen=True)
@@ -343,16 +378,18 @@ class Relu(SelfAdjoint):
     array([0., 0., 3.])
     """
 
+    integers: ClassVar[str] = "keep"
+
     def value(self, x: Array) -> Any:
         if x.dtype.kind != "O":
             return np.maximum(x, x.dtype.type(0))
         # The zero is one of x's own numbers: among Decimals an int 0 would later divide to a Fraction.
-        return np.where((x > 0) | (x != x), x, _zeros_like(x))
+        return np.where(_positive(x) | (x != x), x, _zeros(x.shape, x))
 
     def lean(self, y: Array, v: Array) -> Any:
         # Copied, not multiplied by 0: what comes from a cell that does not matter may be infinite.
-        kept = _zeros_like(v)
-        np.copyto(kept, v, where=y > 0)
+        kept = _zeros(v.shape, v)
+        np.copyto(kept, v, where=_positive(y))
         return kept
 
 
@@ -412,13 +449,14 @@ class Softmax(SelfAdjoint):
 # --- linear maps ----------------------------------------------------------------------------------
 
 
-class LinearMap(ABC):
+class LinearMap(Promoting, ABC):
     """`y = value(*xs)`, linear in all inputs together: `dy = value(*ts)`, and `transposed` is the map back.
 
     `inputs` is their number. The pullback needs the inputs' shapes and nothing else.
     """
 
     keeps: ClassVar[str] = "nothing"
+    integers: ClassVar[str] = "keep"
     inputs: ClassVar[int] = 1
 
     @abstractmethod
@@ -518,6 +556,10 @@ class Scale(LinearMap):
         if np.ndim(self.factor) != 0:
             raise TypeError(f"factor={self.factor!r} is not one number; for an array of factors use Mul")
         object.__setattr__(self, "factor", _plain(self.factor))
+
+    def result_dtype(self, *dtypes: np.dtype[Any]) -> np.dtype[Any]:
+        whole = dtypes[0].kind in "biu" and not isinstance(self.factor, int)
+        return np.dtype(np.float64) if whole else dtypes[0]
 
     def value_shape(self, *shapes: Shape) -> Shape:
         return shapes[0]
@@ -632,6 +674,8 @@ class ReduceSum(LinearMap):
     axes: int | tuple[int, ...] | None = None
     keepdims: bool = False
 
+    integers: ClassVar[str] = "widen"
+
     def __post_init__(self) -> None:
         if self.axes is not None:
             axes = self.axes if isinstance(self.axes, Sequence) else (self.axes,)
@@ -673,6 +717,8 @@ class ReduceMean(ReduceSum):
            [3.5]])
     """
 
+    integers: ClassVar[str] = "float64"
+
     def _divisor(self, shape: Shape) -> int:
         n = math.prod(shape[d] for d in self._reduced(shape))
         if n == 0:
@@ -689,13 +735,14 @@ class ReduceMean(ReduceSum):
 # --- products, linear in each factor --------------------------------------------------------------
 
 
-class Product(ABC):
+class Product(Promoting, ABC):
     """`y = value(a, b)`, linear in `a` and in `b`: `dy = value(da, b) + value(a, db)`.
 
     Where `bias_axis` is set there may be a third input, a vector that is added along that axis of y.
     """
 
     keeps: ClassVar[str] = "inputs"
+    integers: ClassVar[str] = "keep"
     bias_axis: ClassVar[int | None] = None
 
     @abstractmethod
@@ -883,7 +930,9 @@ class Conv(Product):
 def _columns(x: Array, axes: Sequence[Axis]) -> Array:
     """The windows of x as a matrix of (channels * kernel cells) rows and (batch * output cells) columns."""
     rank = len(axes)
-    padded = np.pad(x, [(0, 0), (0, 0), *((axis.pad_lo, axis.pad_hi) for axis in axes)])
+    lengths = [axis.pad_lo + axis.length + axis.pad_hi for axis in axes]
+    padded = _zeros((*x.shape[:2], *lengths), x)
+    padded[(slice(None), slice(None), *(slice(axis.pad_lo, axis.pad_lo + axis.length) for axis in axes))] = x
     reach = [axis.dilation * (axis.kernel - 1) + 1 for axis in axes]
     windows = sliding_window_view(padded, reach, tuple(range(2, 2 + rank)))
     steps = [slice(None, None, axis.stride) for axis in axes] + [slice(None, None, axis.dilation) for axis in axes]
@@ -902,7 +951,7 @@ def _columns_transposed(columns: Array, shape: Shape, axes: Sequence[Axis]) -> A
     kernel, outputs = [axis.kernel for axis in axes], [axis.output for axis in axes]
     slabs = columns.reshape(channels, *kernel, batch, *outputs)
     lengths = [axis.pad_lo + axis.length + axis.pad_hi for axis in axes]
-    padded = Directions((channels, batch, *lengths), columns.dtype, _a_number_of(columns)).zeros()
+    padded = _zeros((channels, batch, *lengths), columns)
     for cell in np.ndindex(*kernel):
         places = [
             slice(k * axis.dilation, k * axis.dilation + axis.stride * (axis.output - 1) + 1, axis.stride)
@@ -924,7 +973,7 @@ def _log_softmax(x: Array, axis: int) -> Array:
 
 
 @dataclass(frozen=True)
-class LogSoftmax:
+class LogSoftmax(Promoting):
     """`y_i = x_i - log(sum exp(x_j))` along `axis`, `dy = dx - sum p_j dx_j` with `p = exp y`.
 
     >>> LogSoftmax()([0.0, 0.0]).round(6)
@@ -967,7 +1016,7 @@ class LogSoftmax:
 
 
 @dataclass(frozen=True)
-class CrossEntropy:
+class CrossEntropy(Promoting):
     """`y = -(1/n) sum over n rows of sum_c q_c log softmax(x)_c`, the classes along the last axis of the logits x.
 
     The second input is q, of the shape of x; or integer labels, of that shape less its last axis, each standing for a q
@@ -991,26 +1040,29 @@ class CrossEntropy:
             raise ValueError(f"CrossEntropy of logits {x}, which has no cell; a mean needs one")
         return ()
 
+    def result_dtype(self, *dtypes: np.dtype[Any]) -> np.dtype[Any]:
+        """The dtype of the loss: labels and whole weights do not count in it."""
+        x, q = dtypes
+        return super().result_dtype(x) if q.kind in "biu" else super().result_dtype(x, q)
+
     def _read(self, x: Array, q: Array) -> tuple[Array, Array, Array, int]:
         """`log softmax(x)`, the targets as weights, their sum in each row, and the number of rows."""
         self.output_shape(x.shape, q.shape)
-        log_p = _log_softmax(_wide(_floats(self, x)), -1)
-        if q.shape != x.shape:
-            q = _one_hot(q, log_p)
-        # Whole weights are counts, and say nothing about the precision.
-        q = q.astype(log_p.dtype) if q.dtype.kind in "biu" else _wide(_floats(self, q))
+        logits, weights = _floats(self, x), None if q.shape != x.shape else _floats(self, q)
+        dtype = _wide_dtype(x.dtype if weights is None else self.result_dtype(x.dtype, q.dtype))
+        log_p = _log_softmax(logits.astype(derivative_dtype(dtype), copy=False), -1)
+        q = _one_hot(q, log_p) if weights is None else weights.astype(log_p.dtype, copy=False)
         return log_p, q, np.sum(q, axis=-1, keepdims=True), math.prod(x.shape[:-1])
 
     def _value(self, log_p: Array, q: Array, n: int) -> Any:
         # Where q is 0 the logarithm may be -inf, and does not matter.
-        products = np.zeros(log_p.shape, np.result_type(log_p, q))
-        return -np.sum(np.multiply(q, log_p, where=q != 0, out=products)) / n
+        return -np.sum(np.multiply(q, log_p, where=q != 0, out=np.zeros_like(log_p))) / n
 
     def __call__(self, x: ArrayLike, q: ArrayLike) -> Array:
         """The loss of the logits `x` against `q`, labels or weights."""
         x, q = np.asarray(x), np.asarray(q)
         log_p, weights, _, n = self._read(x, q)
-        return _rounded(self._value(log_p, weights, n), _float_dtype(x, q))
+        return _rounded(self._value(log_p, weights, n), self.result_dtype(x.dtype, q.dtype))
 
     def jvp(self, xs: Sequence[ArrayLike], ts: Sequence[ArrayLike]) -> tuple[Array, Array]:
         """The loss, and its change along the tangents `ts` of logits and targets; that of labels is ignored."""
@@ -1019,7 +1071,7 @@ class CrossEntropy:
         dy = np.sum((np.exp(log_p) * total - weights) * Directions.of(x).read("ts[0]", tx)) / n
         if q.shape == x.shape:
             dy = dy + self._value(log_p, Directions.of(q).read("ts[1]", tq), n)
-        dtype = _float_dtype(x, q)
+        dtype = self.result_dtype(x.dtype, q.dtype)
         return _rounded(self._value(log_p, weights, n), dtype), _rounded(dy, dtype)
 
     def vjp(self, x: ArrayLike, q: ArrayLike) -> tuple[Array, Callable[[ArrayLike], tuple[Array, Array]]]:
@@ -1028,7 +1080,7 @@ class CrossEntropy:
         log_p, weights, total, n = self._read(x, q)
         slope = np.exp(log_p) * total - weights
         slope_q = -log_p if q.shape == log_p.shape else None
-        dtype, labels, directions = _float_dtype(x, q), Directions.of(q), Directions((), slope.dtype)
+        dtype, labels, directions = self.result_dtype(x.dtype, q.dtype), Directions.of(q), Directions((), slope.dtype)
 
         def pullback(g: ArrayLike) -> tuple[Array, Array]:
             share = directions.read("g", g) / n
@@ -1036,11 +1088,6 @@ class CrossEntropy:
             return _rounded(share * slope, dtype), gq
 
         return _rounded(self._value(log_p, weights, n), dtype), pullback
-
-
-def _float_dtype(x: Array, q: Array) -> np.dtype[Any]:
-    """The dtype that two arrays of floats have in common; whole numbers beside floats are labels or counts."""
-    return x.dtype if q.dtype.kind in "biu" else np.result_type(x.dtype, q.dtype)
 
 
 def _one_hot(labels: Array, like: Array) -> Array:
@@ -1057,7 +1104,7 @@ def _one_hot(labels: Array, like: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class MeanSquaredError:
+class MeanSquaredError(Promoting):
     """`y = (1/n) sum of (a_i - b_i)^2` over all n cells of two arrays of one shape; `dy = (2/n) sum (a - b)(da - db)`.
 
     >>> MeanSquaredError()([1.0, 2.0], [1.0, 4.0])
@@ -1089,19 +1136,19 @@ class MeanSquaredError:
         """The loss."""
         a, b = np.asarray(a), np.asarray(b)
         gap = self._gap(a, b)
-        return _rounded(self._mean(gap * gap, gap), np.result_type(a.dtype, b.dtype))
+        return _rounded(self._mean(gap * gap, gap), self.result_dtype(a.dtype, b.dtype))
 
     def jvp(self, xs: Sequence[ArrayLike], ts: Sequence[ArrayLike]) -> tuple[Array, Array]:
         """The loss, and its change along the tangents `ts` of both arrays."""
         a, b = arrays = [np.asarray(x) for x in xs]
         gap, da, db = _in_one_arithmetic(self._gap(a, b), *_directions(ts, arrays))
         dy = self._mean(2 * gap * (_wide(da) - _wide(db)), gap)
-        return self(a, b), _rounded(dy, np.result_type(a.dtype, b.dtype))
+        return self(a, b), _rounded(dy, self.result_dtype(a.dtype, b.dtype))
 
     def vjp(self, a: ArrayLike, b: ArrayLike) -> tuple[Array, Callable[[ArrayLike], tuple[Array, Array]]]:
         """The loss, and the function that takes its cotangent back to both arrays; it keeps their difference."""
         a, b = np.asarray(a), np.asarray(b)
-        gap, dtype = self._gap(a, b), np.result_type(a.dtype, b.dtype)
+        gap, dtype = self._gap(a, b), self.result_dtype(a.dtype, b.dtype)
         directions = Directions((), gap.dtype, _a_number_of(gap))
 
         def pullback(g: ArrayLike) -> tuple[Array, Array]:
