@@ -460,6 +460,27 @@ def test_a_backward_of_ones_own_is_called_in_every_place():
     np.testing.assert_array_equal(network.backward([[9.0, 9.0]]), [[1.0, 0.0]])  # clipped, tripled, clipped again
 
 
+class Frozen(Dense):
+    """A layer that leaves the gradients of its parameters alone."""
+
+    def backward(self, g):
+        return g @ self.weight.value
+
+
+def test_a_place_that_gives_no_gradient_adds_none():
+    """Nor does it count the one that another place, or the step before, has left."""
+    network, alone = Sequential(dense(0), Frozen(4, 4, bias=False)), Sequential(dense(0))
+    frozen = network.layers[1]
+    frozen.weight = network.layers[0].weight
+    x, g = np.random.default_rng(0).normal(size=(2, 3, 4))
+    for _ in range(2):
+        network.forward(x)
+        alone.forward(x)
+        network.backward(g)
+        alone.backward(g @ frozen.weight.value)
+        np.testing.assert_allclose(frozen.weight.grad, alone.layers[0].weight.grad, rtol=1e-12)
+
+
 class Doubled(Layer):
     """A layer with a forward and a backward of its own, around another one."""
 
@@ -521,14 +542,23 @@ def test_a_loss_used_twice():
         loss.backward()
 
 
-@pytest.mark.parametrize("network", [False, True])
-def test_a_forward_that_fails_leaves_nothing_to_go_back_through(network):
-    layer = Sequential(Dense(2, 2, rng=0)) if network else Dense(2, 2, rng=0)
-    layer.forward([[1.0, 2.0]])
-    with pytest.raises(ValueError, match="Linear of x"):
-        layer.forward([[1.0, 2.0, 3.0]])
+@pytest.mark.parametrize(
+    ("layer", "x", "wrong"),
+    [
+        (Dense(2, 2, rng=0), [[1.0, 2.0]], [[1.0, 2.0, 3.0]]),
+        (Sequential(Flatten(), Dense(2, 2, rng=0)), [[1.0, 2.0]], [[1.0, 2.0, 3.0]]),
+        (MaxPool1D(2), row(1, 2), [[1.0, 2.0]]),
+        (MaxPool1D(2), row(1, 2), row(1)),
+    ],
+    ids=repr,
+)
+def test_a_forward_that_fails_leaves_nothing_to_go_back_through(layer, x, wrong):
+    layer = copy.deepcopy(layer)
+    y = layer.forward(x)
+    with pytest.raises(ValueError, match=r"Linear of x|takes x with|reaches over"):
+        layer.forward(wrong)
     with pytest.raises(RuntimeError, match="before forward"):
-        layer.backward([[1.0, 1.0]])
+        layer.backward(y)
 
 
 # --- copies, pickles, reprs -------------------------------------------------------------------------

@@ -238,13 +238,13 @@ class OpLayer(Layer):
 
     def forward(self, x: ArrayLike) -> Array:
         """The op of x and the parameters; in training its pullback is kept until the next call."""
+        # What was kept goes before something new is made, and is not there for backward if that fails.
+        lost, self._kept = self._loses(), None
         x = np.asarray(x)
         op = self.op(x.shape)
         inputs = (x, *(parameter.value for parameter in self.parameters()))
         if not self.training:
             return op(*inputs)
-        # What was kept goes before something new is made, and is not there for backward if that fails.
-        lost, self._kept = self._loses(), None
         y, pullback = op.vjp(*inputs)
         self._kept = _OpKept(pullback, x.shape, Directions.of(y), lost=lost)
         return y
