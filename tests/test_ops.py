@@ -6,6 +6,7 @@ import re
 from decimal import Decimal
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 import sympy
@@ -205,6 +206,7 @@ SORTS = {
     "Fraction": (Fraction, lambda i: Fraction(i, 7)),
     "Decimal": (Decimal, lambda i: Decimal(i) / 8),
     "SymPy": (sympy.Rational, lambda i: sympy.Rational(i, 7)),
+    "mpmath": (mpmath.mpf, lambda i: mpmath.mpf(i) / 8),
     "int": (Fraction | int, lambda i: i),
 }
 

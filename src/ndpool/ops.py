@@ -38,7 +38,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
 from .kinds import derivative_dtype
-from .scalars import lift
+from .scalars import lift, one
 from .windows import Axis, Ints, PaddingLike, Window, whole
 
 Array: TypeAlias = NDArray[Any]
@@ -124,7 +124,7 @@ class Directions:
                 f"{name} has shape {v.shape} and belongs to an array of shape {self.shape}; make them equal"
             )
         if self.dtype.kind == "O":
-            return _in_arithmetic_of(self.number, v)
+            return _objects(self.number, v)
         if v.dtype.kind == "O":
             return v
         if v.dtype.kind not in "biufV" and v.dtype.kind != self.dtype.kind:
@@ -135,7 +135,7 @@ class Directions:
         """The direction in which nothing changes."""
         if self.number is None:
             return np.zeros(self.shape, self.dtype)
-        return np.full(self.shape, lift(0, self.number), self.dtype)
+        return np.full(self.shape, _in_arithmetic_of(self.number, 0), self.dtype)
 
 
 def _directions(ts: Sequence[ArrayLike], xs: Sequence[Array]) -> list[Array]:
@@ -151,21 +151,25 @@ def _a_number_of(*arrays: Array) -> Any:
     return next((cell for cell in itertools.chain((first,), cells) if not isinstance(cell, int)), first)
 
 
-def _in_arithmetic_of(number: Any, v: Array) -> Array:
-    """`v` as an object array whose ints and floats are in the arithmetic of `number`, exactly: floats are rational."""
+def _in_arithmetic_of(number: Any, cell: Any) -> Any:
+    """An int or a float in the arithmetic of `number`, exactly: every float is rational. Other numbers stay."""
+    if not isinstance(cell, int | float) or isinstance(number, int | float):
+        return cell
+    try:
+        found = lift(cell, number)
+    except (ValueError, OverflowError):
+        raise ValueError(
+            f"{cell} meets numbers of type {type(number).__name__}, which have no such number; give finite numbers"
+        ) from None
+    return one(number) * found if isinstance(found, int | float) else found
+
+
+def _objects(number: Any, v: Array) -> Array:
+    """`v` as an object array whose ints and floats are in the arithmetic of `number`, where there is one."""
     cells = _wide(v).astype(object)
-    if number is None or isinstance(number, int | float):
+    if number is None:
         return cells
-
-    def lifted(cell: Any) -> Any:
-        try:
-            return lift(cell, number) if isinstance(cell, int | float) else cell
-        except (ValueError, OverflowError):
-            raise ValueError(
-                f"{cell} meets numbers of type {type(number).__name__}, which have no such number; give finite numbers"
-            ) from None
-
-    return np.asarray(np.frompyfunc(lifted, 1, 1)(cells), dtype=object).reshape(v.shape)
+    return np.asarray(np.frompyfunc(lambda cell: _in_arithmetic_of(number, cell), 1, 1)(cells), dtype=object)
 
 
 def _in_one_arithmetic(*arrays: Array) -> tuple[Array, ...]:
@@ -173,7 +177,7 @@ def _in_one_arithmetic(*arrays: Array) -> tuple[Array, ...]:
     if all(x.dtype.kind != "O" for x in arrays):
         return arrays
     number = _a_number_of(*arrays)
-    return tuple(_in_arithmetic_of(number, x) for x in arrays)
+    return tuple(_objects(number, x) for x in arrays)
 
 
 def _sum(x: Array, axis: tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
@@ -267,7 +271,8 @@ def _plain(number: Any) -> Any:
 def lifted(number: Any, x: Array) -> Any:
     """`number` in the arithmetic of the cells of x: exactly where these are objects, as a float where they are not."""
     if x.dtype.kind == "O" and x.size:
-        return lift(number, _a_number_of(x))
+        cell = _a_number_of(x)
+        return _in_arithmetic_of(cell, number) if isinstance(number, int | float) else lift(number, cell)
     return number if isinstance(number, int | float | complex) else float(number)
 
 
