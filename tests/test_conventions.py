@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - as the page and everyone else calls it
 
 import ndpool
-from ndpool import Pool
+from ndpool import Graph, Pool, layers
 
 PAGE = (Path(__file__).parent.parent / "docs" / "conventions.md").read_text(encoding="utf-8")
 
@@ -68,6 +68,9 @@ def samples() -> dict[str, Any]:
 
 
 OPERATIONS = [row for row in rows() if row.head[0] == "operation"]
+HYPOTHESES = [row for row in rows() if row.head[0] == "hypothesis"]
+GRAPH_NODES = [row for row in rows() if row.head[0] == "node"]
+CLASSES = [row for row in rows() if row.head[0] == "class"]
 SPELLINGS = [row for row in rows() if row.head[0] == "case"]
 S = samples()
 
@@ -551,6 +554,75 @@ def test_operation_gives_what_the_formula_says(row: Row) -> None:
     close(actual, expected)
     if row.section == "Shapes and bins":
         assert actual == expected == ast.literal_eval(code(value))
+
+
+@pytest.mark.parametrize("row", GRAPH_NODES, ids=[row.entries[0] for row in GRAPH_NODES])
+def test_method_of_the_graph_gives_what_the_formula_says(row: Row) -> None:
+    name, expected = REFERENCES[row.entries[0]]()
+    x, t, g = (S[prefix + name] for prefix in ("", "t_", "g_"))
+    graph = Graph()
+    f = graph.build(eval(code(row.entries[1]), dict(S), {"graph": graph, "x": graph.input(x.shape)}))
+    y, dy = f.jvp(x, t)
+    close(f(x), expected.y)
+    close(y, expected.y)
+    close(dy, expected.dy)
+    close(f.vjp(x)[1](g), expected.gx)
+    assert len(f.nodes) == 2
+
+
+def test_every_node_has_a_method() -> None:
+    assert {row.entries[0] for row in GRAPH_NODES} == set(NODES)
+    assert len(GRAPH_NODES) == len(NODES)
+
+
+@pytest.mark.parametrize("row", CLASSES, ids=[row.entries[0] for row in CLASSES])
+def test_layer_gives_what_the_formula_says(row: Row) -> None:
+    """Forward, backward and, for a maximum, its mask, against the rows of the operations."""
+    name, layer = row.entries[0], eval(code(row.entries[1]), dict(S))
+    forward_row = next(r for r in OPERATIONS if r.entries[0] == f"{name} forward")
+    sample = next(x for x in ("signals", "batch", "tokens") if x in forward_row.entries[1])
+    close(layer.forward(S[sample]), REFERENCES[f"{name} forward"]())
+    masks = [reference for row, reference in TINY_POOL.items() if row.startswith(f"{name} mask")]
+    assert (len(masks) > 0) == hasattr(layer, "mask")
+    for reference in masks:
+        close(layer.mask().reshape(reference().shape), reference())
+    close(layer.backward(S[f"g_{sample}"]), REFERENCES[f"{name} backward"]())
+
+
+def test_every_class_has_a_layer() -> None:
+    named = {row.split("`")[1] for row in TINY_POOL if not row.startswith("`tiny_pool")}
+    assert {code(row.entries[0]) for row in CLASSES} == named
+    assert {type(eval(code(row.entries[1]), dict(S))).__name__ for row in CLASSES} == {
+        name.split("(")[0] for name in named
+    }
+
+
+def test_global_average_without_axes_is_over_what_comes_after_the_channels() -> None:
+    close(layers.GlobalAvgPool().forward(S["tokens"]), S["tokens"].mean(-1, keepdims=True))
+    close(layers.GlobalAvgPool().forward(S["batch"]), S["batch"].mean((-2, -1), keepdims=True))
+
+
+def test_layers_for_a_network_of_signals() -> None:
+    """`CNN1D`'s blocks: 9 -> 8 -> 4."""
+    network = layers.Sequential(
+        layers.Conv1D(2, 3, 2, rng=0),
+        layers.ReLU(),
+        layers.MaxPool1D(2, 2),
+        layers.Flatten(),
+        layers.Dense(12, 5, rng=0),
+        layers.ReLU(),
+        layers.Dense(5, 3, rng=0),
+    )
+    assert network.forward(S["signals"]).shape == (2, 3)
+
+
+@pytest.mark.parametrize("row", HYPOTHESES, ids=[row.entries[0] for row in HYPOTHESES])
+def test_hypothesis_is_enforced_where_the_page_says(row: Row) -> None:
+    _, _, expression, where = row.entries
+    message = re.search('"(.*)"', where)
+    assert message
+    with pytest.raises(ValueError, match=re.escape(message[1])):
+        eval(code(expression), dict(S))
 
 
 def test_every_row_has_a_reference_and_every_reference_a_row() -> None:

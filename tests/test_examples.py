@@ -23,10 +23,26 @@ def example(name):
 
 
 def test_signals(tmp_path, capsys):
+    """A hundred steps tell nine of ten new signals apart, where guessing has one of three; and the print says so."""
     signals = example("signals")
-    assert signals.main(steps=3, picture=tmp_path / "new" / "signals.png") > 0
+    score = signals.main(steps=100, picture=tmp_path / "new" / "signals.png")
+    assert score > 0.9
     assert (tmp_path / "new" / "signals.png").read_bytes().startswith(b"\x89PNG")
-    assert "% of 1000 new signals are recognised" in capsys.readouterr().out
+    assert f"{100 * score:.1f} % of 1000 new signals are recognised" in capsys.readouterr().out
+
+
+def test_signals_are_not_recognised_without_learning():
+    """The score is of signals that the network has not seen, and a network that learned nothing guesses."""
+    signals = example("signals")
+    rng = np.random.default_rng(0)
+    model = signals.network(rng)
+    x, labels = signals.signals(rng, 1000)
+    assert signals.accuracy(model, x, labels) < 0.6
+    assert not model.training
+    assert signals.accuracy(model, x, model(x).argmax(-1)) == 1
+    losses = signals.train(model, rng, 40)
+    assert len(losses) == 40
+    assert np.mean(losses[-5:]) < np.mean(losses[:5]) - 0.2
 
 
 def test_signals_of_each_class_are_told_apart_by_their_definition():

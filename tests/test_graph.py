@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 import re
 import subprocess
 import sys
 import tracemalloc
 import weakref
 from dataclasses import dataclass, field
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
 import pytest
+import sympy
 import torch
 from torch.nn import functional
 
@@ -145,6 +149,39 @@ def test_a_pullback_serves_again_and_does_not_change_its_argument():
     np.testing.assert_allclose(pullback(2 * g)[1], 2 * first[1], rtol=1e-14)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int8, np.int64])
+def test_what_is_not_reached_has_a_gradient_in_its_own_dtype(dtype):
+    """Zeros in the dtype of derivatives, of what no output reads and of what no cotangent comes to."""
+    g = Graph()
+    x, _, other = g.input((3,), name="x"), g.input((2,), dtype=dtype), g.input((4,), dtype=dtype)
+    f = g.build(g.relu(x), g.relu(other))
+    xs = np.ones(3), np.ones(2, dtype), np.ones(4, dtype)
+    gx, ga, go = f.vjp(*xs)[1]((np.ones(3), None))
+    wanted = np.float64 if np.dtype(dtype).kind == "i" else dtype
+    assert (ga.dtype, go.dtype, gx.dtype) == (wanted, wanted, np.float64)
+    assert (ga.tolist(), go.tolist()) == ([0] * 2, [0] * 4)
+    _, (dx, do) = f.jvp(xs, (np.ones(3), None, None))
+    assert (dx.dtype, do.dtype, do.tolist()) == (np.float64, wanted, [0] * 4)
+
+
+def test_the_seed_says_which_directions_are_drawn():
+    """Of an op whose derivative is wrong the defect depends on them: the same for one seed, another for another."""
+
+    class Wrong(ops.Relu):
+        def vjp(self, x):
+            y, pullback = super().vjp(x)
+            return y, lambda g: 2 * pullback(g)
+
+    g = Graph()
+    f = g.build(g.apply(Wrong(), g.input((4,))))
+    x = np.array([1.0, 2.0, 3.0, 4.0])
+    for exact in (False, True):
+        defects = [f.check_adjoint(x, seed=seed, exact=exact) for seed in (0, 0, 1, 2)]
+        assert defects[0] == defects[1] != 0
+        assert len(set(defects)) == 3
+        assert f.check_adjoint(x, exact=exact) == defects[0]
+
+
 def test_one_input_needs_no_tuple():
     g = Graph()
     f = g.build(g.relu(g.input((2,))))
@@ -164,6 +201,56 @@ def test_constants():
     ys, dys = f.jvp(np.array([3.0, 4.0]), np.array([1.0, 1.0]))
     assert ([y.tolist() for y in ys], [dy.tolist() for dy in dys]) == ([[6, 16], [1, 2]], [[2, 4], [0, 0]])
     assert f.vjp([3.0, 4.0])[1](([1.0, 1.0], [1.0, 1.0])).tolist() == [2, 4]
+
+
+def test_constants_cannot_be_written():
+    """Neither through the program's nodes nor through an output that is one."""
+    g = Graph()
+    c = g.constant([1.0, 2.0])
+    x = g.input((2,))
+    f = g.build(g.add(x, c), c)
+    for array in (f.nodes[0].constant, f([0.0, 0.0])[1]):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 9
+    assert f([0.0, 0.0])[0].tolist() == [1, 2]
+
+
+def test_programs_take_lists_of_ints():
+    """In the dtype that was declared, if it has these numbers; arrays of another dtype stay an error."""
+    g = Graph()
+    x, w, labels = (g.input((2, 2), dtype=np.float32), g.input((2,), dtype=np.float16), g.input((2,), dtype=np.int8))
+    f = g.build(g.cross_entropy(g.mul(x, w), labels))
+    value, (gx, gw, _) = f.value_and_grad([[1, 2], [3, 4]], (5, 6), [0, 1])
+    floats = [np.array([[1, 2], [3, 4]], np.float32), np.array([5, 6], np.float16), np.array([0, 1], np.int8)]
+    assert value == f(*floats)
+    assert (value.dtype, gx.dtype, gw.dtype) == (np.float32, np.float32, np.float32)
+    assert f.jvp(([[1, 2], [3, 4]], [5, 6], [0, 1]), ([[1, 0], [0, 0]], None, None))[0] == value
+    one = Graph()
+    h = one.build(one.scale(one.input(()), 2))
+    assert h(3).tolist() == 6
+    assert h(2**53).tolist() == 2.0**54
+    for wrong, message in [
+        ((np.array([[1, 2], [3, 4]]), [5, 6], [0, 1]), "float32 and got int64"),
+        (([[1, 2], [3, 2**24 + 1]], [5, 6], [0, 1]), "float32 and got int64"),
+        (([[1, 2], [3, 4]], [5, 70_000], [0, 1]), "float16 and got int64"),
+        (([[1, 2], [3, 4]], [5, 6], [0, 200]), "int8 and got int64"),
+        (([[1, 2], [3, 4]], [5, 6], [0.0, 1.0]), "int8 and got float64"),
+        (([[1, 2], [3, 4]], [True, False], [0, 1]), "float16 and got bool"),
+        (([[1.5, 2], [3, 4]], [5, 6], [0, 1]), "float32 and got float64"),
+    ]:
+        with pytest.raises(TypeError, match=re.escape(message)):
+            f(*wrong)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda f: pickle.loads(pickle.dumps(f))])
+def test_programs_can_be_copied(copied):
+    f = small_network()
+    xs = draws(f)
+    value, gradients = f.value_and_grad(*xs)
+    same, others = copied(f).value_and_grad(*xs)
+    assert value == same
+    for a, b in zip(gradients, others, strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 def test_a_program_is_an_op():
@@ -211,6 +298,72 @@ def test_every_pool_is_a_method_and_agrees_with_its_function(name, spelling, arg
     assert abs(f.check_adjoint(X)) < 1e-12
 
 
+OPTIONS = [
+    ("max_pool", ((3, 2), 1, 1), {"dilation": (1, 2), "ceil_mode": True, "ties": "split", "axes": (1, 3)}),
+    ("min_pool", ((2,), 3), {"padding": ((1, 0),), "ceil_mode": True, "ties": "all", "axes": (-1,)}),
+    ("avg_pool", ((3, 3), 2, 1), {"count_include_pad": False, "dilation": 1, "ceil_mode": True}),
+    ("avg_pool", ((2, 3),), {"divisor_override": 5, "axes": (3, 1)}),
+    ("sum_pool", ((2, 2), 1, "same"), {"dilation": 2, "axes": (2, 3)}),
+    ("sum_pool", ((3,), 3), {"ceil_mode": True}),
+    ("smooth_max_pool", (2.0, (3, 3), 2, 1), {"count_include_pad": False, "dilation": 1}),
+    ("smooth_max_pool", (-1.0, (2,), 3), {"ceil_mode": True, "dilation": 2, "axes": 2}),
+    ("lp_pool", (2.5, (2, 2), 3, 1), {"dilation": 2, "ceil_mode": True, "axes": (1, 2)}),
+    ("adaptive_max_pool", ((2, 3),), {"ties": "all", "axes": (1, 2)}),
+    ("adaptive_min_pool", ((2, 3),), {"ties": "split", "axes": (3, 2)}),
+    ("adaptive_avg_pool", ((3,),), {"axes": (2,)}),
+    ("adaptive_sum_pool", ((None, 3),), {"axes": (2, 3)}),
+    ("adaptive_smooth_max_pool", (2.0, (2, 3)), {"axes": (1, 3)}),
+    ("adaptive_lp_pool", (3, (2,)), {"axes": 1}),
+    *(
+        (f"global_{name}_pool", parameter, {"axes": (1, 3), "keepdims": False} | ties)
+        for name, parameter, ties in [
+            ("max", (), {"ties": "split"}),
+            ("max", (), {}),
+            ("min", (), {"ties": "first"}),
+            ("min", (), {}),
+            ("avg", (), {}),
+            ("sum", (), {}),
+            ("smooth_max", (2.0,), {}),
+            ("lp", (3,), {}),
+        ]
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "options"), OPTIONS, ids=[f"{o[0]}{o[1:]}" for o in OPTIONS])
+def test_no_argument_of_a_pool_is_ignored(name, arguments, options, monkeypatch):
+    """A method makes the pool that the function makes, and each of its arguments changes something."""
+    made = []
+    monkeypatch.setattr(
+        ndpool.functional, "_apply", lambda kind, window, x, axes, out: made.append((kind, window, axes))
+    )
+    monkeypatch.setattr(
+        ndpool.functional, "_apply_with_indices", lambda kind, window, x, axes, *rest: made.append((kind, window, axes))
+    )
+    getattr(ndpool.functional, name)(X, *arguments, **options)
+    g = Graph()
+    y = getattr(g, name)(g.input((2, 5, 7, 6)), *arguments, **options, name="it")
+    pool = g.build(y).nodes[-1].op
+    assert pool == Pool(*made[0])
+    for argument in options:
+        without = {key: value for key, value in options.items() if key != argument}
+        default = inspect.signature(getattr(Graph, name)).parameters[argument].default
+        if options[argument] != default and argument not in ("axes", "padding"):
+            other = Graph()
+            y = getattr(other, name)(other.input((2, 5, 7, 6)), *arguments, **without)
+            assert other.build(y).nodes[-1].op != pool
+    assert y.name == "it" or y.name.startswith(("max", "min", "avg", "sum", "smooth", "lp"))
+
+
+@pytest.mark.parametrize("keepdims", [True, False])
+def test_global_methods_drop_axes_when_told_to(keepdims):
+    g = Graph()
+    x = g.input((2, 3, 4))
+    for name in POOLS:
+        y = getattr(g, f"global_{name}_pool")(x, *PARAMETER.get(name, ()), axes=(0, 2), keepdims=keepdims)
+        assert y.shape == ((1, 3, 1) if keepdims else (3,))
+
+
 def test_pool_methods_have_the_functions_arguments():
     for name, function in vars(ndpool.functional).items():
         if name.endswith("_pool") and not name.startswith("_"):
@@ -254,6 +407,45 @@ def test_every_op_is_a_method(method, shapes, options, op):
     assert (f.nodes[-1].op, f.nodes[-1].name) == (op, "it")
     xs = draws(f)
     np.testing.assert_array_equal(f(*xs), op(*xs))
+
+
+@pytest.mark.parametrize("sorts", ["f", "i", "u", "fi", "if", "ff", "h"])
+@pytest.mark.parametrize(("method", "shapes", "options", "op"), METHODS, ids=[m[0] + str(m[2]) for m in METHODS])
+def test_a_variable_has_the_dtype_that_its_value_will_have(method, shapes, options, op, sorts):
+    """Of whole numbers, of floats, and of both: what is said in the table is what comes out."""
+    dtypes = {"f": [np.float32], "i": [np.int16], "u": [np.uint8], "h": [np.float16], "ff": [np.float32, np.float64]}
+    dtypes |= {"fi": [np.float32, np.int64], "if": [np.int64, np.float32]}
+    chosen = [dtypes[sorts][i % len(dtypes[sorts])] for i in range(len(shapes))]
+    g = Graph()
+    y = getattr(g, method)(
+        *(g.input(shape, dtype=dtype) for shape, dtype in zip(shapes, chosen, strict=True)), **options
+    )
+    xs = [np.ones(shape, dtype) for shape, dtype in zip(shapes, chosen, strict=True)]
+    assert g.build(y)(*xs).dtype == y.dtype
+
+
+def test_labels_do_not_count_in_the_dtype_of_a_loss():
+    g = Graph()
+    x, labels = g.input((2, 3), dtype=np.float32), g.input((2,), dtype=np.int64)
+    assert g.cross_entropy(x, labels).dtype == np.float32
+    assert g.apply(Counting(), x, g.input((2, 3), dtype=np.int64)).dtype == np.float32  # an op that does not say
+    inner = Graph()
+    f = inner.build(inner.mean(inner.input((2, 3), dtype=np.int8)))
+    assert g.apply(f, g.input((2, 3), dtype=np.int8)).dtype == np.float64
+
+
+def test_names_do_not_collide():
+    """A name that was given is never given again, and nodes without one go round those that are taken."""
+    g = Graph()
+    x = g.input((2,), name="relu_1")
+    first, second = g.relu(x), g.relu(x, name="relu_3")
+    third = g.relu(x)
+    assert [v.name for v in (x, first, second, third)] == ["relu_1", "relu_2", "relu_3", "relu_4"]
+    for name in ("relu_1", "relu_2", "relu_3", "relu_4"):
+        for make in (lambda n: g.relu(x, name=n), lambda n: g.input((2,), name=n), lambda n: g.constant([1.0], name=n)):
+            with pytest.raises(ValueError, match=f"name='{name}' is taken in this graph"):
+                make(name)
+    assert len(g.build(third).nodes) == 2
 
 
 def test_no_op_is_without_a_method():
@@ -353,6 +545,30 @@ class Watching:
         return sum(ref() is not None for ref in self.made)
 
 
+def test_tangents_are_freed_when_no_longer_needed():
+    """In a chain of 50, the tangents of two nodes live at a time."""
+    alive, most = [], [0]
+
+    class Watched(Watching):
+        def jvp(self, x, t):
+            dy = (np.asarray(t) * 2).view(Tracked)
+            alive.append(weakref.ref(dy))
+            most[0] = max(most[0], sum(ref() is not None for ref in alive))
+            return np.asarray(x) + 1, dy
+
+    op, g = Watched(), Graph()
+    x = g.input((3,))
+    for _ in range(50):
+        x = g.apply(op, x)
+    f = g.build(x)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(np, "asarray", np.asanyarray)  # so that the tracked arrays stay what they are
+        _, dy = f.jvp(np.zeros(3), np.ones(3))
+    assert len(alive) == 50
+    assert most[0] == 2
+    np.testing.assert_array_equal(dy, [2.0**50] * 3)
+
+
 @pytest.mark.parametrize("sweep", ["call", "jvp", "vjp"])
 def test_values_are_freed_when_no_longer_needed(sweep, monkeypatch):
     """In a chain of 50, two values live at a time, whatever the sweep: the ops keep nothing for their pullbacks."""
@@ -424,7 +640,7 @@ def test_what_is_shared_counts_once():
         (Pool(Min(), Window((4,))), 25),
         (Pool(Avg(), Window((4,))), 0),
         (Pool(Sum(), Window((4,))), 0),
-        (Pool(Max("split"), Window((4,))), 800),
+        (Pool(Max("split"), Window((4,))), "1,000"),  # x, and a copy of y
         (Pool(SmoothMax(1.0), Window((4,))), 800),
     ],
     ids=str,
@@ -652,3 +868,38 @@ def test_exact_numbers_are_not_rounded_on_the_way():
     rng = np.random.default_rng(3)
     xs = [spec.fractions(rng.integers(-5, 6, f.nodes[i].shape)) for i in f.inputs]
     assert all(isinstance(v, Fraction | int) for v in f(*xs).ravel())
+
+
+@pytest.mark.parametrize(
+    "number", [lambda i: Fraction(i, 3), lambda i: Decimal(i) / 8, lambda i: sympy.Rational(i, 3)], ids=["F", "D", "S"]
+)
+def test_programs_of_exact_numbers_are_exact(number):
+    """Seeds, zeros and constants too: gradients are numbers of the same sort, whatever was not reached."""
+    g = Graph()
+    x, w, unused = g.input((2, 3), name="x"), g.input((3,), name="w"), g.input((2,), name="unused")
+    h = g.relu(g.sub(g.mul(x, w), g.constant(np.array([0.1, 0.5, -0.25], np.float32))))
+    f = g.build(g.add(g.mean(h), g.mean_squared_error(x, h)))
+    xs = [
+        np.array([number(i) for i in range(-3, n - 3)], dtype=object).reshape(shape)
+        for n, shape in [(6, (2, 3)), (3, (3,)), (2, (2,))]
+    ]
+    value, gradients = f.value_and_grad(*xs)
+    _, pullback = f.vjp(*xs)
+    sort = sympy.Rational if isinstance(xs[0][0, 0], sympy.Basic) else type(xs[0][0, 0])
+    for array in (value, *gradients, *pullback(1), *pullback(1.0), f.jvp(tuple(xs), (np.ones((2, 3)), None, None))[1]):
+        assert all(isinstance(cell, sort) for cell in np.asarray(array, dtype=object).ravel())
+    floats = [x.astype(float) for x in xs]
+    np.testing.assert_allclose(float(value), f(*floats), rtol=1e-12)
+    for ours, theirs in zip(gradients, f.value_and_grad(*floats)[1], strict=True):
+        np.testing.assert_allclose(ours.astype(float), theirs, rtol=1e-11, atol=1e-13)
+    assert abs(f.check_adjoint(*xs)) < Fraction(1, 10**20)
+    assert f.check_adjoint(*floats, exact=True) == 0
+    assert unused.shape == (2,)
+
+
+def test_exact_adjoints_of_narrow_floats_and_of_what_is_not_finite():
+    g = Graph()
+    f = g.build(g.mean(g.relu(g.input((2,), dtype=np.float16))))
+    assert f.check_adjoint(np.array([0.1, 0.2], np.float16), exact=True) == 0
+    with pytest.raises(ValueError, match="is not a rational number; give finite numbers"):
+        f.check_adjoint(np.array([0.1, np.inf], np.float16), exact=True)

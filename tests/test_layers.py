@@ -1,18 +1,24 @@
-"""Layers: known answers; agreement with Pool, Graph and PyTorch over training runs; masks, memory, errors."""
+"""Layers: known answers; agreement with Pool, Graph and PyTorch over training runs; sharing, masks, memory, errors."""
 
 from __future__ import annotations
 
 import copy
+import inspect
+import pickle
 import re
 import tracemalloc
 import warnings
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
+import sympy
 import torch
 from torch import nn
 
-from ndpool import Avg, Graph, Max, Pool, SmoothMax, Window, layers, spec
+import ndpool
+from ndpool import Adaptive, Avg, Global, Graph, Max, Pool, SmoothMax, Window, layers, ops, spec
 from ndpool.layers import (
     SGD,
     Adam,
@@ -28,10 +34,12 @@ from ndpool.layers import (
     Flatten,
     GlobalAvgPool,
     GlobalMaxPool,
+    Layer,
     MaxPool1D,
     MaxPool2D,
     MaxPoolND,
     MeanSquaredErrorLoss,
+    OpLayer,
     Parameter,
     ReLU,
     RemainderWarning,
@@ -84,6 +92,8 @@ def test_the_mask_of_a_picture_is_row_and_column_side_by_side():
         (AdaptiveMaxPool(3), (1, 2, 5)),
         (AdaptiveMaxPool((2, 4)), (1, 1, 3, 3)),
         (GlobalMaxPool(), (2, 2, 3, 3)),
+        (GlobalMaxPool(ties="first"), (2, 2, 3, 3)),
+        (GlobalMaxPool(ties="split"), (2, 2, 7)),
     ],
     ids=repr,
 )
@@ -109,7 +119,19 @@ POOLS = [
     (AvgPool2D(2, 2, 2, 1), Avg(), Window((2, 2), (2, 1)), (1, 2, 4, 3)),
     (AvgPoolND((2, 2), 1, 1, count_include_pad=False), Avg(False), Window((2, 2), 1, 1), (1, 1, 3, 3)),
     (MaxPoolND((2, 2, 2), remainder="ceil"), Max(), Window((2, 2, 2), ceil_mode=True), (1, 1, 3, 2, 4)),
+    (
+        MaxPoolND((2, 2), (None, 1), ((1, 0), 1), (1, 2)),
+        Max(),
+        Window((2, 2), (2, 1), ((1, 0), 1), (1, 2)),
+        (1, 2, 5, 4),
+    ),
+    (AvgPoolND((2, 2), None, 1, 2, remainder="drop"), Avg(), Window((2, 2), None, 1, 2), (1, 1, 6, 5)),
+    (AvgPoolND((3,), 2, "same"), Avg(), Window((3,), 2, "same"), (1, 1, 6)),
     (SmoothMaxPoolND(2.0, (3,), 1, 1), SmoothMax(2.0), Window((3,), 1, 1), (1, 2, 5)),
+    (SmoothMaxPoolND(2.0, (3,), 1, 1, count_include_pad=False), SmoothMax(2.0, False), Window((3,), 1, 1), (1, 2, 5)),
+    (SmoothMaxPoolND(-1.5, (2,), 1, 2, 3), SmoothMax(-1.5), Window((2,), 1, 2, 3), (1, 2, 5)),
+    (AdaptiveAvgPool((2, 3)), Avg(), Adaptive((2, 3)), (1, 2, 5, 4)),
+    (GlobalAvgPool(), Avg(), Global(), (1, 2, 5, 4)),
 ]
 
 
@@ -117,8 +139,8 @@ POOLS = [
 def test_layer_graph_and_pool_agree_to_the_bit(layer, kind, window, shape):
     layer = copy.copy(layer)
     rng = np.random.default_rng(1)
-    x = rng.normal(size=shape).astype(np.float32)
-    pool = Pool(kind, window)
+    x = rng.integers(-3, 4, shape).astype(np.float32) / 3  # with ties
+    pool = Pool(kind, window, tuple(range(2, len(shape))))
     y, pullback = pool.vjp(x)
     g = rng.normal(size=y.shape).astype(np.float32)
     graph = Graph()
@@ -295,6 +317,550 @@ def test_weights_start_with_the_size_that_they_should_have():
     np.testing.assert_array_equal(layer.weight.value, Dense(1000, 200, rng=0).weight.value)
 
 
+# --- one object in several places -------------------------------------------------------------------
+
+
+def dense(seed, inputs=4, outputs=4):
+    return Dense(inputs, outputs, rng=seed, dtype=np.float64)
+
+
+def tied():
+    """Two layers with one weight between them."""
+    first, second = dense(0), dense(1)
+    second.weight = first.weight
+    return Sequential(first, ReLU(), second)
+
+
+def one_relu():
+    relu = ReLU()
+    return Sequential(dense(0), relu, dense(1), relu)
+
+
+def one_dense():
+    layer = dense(0)
+    return Sequential(layer, ReLU(), layer, layer)
+
+
+def one_network():
+    inner = Sequential(dense(0), ReLU())
+    return Sequential(inner, dense(1), inner)
+
+
+def one_in_two_networks():
+    layer, relu = dense(0), ReLU()
+    return Sequential(Sequential(layer, relu), Sequential(relu, layer, Sequential(relu, dense(1))), relu)
+
+
+def one_pool():
+    pool = MaxPool1D(2)
+    return Sequential(pool, ReLU(), pool)
+
+
+def one_conv():
+    conv = Conv1D(2, 2, 3, padding="same", rng=0, dtype=np.float64)
+    return Sequential(conv, ReLU(), conv, MaxPool1D(2))
+
+
+def torch_of(layer, made):
+    """The same in PyTorch, with one module for one object and one tensor for one parameter."""
+    if isinstance(layer, Sequential):
+        return nn.Sequential(*(torch_of(inner, made) for inner in layer.layers))
+    if layer not in made:
+        module = {ReLU: nn.ReLU, MaxPool1D: lambda: nn.MaxPool1d(2)}.get(type(layer), lambda: None)()
+        if isinstance(layer, Dense):
+            module = nn.Linear(layer.inputs, layer.outputs)
+        if isinstance(layer, Conv1D):
+            module = nn.Conv1d(layer.in_channels, layer.out_channels, layer.kernel_size, padding="same")
+        for ours, name in zip(layer.parameters(), ("weight", "bias"), strict=False):
+            made.setdefault(ours, nn.Parameter(torch.tensor(ours.value)))
+            setattr(module, name, made[ours])
+        made[layer] = module
+    return made[layer]
+
+
+@pytest.mark.parametrize(
+    ("network", "shape"),
+    [
+        (one_relu, (3, 4)),
+        (one_dense, (3, 4)),
+        (tied, (3, 4)),
+        (one_network, (3, 4)),
+        (one_in_two_networks, (3, 4)),
+        (one_pool, (2, 2, 8)),
+        (one_conv, (2, 2, 8)),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_an_object_may_stand_in_several_places(network, shape):
+    """Every place has its own memory, and the gradients of what is learned add up, as in PyTorch."""
+    network = network()
+    made = {}
+    theirs = torch_of(network, made)
+    for seed in range(3):  # every step starts anew: gradients of the step before do not count
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=shape)
+        leaf = torch.tensor(x, requires_grad=True)
+        expected = theirs(leaf)
+        y = network.forward(x)
+        np.testing.assert_allclose(y, expected.detach().numpy(), rtol=1e-12, atol=1e-14)
+        g = rng.normal(size=y.shape)
+        theirs.zero_grad()
+        expected.backward(torch.tensor(g))
+        for _ in range(2):  # a second backward for the same forward is the same
+            np.testing.assert_allclose(network.backward(g), leaf.grad.numpy(), rtol=1e-12, atol=1e-14)
+            for parameter in network.parameters():
+                np.testing.assert_allclose(parameter.grad, made[parameter].grad.numpy(), rtol=1e-11, atol=1e-13)
+
+
+def test_a_shared_layer_shows_the_winners_of_its_last_place():
+    pool = MaxPool1D(2)
+    network = Sequential(Sequential(pool), pool)
+    network.forward(row(1, 2, 3, 4, 9, 8, 7, 6))
+    np.testing.assert_array_equal(pool.mask(), row(1, 2))
+    network.backward(row(1, 1))
+    np.testing.assert_array_equal(pool.mask(), row(1, 2))
+
+
+def test_what_is_learned_is_listed_once_and_takes_one_step():
+    network = one_dense()
+    assert network.parameters() == network.layers[0].parameters()
+    assert len(tied().parameters()) == 3
+    parameters = network.parameters() + network.layers[2].parameters()
+    message = "parameters[2] is 'Dense.weight' again, and would take two steps; give it once"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        SGD(parameters, lr=0.1)
+
+
+def test_a_layer_that_is_used_beside_its_network_does_not_disturb_it():
+    network, same = network_of_signals(), network_of_signals()
+    x, g = np.random.default_rng(0).normal(size=(2, 1, 12)), np.random.default_rng(1).normal(size=(2, 3))
+    network.forward(x)
+    same.forward(x)
+    network.layers[0].forward(2 * x)
+    network.layers[2].forward(x)
+    np.testing.assert_array_equal(network.backward(g), same.backward(g))
+
+
+def network_of_signals():
+    return Sequential(Conv1D(1, 2, 3, rng=0), ReLU(), MaxPool1D(2), Flatten(), Dense(10, 3, rng=1))
+
+
+class Clipped(ReLU):
+    """A layer whose backward alone is its own."""
+
+    def backward(self, g):
+        return np.clip(super().backward(g), -1, 1)
+
+
+def test_a_backward_of_ones_own_is_called_in_every_place():
+    clipped = Clipped()
+    network = Sequential(clipped, dense(0, 2, 2), clipped)
+    network.layers[1].weight.value = np.array([[3.0, 0.0], [0.0, 3.0]])
+    network.forward([[1.0, -1.0]])
+    np.testing.assert_array_equal(network.backward([[9.0, 9.0]]), [[1.0, 0.0]])  # clipped, tripled, clipped again
+
+
+class Frozen(Dense):
+    """A layer that leaves the gradients of its parameters alone."""
+
+    def backward(self, g):
+        return g @ self.weight.value
+
+
+def test_a_place_that_gives_no_gradient_adds_none():
+    """Nor does it count the one that another place, or the step before, has left."""
+    network, alone = Sequential(dense(0), Frozen(4, 4, bias=False)), Sequential(dense(0))
+    frozen = network.layers[1]
+    frozen.weight = network.layers[0].weight
+    x, g = np.random.default_rng(0).normal(size=(2, 3, 4))
+    for _ in range(2):
+        network.forward(x)
+        alone.forward(x)
+        network.backward(g)
+        alone.backward(g @ frozen.weight.value)
+        np.testing.assert_allclose(frozen.weight.grad, alone.layers[0].weight.grad, rtol=1e-12)
+
+
+class Doubled(Layer):
+    """A layer with a forward and a backward of its own, around another one."""
+
+    def __init__(self, inner):
+        self.layers = (inner,)
+
+    def forward(self, x):
+        return 2 * self.layers[0].forward(x)
+
+    def backward(self, g):
+        return 2 * self.layers[0].backward(g)
+
+
+def test_layers_that_keep_things_in_their_own_way():
+    """Once they are as good as others; twice, or around a layer that stands elsewhere too, is an error."""
+    network = Sequential(Doubled(ReLU()), Flatten())
+    network.forward([[1.0, -1.0]])
+    np.testing.assert_array_equal(network.backward([[3.0, 4.0]]), [[6.0, 0.0]])
+    own = Doubled(ReLU())
+    message = "Doubled(...) is there 2 times, and its forward is of its own"
+    for network in ((own, Flatten(), own), (Sequential(own), own), (Doubled(own), own)):
+        with pytest.raises(TypeError, match=re.escape(message)):
+            Sequential(*network)
+    relu = ReLU()
+    network = Sequential(Doubled(relu), relu)
+    network.forward([[1.0, -1.0]])
+    with pytest.raises(RuntimeError, match=re.escape("ReLU().backward again, after several forwards")):
+        network.backward([[3.0, 4.0]])
+
+
+@pytest.mark.parametrize("layer", [ReLU(), MaxPool1D(2), Sequential(ReLU(), MaxPool1D(2)), Sequential()], ids=repr)
+def test_only_the_last_forward_can_be_gone_back_through(layer):
+    layer = copy.deepcopy(layer)
+    with pytest.raises(RuntimeError, match=re.escape(f"{layer!r}.backward before forward; call forward first")):
+        layer.backward(row(1))
+    first, second, g = row(-1, 2, 3, -4), row(1, -2, -3, 4), row(*range(2, 2 + layer.forward(row(1, 2, 3, 4)).size))
+    layer.forward(first)
+    layer.forward(second)
+    expected = layer.backward(g)
+    message = f"{layer!r}.backward again, after several forwards, of which only the last is kept"
+    with pytest.raises(RuntimeError, match=re.escape(message)):
+        layer.backward(g)
+    layer.forward(second)
+    np.testing.assert_array_equal(layer.backward(g), expected)
+    np.testing.assert_array_equal(
+        layer.backward(2 * g), 2 * expected
+    )  # one forward, and as many backwards as one likes
+
+
+def test_a_loss_used_twice():
+    loss = MeanSquaredErrorLoss()
+    loss([1.0], [0.0])
+    np.testing.assert_array_equal(loss.backward(), [2])
+    np.testing.assert_array_equal(loss.backward(), [2])
+    loss([3.0], [0.0])
+    loss([5.0], [0.0])
+    np.testing.assert_array_equal(loss.backward(), [10])
+    with pytest.raises(RuntimeError, match=re.escape("MeanSquaredErrorLoss().backward again, after several forwards")):
+        loss.backward()
+
+
+@pytest.mark.parametrize(
+    ("layer", "x", "wrong"),
+    [
+        (Dense(2, 2, rng=0), [[1.0, 2.0]], [[1.0, 2.0, 3.0]]),
+        (Sequential(Flatten(), Dense(2, 2, rng=0)), [[1.0, 2.0]], [[1.0, 2.0, 3.0]]),
+        (MaxPool1D(2), row(1, 2), [[1.0, 2.0]]),
+        (MaxPool1D(2), row(1, 2), row(1)),
+    ],
+    ids=repr,
+)
+def test_a_forward_that_fails_leaves_nothing_to_go_back_through(layer, x, wrong):
+    layer = copy.deepcopy(layer)
+    y = layer.forward(x)
+    with pytest.raises(ValueError, match=r"Linear of x|takes x with|reaches over"):
+        layer.forward(wrong)
+    with pytest.raises(RuntimeError, match="before forward"):
+        layer.backward(y)
+
+
+# --- copies, pickles, reprs -------------------------------------------------------------------------
+
+EVERY = [
+    (MaxPool1D(2), (1, 2, 6)),
+    (MaxPool1D(3, 2), (1, 2, 7)),
+    (MaxPool1D(2, None), (1, 2, 6)),
+    (AvgPool1D(2, 3, remainder="drop"), (1, 2, 6)),
+    (MaxPool2D(2, 3), (1, 1, 4, 6)),
+    (AvgPool2D(2, 3, 1), (1, 1, 4, 6)),
+    (MaxPool2D(2, 2, -1, 1, remainder="ceil"), (1, 1, 5, 4)),
+    (MaxPoolND((2, 2), 1, ((1, 0), 2), (1, 2), remainder="error"), (1, 1, 4, 4)),
+    (AvgPoolND((3,), 1, "same", count_include_pad=False), (1, 1, 4)),
+    (SmoothMaxPoolND(2.5, (3,), 1, 1, count_include_pad=False), (1, 1, 4)),
+    (AdaptiveMaxPool(2), (1, 1, 5)),
+    (AdaptiveAvgPool((2, None)), (1, 1, 5, 3)),
+    (GlobalMaxPool(), (1, 2, 5)),
+    (GlobalMaxPool(ties="split", axes=(-1, 1), keepdims=False), (2, 3, 4)),
+    (GlobalAvgPool(axes=1), (2, 3, 4)),
+    (ReLU(), (2, 3)),
+    (Flatten(), (2, 3, 4)),
+    (Dense(3, 2, rng=0), (4, 3)),
+    (Dense(3, 2, bias=False, rng=0, dtype=np.float64), (4, 3)),
+    (Conv1D(2, 3, 2, rng=0), (1, 2, 5)),
+    (Conv2D(2, 3, (2, 1), (1, 2), "same", 2, rng=0, dtype=np.float16), (1, 2, 5, 4)),
+    (Sequential(Flatten(), Dense(6, 2, rng=0), ReLU()), (1, 2, 3)),
+]
+REPRS = [
+    "MaxPool1D(2)",
+    "MaxPool1D(3, stride=2)",
+    "MaxPool1D(2)",
+    "AvgPool1D(2, stride=3, remainder='drop')",
+    "MaxPool2D(2, 3)",
+    "AvgPool2D(2, 3, sH=1)",
+    "MaxPool2D(2, 2, sW=1, remainder='ceil')",
+    "MaxPoolND((2, 2), stride=(1, 1), padding=((1, 0), 2), dilation=(1, 2), remainder='error')",
+    "AvgPoolND((3,), stride=(1,), padding='same', count_include_pad=False)",
+    "SmoothMaxPoolND(2.5, (3,), stride=(1,), padding=1, count_include_pad=False)",
+    "AdaptiveMaxPool(2)",
+    "AdaptiveAvgPool((2, None))",
+    "GlobalMaxPool()",
+    "GlobalMaxPool(ties='split', axes=(-1, 1), keepdims=False)",
+    "GlobalAvgPool(axes=(1,))",
+    "ReLU()",
+    "Flatten()",
+    "Dense(3, 2)",
+    "Dense(3, 2, bias=False, dtype='float64')",
+    "Conv1D(2, 3, 2)",
+    "Conv2D(2, 3, (2, 1), stride=(1, 2), padding='same', dilation=2, dtype='float16')",
+    "Sequential(Flatten(), Dense(6, 2), ReLU())",
+]
+
+
+@pytest.mark.parametrize(("layer", "shape", "text"), [(*e, t) for e, t in zip(EVERY, REPRS, strict=True)], ids=REPRS)
+def test_a_repr_says_what_to_type(layer, shape, text):
+    assert repr(layer) == text
+    again = eval(text, vars(layers))
+    assert repr(again) == text
+    for ours, theirs in zip(again.parameters(), layer.parameters(), strict=True):
+        ours.value = theirs.value
+        assert ours.value.shape == theirs.value.shape
+    x = np.random.default_rng(0).normal(size=shape)
+    np.testing.assert_array_equal(again.eval()(x), copy.deepcopy(layer).eval()(x))
+
+
+def test_every_layer_is_among_them():
+    public = {getattr(layers, name) for name in layers.__all__}
+    found = {cls for cls in public if issubclass(cls, Layer) and not inspect.isabstract(cls)}
+    assert {type(layer) for layer, _ in EVERY} == found
+
+
+def test_a_repr_of_a_layer_of_ones_own():
+    class Shifted(OpLayer):
+        def __init__(self, by, *, name="shifted"):
+            self.by = np.asarray(by)
+
+        def op(self, shape):
+            return ops.Scale(1)
+
+    assert repr(Shifted([1, 2])) == "Shifted(array([1, 2]))"
+
+
+COPIES = {
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda layer: pickle.loads(pickle.dumps(layer)),
+}
+
+
+@pytest.mark.parametrize("how", COPIES)
+@pytest.mark.parametrize(("layer", "shape"), EVERY, ids=REPRS)
+def test_layers_are_copied_without_what_they_keep(layer, shape, how):
+    layer = copy.deepcopy(layer)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=shape)
+    y = layer.forward(x)
+    g = rng.normal(size=y.shape)
+    other = COPIES[how](layer)
+    assert repr(other) == repr(layer)
+    with pytest.raises(RuntimeError, match="before forward"):
+        other.backward(g)
+    expected = layer.backward(g)
+    np.testing.assert_array_equal(other.forward(x), y)
+    np.testing.assert_array_equal(other.backward(g), expected)
+    np.testing.assert_array_equal(layer.backward(g), expected)
+    for ours, theirs in zip(other.parameters(), layer.parameters(), strict=True):
+        assert (ours is theirs) == (how == "copy")
+        np.testing.assert_array_equal(ours.grad, theirs.grad)
+
+
+@pytest.mark.parametrize("how", COPIES)
+@pytest.mark.parametrize("loss", [CrossEntropyLoss(), MeanSquaredErrorLoss()], ids=repr)
+def test_losses_are_copied_without_what_they_keep(loss, how):
+    loss, x, q = copy.copy(loss), np.array([[1.0, 2.0]]), np.array([[0.25, 0.75]])
+    y = loss(x, q)
+    other = COPIES[how](loss)
+    with pytest.raises(RuntimeError, match=re.escape(f"{loss!r}.backward before forward")):
+        other.backward()
+    assert other(x, q) == y
+    np.testing.assert_array_equal(other.backward(), loss.backward())
+
+
+def test_a_pickle_holds_no_activations_and_keeps_what_is_shared():
+    network = one_in_two_networks()
+    network.forward(np.zeros((10_000, 4)))
+    assert len(pickle.dumps(network)) < 10_000
+    again = pickle.loads(pickle.dumps(network))
+    assert again.layers[0].layers[0] is again.layers[1].layers[1]
+    assert len(again.parameters()) == len(network.parameters())
+
+
+@pytest.mark.parametrize("optimizer", [SGD, Adam])
+def test_training_goes_on_after_a_pickle(optimizer):
+    """Network and optimizer in one pickle stay together."""
+    rng = np.random.default_rng(0)
+    x, labels = rng.normal(size=(6, 4)), rng.integers(0, 4, 6)
+
+    def steps(network, optimizer, count):
+        loss = CrossEntropyLoss()
+        for _ in range(count):
+            loss(network(x), labels)
+            network.backward(loss.backward())
+            optimizer.step()
+        return [p.value for p in network.parameters()]
+
+    network = one_network()
+    made = optimizer(network.parameters(), lr=0.1)
+    steps(network, made, 2)
+    again = pickle.loads(pickle.dumps((network, made)))
+    for ours, theirs in zip(steps(*again, 3), steps(network, made, 3), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+# --- global pools: axes, ties -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ties", ["all", "first", "split"])
+def test_global_max_by_layer_graph_and_function_is_one(ties):
+    """At ties too: by default every maximum gets the full gradient."""
+    rng = np.random.default_rng(0)
+    x, g = rng.integers(-2, 2, (2, 3, 4, 5)).astype(np.float32), rng.normal(size=(2, 3, 1, 1)).astype(np.float32)
+    chosen = {} if ties == "all" else {"ties": ties}
+    layer, graph = GlobalMaxPool(**chosen), Graph()
+    f = graph.build(graph.global_max_pool(graph.input(x.shape, dtype=np.float32), **chosen))
+    y, pullback = Pool(Max(ties), Global(), (-2, -1)).vjp(x)
+    assert np.count_nonzero(pullback(g)) > 6 or ties == "first"
+    for ours, gx in [(layer.forward(x), layer.backward(g)), (f(x), f.vjp(x)[1](g))]:
+        np.testing.assert_array_equal(ours, y)
+        np.testing.assert_array_equal(gx, pullback(g))
+    np.testing.assert_array_equal(ndpool.global_max_pool(x, **chosen), y)
+    assert inspect.signature(GlobalMaxPool).parameters["ties"].default == "all"
+    assert inspect.signature(ndpool.global_max_pool).parameters["ties"].default == "all"
+
+
+def test_global_pools_of_sequences():
+    """`[B, S, F]` to `[B, F]` is the middle axis; without `axes` it is what comes after batch and channels."""
+    x = np.random.default_rng(0).normal(size=(2, 5, 3))
+    mean, most = GlobalAvgPool(axes=1, keepdims=False), GlobalMaxPool(axes=1, keepdims=False)
+    np.testing.assert_allclose(mean.forward(x), x.mean(1), rtol=1e-15)
+    np.testing.assert_array_equal(most.forward(x), x.max(1))
+    np.testing.assert_array_equal(most.mask(), x.argmax(1))
+    g = np.array([[10.0, 20.0, 30.0], [40.0, 50.0, 60.0]])
+    np.testing.assert_allclose(mean.backward(g), np.repeat(g[:, None] / 5, 5, axis=1), rtol=1e-15)
+    np.testing.assert_array_equal(most.backward(g), np.where(x == x.max(1, keepdims=True), g[:, None], 0))
+    np.testing.assert_allclose(GlobalAvgPool().forward(x), x.mean(2, keepdims=True), rtol=1e-15)
+
+
+def test_masks_of_global_pools_over_any_axes():
+    x = np.random.default_rng(0).integers(0, 3, (2, 3, 4, 2)).astype(float)
+    for keepdims in (True, False):
+        layer = GlobalMaxPool(axes=(2, 0), keepdims=keepdims)
+        y = layer.forward(x)
+        flat = np.moveaxis(x, (0, 2), (-2, -1)).reshape(3, 2, 8).argmax(-1)
+        expected = np.stack(np.unravel_index(flat, (2, 4)), axis=-1)
+        np.testing.assert_array_equal(layer.mask(), expected.reshape(*y.shape[:-1], -1))
+
+
+@pytest.mark.parametrize(
+    ("layer", "function"),
+    [
+        (AdaptiveMaxPool(2), lambda x, axes: ndpool.adaptive_max_pool(x, 2, axes=axes)),
+        (AdaptiveAvgPool(2), lambda x, axes: ndpool.adaptive_avg_pool(x, 2, axes=axes)),
+        (GlobalAvgPool(), lambda x, axes: ndpool.global_avg_pool(x, axes=axes)),
+        (GlobalMaxPool(), lambda x, axes: ndpool.global_max_pool(x, axes=axes)),
+    ],
+    ids=repr,
+)
+def test_one_layer_for_inputs_of_several_ranks(layer, function):
+    layer, rng = copy.copy(layer), np.random.default_rng(0)
+    for lengths in ((5,), (4, 3), (5,), (3, 2, 4), (4, 3)):
+        x = rng.normal(size=(2, 3, *lengths))
+        np.testing.assert_array_equal(layer.forward(x), function(x, tuple(range(2, x.ndim))))
+
+
+# --- exact numbers ----------------------------------------------------------------------------------
+
+
+EXACT = {
+    "Fraction": lambda i: Fraction(i, 3),
+    "Decimal": lambda i: Decimal(i) / 8,
+    "SymPy": lambda i: sympy.Rational(i, 3),
+}
+
+
+def numbers(sort, *shape, seed=0):
+    draws = np.random.default_rng(seed).integers(-9, 10, shape)
+    return np.array([EXACT[sort](int(i)) for i in draws.ravel()], dtype=object).reshape(shape)
+
+
+def assert_exact(sort, *arrays):
+    """Every cell is one of these numbers, and none a float or an int."""
+    sorts = {"Fraction": Fraction, "Decimal": Decimal, "SymPy": sympy.Rational}
+    for array in arrays:
+        assert array.dtype == object
+        assert {type(cell) for cell in array.ravel() if not isinstance(cell, sorts[sort])} == set()
+
+
+@pytest.mark.parametrize("sort", EXACT)
+def test_exact_numbers_stay_exact_through_a_training_step(sort):
+    """Parameters in exact numbers, a loss, and a step: all is what floats give, and not one of them a float."""
+
+    def built(exact):
+        network = Sequential(Conv1D(1, 2, 3, padding=1, rng=0), ReLU(), MaxPool1D(2), Flatten(), Dense(6, 2, rng=0))
+        for seed, p in enumerate(network.parameters()):
+            p.value = numbers(sort, *p.value.shape, seed=seed)
+            p.value = p.value if exact else p.value.astype(float)
+        return network
+
+    x, target = numbers(sort, 2, 1, 6, seed=7), numbers(sort, 2, 2, seed=8)
+    network, floats = built(True), built(False)
+    loss, other = MeanSquaredErrorLoss(), MeanSquaredErrorLoss()
+    value, g = loss(network(x), target), loss.backward()
+    gx = network.backward(g)
+    assert_exact(sort, value, g, gx, *(p.grad for p in network.parameters()))
+    expected = other(floats(x.astype(float)), target.astype(float))
+    np.testing.assert_allclose(value.astype(float), expected, rtol=1e-12)
+    np.testing.assert_allclose(gx.astype(float), floats.backward(other.backward()), rtol=1e-11, atol=1e-13)
+    for run in (network, floats):
+        optimizer = SGD(run.parameters(), lr=0.25, momentum=0.5)
+        optimizer.step()
+        optimizer.step()
+    for p, q in zip(network.parameters(), floats.parameters(), strict=True):
+        assert_exact(sort, p.value)
+        np.testing.assert_allclose(p.value.astype(float), q.value, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("sort", EXACT)
+def test_floats_beside_exact_numbers_are_the_numbers_that_they_are(sort):
+    layer = Dense(3, 2, rng=0)
+    x = numbers(sort, 2, 3)
+    y = layer.forward(x)
+    gx = layer.backward([[1.0, 0.5], [2, -1]])
+    assert_exact(sort, y, gx)
+    fractions = [spec.fractions(v.astype(object)) for v in (x, layer.weight.value, layer.bias.value)]
+    wanted = fractions[0] @ fractions[1].T + fractions[2]
+    if sort != "Decimal":  # whose 28 digits are fewer than the product has
+        assert all(Fraction(a.numerator, a.denominator) == b for a, b in zip(y.ravel(), wanted.ravel(), strict=True))
+    np.testing.assert_allclose(y.astype(float), wanted.astype(float), rtol=1e-12)
+    assert layer.weight.grad.dtype == np.float32
+
+
+def test_a_mean_squared_error_of_fractions_has_fractions_for_a_gradient():
+    loss = MeanSquaredErrorLoss()
+    third = Fraction(1, 3)
+    assert loss(np.array([third, 2 * third]), [0, 0]).item() == Fraction(5, 18)
+    assert loss.backward().tolist() == [third, 2 * third]
+    assert all(type(g) is Fraction for g in loss.backward())
+
+
+def test_steps_with_fractions():
+    p = Parameter("p", np.array([Fraction(1, 3)]), grad=np.array([Fraction(1, 2)]))
+    SGD([p], lr=Fraction(1, 10)).step()
+    assert p.value.tolist() == [Fraction(17, 60)]
+    q = Parameter("q", np.array([1.0], np.float32), grad=np.array([0.5], np.float32))
+    SGD([q], lr=Fraction(1, 4)).step()
+    assert (q.value.tolist(), q.value.dtype) == ([0.875], np.float32)
+    p.grad = np.array([Fraction(1, 2)])
+    with pytest.raises(TypeError, match="the gradient of 'p' has exact numbers, and Adam a root; use SGD"):
+        Adam([p]).step()
+
+
 # --- training and eval, memory --------------------------------------------------------------------
 
 
@@ -304,7 +870,7 @@ def test_eval_keeps_nothing_and_says_so():
     assert layer.eval() is layer
     assert layer._kept is None
     np.testing.assert_array_equal(layer.forward(row(1, 2)), row(2))
-    message = r"MaxPool1D(kernel (2,), stride (2,)).{} in eval, where forward keeps nothing; call train(), then forward"
+    message = r"MaxPool1D(2).{} in eval, where forward keeps nothing; call train(), then forward"
     with pytest.raises(RuntimeError, match=re.escape(message.format("backward"))):
         layer.backward(row(1))
     with pytest.raises(RuntimeError, match=re.escape(message.format("mask"))):
@@ -324,7 +890,7 @@ def test_a_sequential_takes_its_layers_along():
         outer.backward([[1.0]])
     outer.train()
     assert inner.layers[1].training
-    assert repr(outer) == "Sequential(Sequential(ReLU(), MaxPool1D(kernel (2,), stride (2,))), Flatten())"
+    assert repr(outer) == "Sequential(Sequential(ReLU(), MaxPool1D(2)), Flatten())"
 
 
 @pytest.mark.parametrize(
@@ -335,7 +901,9 @@ def test_a_sequential_takes_its_layers_along():
         (MaxPool2D(2, 2), np.float16, (2 * 64, 64, 2 * 256)),
         (MaxPool2D(16, 16), np.float32, (4, 1, 4 * 256)),
         (MaxPoolND((17, 17), 1, 1), np.float32, (16, 8, 4 * 256)),
-        (GlobalMaxPool(), np.float64, (8, 1, 8 * 256)),
+        (GlobalMaxPool(ties="first"), np.float64, (8, 1, 8 * 256)),
+        (GlobalMaxPool(), np.float64, (8, 0, 2 * 8 * 256 + 8)),
+        (GlobalMaxPool(ties="split"), np.float32, (4, 0, 2 * 4 * 256 + 4)),
         (AvgPool2D(2, 2), np.float32, (4 * 64, 0, 4 * 256)),
         (AvgPool2D(2, 2), np.int8, (8 * 64, 0, 8 * 256)),
         (SmoothMaxPoolND(1.0, (2, 2)), np.float32, (4 * 64, 0, 2 * 4 * 256)),
@@ -381,13 +949,82 @@ def test_eval_keeps_nothing(layer):
     assert bytes_held_after_forward(copy.copy(layer).eval(), (1, 8, 256, 256)) < 10_000
 
 
+def pictures_network():
+    return Sequential(Conv2D(1, 8, 3, padding=1, rng=0), ReLU(), MaxPool2D(2, 2), Flatten(), Dense(8192, 4, rng=0))
+
+
+def rows_network():
+    return Sequential(Dense(64, 64, rng=0), ReLU(), Dense(64, 64, rng=0), ReLU())
+
+
+@pytest.mark.parametrize(
+    ("network", "shape", "kept"),
+    [
+        # x for the convolution, what ReLU gave, the winners, and the maxima for Dense: Flatten has a view of them.
+        (pictures_network, (4, 1, 64, 64), 4 * (4 * 4096 + 4 * 8 * 4096 + 4 * 8192) + 4 * 8192),
+        # ReLU's output is the next Dense's input, and counts once.
+        (rows_network, (512, 64), 4 * 3 * 512 * 64),
+        (lambda: Sequential(*[ReLU()] * 2, Sequential(AvgPool1D(2))), (1, 64, 512), 4 * 2 * 64 * 512),
+        (lambda: Sequential(GlobalMaxPool()), (64, 64, 64), 4 * (64 * 64 * 64 + 64 * 64)),
+        (lambda: Sequential(SmoothMaxPoolND(1.0, (2,))), (8, 64, 64), 4 * 8 * 64 * 64),
+    ],
+)
+def test_memory_of_a_network(network, shape, kept):
+    """What is said to be kept is what stays allocated after a training forward."""
+    network = network()
+    memory = network.memory(shape)
+    assert memory.kept == kept
+    assert memory.parameters == sum(p.value.nbytes for p in network.parameters())
+    assert memory.output == network.forward(np.ones(shape, np.float32)).nbytes
+    assert memory.total == sum(memory)
+    assert abs(bytes_held_after_forward(network, shape) - kept) < 30_000 + 0.01 * kept
+    assert network.memory(shape, np.float64).kept > kept
+    assert network.eval().memory(shape) == memory._replace(kept=0)
+
+
+def test_memory_of_a_network_counts_shared_weights_once():
+    assert one_dense().memory((1, 4), np.float64).parameters == 8 * (16 + 4)
+    with pytest.raises(TypeError, match=re.escape("Doubled(...) is no OpLayer, and what it keeps is not known")):
+        Sequential(Doubled(ReLU())).memory((1, 2))
+
+
+@pytest.mark.parametrize(("cells", "each"), [(255, 1), (256, 1), (257, 2), (65536, 2), (65537, 4)])
+def test_bytes_of_a_winner(cells, each):
+    layer = MaxPool1D(cells, 1)
+    shape = (1, 1, cells + 2)
+    assert layer.memory(shape).mask == 3 * each
+    assert layer.op(shape)._plan(np.zeros(shape, np.float32)).native.winner_bytes == each
+    assert f"up to {65536:,}" in layers.Memory.__doc__
+
+
+# --- gradients in the dtype of what they belong to ------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_gradients_have_the_dtype_of_their_parameters(dtype):
+    layer = Dense(3, 2, rng=0, dtype=dtype)
+    layer.forward(np.ones((4, 3), np.float64))
+    layer.backward(np.ones((4, 2)))
+    assert {p.grad.dtype for p in layer.parameters()} == {np.dtype(dtype)}
+    for optimizer in (SGD(layer.parameters(), 0.1, momentum=0.9), Adam(layer.parameters())):
+        optimizer.step()
+        optimizer.step()
+        assert {p.value.dtype for p in layer.parameters()} == {np.dtype(dtype)}
+
+
+def test_a_parameter_may_be_one_number():
+    p = Parameter("p", np.array(1.0, np.float32), grad=np.array(2.0, np.float32))
+    SGD([p], lr=0.25).step()
+    assert (p.value.shape, p.value.dtype, float(p.value)) == ((), np.float32, 0.5)
+
+
 # --- remainders -----------------------------------------------------------------------------------
 
 
 def test_a_remainder_is_dropped_with_a_warning_that_counts():
     x = np.random.default_rng(6).normal(size=(1, 1, 5, 7))
     layer = MaxPool2D(2, 3)
-    message = "(kernel (2, 3), stride (2, 3)) drops the last 1 of 5 cells of axis 2 and the last 1 of 7 cells of axis 3"
+    message = "MaxPool2D(2, 3) drops the last 1 of 5 cells of axis 2 and the last 1 of 7 cells of axis 3"
     with pytest.warns(RemainderWarning, match=re.escape(message)) as caught:
         y = layer.forward(x)
     assert caught[0].filename == __file__
@@ -466,7 +1103,7 @@ ERRORS = [
     (
         lambda: MaxPool1D(2).forward(np.zeros((4, 4))),
         ValueError,
-        "MaxPool1D(kernel (2,), stride (2,)) takes x with batch, channels and 1 length, and got shape (4, 4)",
+        "MaxPool1D(2) takes x with batch, channels and 1 length, and got shape (4, 4)",
     ),
     (lambda: MaxPool2D(2, 2).forward(np.zeros((1, 4, 4))), ValueError, "takes x with batch, channels and 2 lengths"),
     (
@@ -479,11 +1116,21 @@ ERRORS = [
     (
         lambda: backward_with(row(1, 2, 3)),
         ValueError,
-        "MaxPool1D(kernel (2,), stride (2,)).backward got g of shape (1, 1, 3), and the last forward gave (1, 1, 2)",
+        "MaxPool1D(2).backward got g of shape (1, 1, 3), and the last forward gave (1, 1, 2)",
     ),
     (lambda: GlobalMaxPool().mask(), RuntimeError, "GlobalMaxPool().mask before forward; call forward first"),
     (lambda: ReLU().backward([1.0]), RuntimeError, "ReLU().backward before forward; call forward first"),
     (lambda: CrossEntropyLoss().backward(), RuntimeError, "CrossEntropyLoss().backward before forward"),
+    (
+        lambda: Dense(3, 2, dtype=np.int32),
+        TypeError,
+        "dtype='int32' does not hold random floats; give a dtype of floats",
+    ),
+    (lambda: Conv1D(3, 2, 2, dtype=object), TypeError, "dtype='object' does not hold random floats"),
+    (lambda: MaxPoolND(2), TypeError, "kernel_size=2 is for no axis; give one int for each, such as (2, 2)"),
+    (lambda: GlobalMaxPool(ties="last"), ValueError, "ties='last' is not a policy"),
+    (lambda: GlobalAvgPool(keepdims=1), TypeError, "keepdims=1 is not a bool"),
+    (lambda: GlobalAvgPool(axes=1.0), TypeError, "axes=1.0 is a float"),
     (lambda: Dense(3, 0), ValueError, "outputs=0 is less than 1"),
     (lambda: Dense(3, 2, rng=0).forward(np.zeros((1, 4))), ValueError, "Linear of x (1, 4) and w (2, 3)"),
     (lambda: Conv1D(1, 2, (3, 3)), ValueError, "kernel_size=(3, 3) has 2 entries; give one int, or 1"),
@@ -509,6 +1156,12 @@ def test_error(act, error, message):
         act()
 
 
-def test_every_public_layer_says_what_it_is():
-    for name in layers.__all__:
-        assert getattr(layers, name).__doc__, name
+@pytest.mark.parametrize("module", [layers, ops, ndpool.graph, ndpool.program], ids=lambda module: module.__name__)
+def test_everything_public_says_what_it_is(module):
+    names = getattr(module, "__all__", [name for name in vars(module) if not name.startswith("_")])
+    found = [value for value in (getattr(module, name) for name in names) if inspect.isclass(value)]
+    for cls in (cls for cls in found if cls.__module__ == module.__name__):
+        assert cls.__doc__, cls
+        for name, method in vars(cls).items():
+            if (not name.startswith("_") or name == "__call__") and (callable(method) or isinstance(method, property)):
+                assert inspect.getdoc(getattr(cls, name)), f"{cls.__name__}.{name}"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
+import sympy
 import torch
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
@@ -197,7 +200,162 @@ def test_empty_batches(op, shapes):
     assert all(np.all(g == 0) for g in gs)
 
 
+# --- exact numbers --------------------------------------------------------------------------------
+
+SORTS = {
+    "Fraction": (Fraction, lambda i: Fraction(i, 7)),
+    "Decimal": (Decimal, lambda i: Decimal(i) / 8),
+    "SymPy": (sympy.Rational, lambda i: sympy.Rational(i, 7)),
+    "mpmath": (mpmath.mpf, lambda i: mpmath.mpf(i) / 8),
+    "int": (Fraction | int, lambda i: i),
+}
+
+
+def exact_numbers(sort, shape, seed):
+    draws = np.random.default_rng(seed).integers(-6, 7, shape)
+    made = np.empty(shape, dtype=object)
+    for place in np.ndindex(*shape):
+        made[place] = SORTS[sort][1](int(draws[place]))
+    return made
+
+
+def as_floats(array):
+    return np.asarray(array).astype(float)
+
+
+@pytest.mark.parametrize("sort", SORTS)
+@pytest.mark.parametrize(("op", "shapes", "theirs"), RATIONAL, ids=RATIONAL_IDS)
+def test_exact_numbers_stay_exact(op, shapes, theirs, sort):
+    """Value, JVP and VJP are numbers of the same sort in every cell, and what floats give; directions may be floats."""
+    if sort == "int" and isinstance(op, ops.Scale | ops.LeakyRelu):
+        pytest.skip("a float factor of ints gives floats, as it does in Python")
+    xs = [exact_numbers(sort, shape, i) for i, shape in enumerate(shapes)]
+    rng = np.random.default_rng(5)
+    draw = rng.integers if sort == "int" else lambda low, high, shape: rng.integers(low, high, shape) / 4
+    ts = [np.asarray(draw(-3, 4, shape)) for shape in shapes]
+    y, dy = op.jvp(packed(xs), packed(ts))
+    g = np.asarray(draw(-3, 4, y.shape))
+    gs = unpacked(op.vjp(*xs)[1](g), len(xs))
+    for array in (y, dy, *gs):
+        assert array.dtype == object
+        assert {type(cell) for cell in array.ravel() if not isinstance(cell, SORTS[sort][0])} == set()
+    floats = [as_floats(x) for x in xs]
+    wanted, wanted_dy = op.jvp(packed(floats), packed(ts))
+    np.testing.assert_allclose(as_floats(y), wanted, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(as_floats(dy), wanted_dy, rtol=1e-12, atol=1e-14)
+    for gx, expected in zip(gs, unpacked(op.vjp(*floats)[1](g), len(xs)), strict=True):
+        np.testing.assert_allclose(as_floats(gx), expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("op", [ops.Add(), ops.Sub(), ops.Mul(), ops.MeanSquaredError()], ids=repr)
+@pytest.mark.parametrize("order", [1, -1])
+def test_floats_beside_fractions_count_as_the_numbers_that_they_are(op, order):
+    """0.1 is 3602879701896397 / 2**55, and nothing is rounded on the way, whichever stands first."""
+    third = np.array([Fraction(1, 3), Fraction(-2)])
+    tenth, exactly = np.array([0.1, 0.5]), spec.fractions([0.1, 0.5])
+    for dtype in (np.float64, np.float32, bfloat16):
+        floats, exactly = tenth.astype(dtype), spec.fractions(tenth.astype(dtype).astype(float))
+        y, pullback = op.vjp(*(third, floats)[::order])
+        wanted, wanted_pullback = op.vjp(*(third, exactly)[::order])
+        assert np.all(y == wanted)
+        g = 0.3 if y.ndim == 0 else [0.3, 2.0]
+        exact_g = spec.fractions(g)
+        for gx, expected in zip(pullback(g), wanted_pullback(exact_g), strict=True):
+            assert all(type(cell) is Fraction for cell in gx)
+            assert np.all(gx == expected)
+
+
+def test_zeros_among_exact_numbers_are_of_their_sort():
+    """An int 0 would be divided to another sort of number later."""
+    x = np.array([Decimal(-1), Decimal(2), Decimal("Infinity"), Decimal("-Infinity")])
+    y, pullback = ops.Relu().vjp(x)
+    assert y.tolist() == [0, 2, Decimal("Infinity"), 0]
+    assert all(type(cell) is Decimal for cell in (*y, *pullback([1, 1, 1, 1])))
+    mixed = np.array([0, Fraction(1, 2), 1], dtype=object)
+    assert all(type(cell) is Fraction for cell in ops.Flatten(0).vjp(mixed)[1]([1, 2, 3]))
+    relu = ops.Relu()(np.array([np.inf, np.nan, -np.inf], dtype=object))
+    np.testing.assert_array_equal(relu.astype(float), [np.inf, np.nan, 0])
+
+
+def test_means_of_ints_that_are_objects_are_fractions():
+    x = np.array([[10**30, 1], [2, 4]], dtype=object)
+    assert ops.ReduceMean(1)(x).tolist() == [Fraction(10**30 + 1, 2), 3]
+    assert ops.ReduceSum()(x).item() == 10**30 + 7
+    assert ops.ReduceSum()(x[1:]).dtype == object
+    assert ops.MeanSquaredError()(x[1], np.zeros(2, dtype=object)).item() == 10
+    assert ops.ReduceMean().vjp(x)[1](1).ravel().tolist() == [Fraction(1, 4)] * 4
+    assert ops.MeanSquaredError()(np.array(Fraction(1, 3)), np.array(Fraction(1, 2))).item() == Fraction(1, 36)
+
+
+def test_a_factor_that_is_a_fraction_leaves_the_dtype_alone():
+    x = np.array([-3.0, 3.0], np.float32)
+    for op, wanted in [(ops.Scale(Fraction(1, 4)), [-0.75, 0.75]), (ops.LeakyRelu(Fraction(1, 4)), [-0.75, 3.0])]:
+        y, pullback = op.vjp(x)
+        assert (y.tolist(), y.dtype, pullback(x).dtype) == (wanted, np.float32, np.float32)
+
+
 # --- labels, extreme values, ties -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weights", [False, True])
+def test_cross_entropy_of_rank_three(weights):
+    """Classes last, and a mean over all rows: PyTorch has the classes second."""
+    rng = np.random.default_rng(4)
+    x, t = rng.normal(size=(2, 4, 3, 5))
+    q = rng.uniform(size=(4, 3, 5)) if weights else rng.integers(0, 5, (4, 3))
+    leaf, target = torch.tensor(x, requires_grad=True), torch.tensor(q, requires_grad=weights)
+    expected = functional.cross_entropy(leaf.movedim(-1, 1), target.movedim(-1, 1) if weights else target)
+    y, pullback = ops.CrossEntropy().vjp(x, q)
+    np.testing.assert_allclose(y, expected.item(), rtol=1e-13)
+    expected.backward(torch.tensor(0.7, dtype=torch.float64))
+    gx, gq = pullback(0.7)
+    np.testing.assert_allclose(gx, leaf.grad.numpy(), rtol=1e-11, atol=1e-14)
+    np.testing.assert_allclose(gq, target.grad.numpy() if weights else np.zeros((4, 3)), rtol=1e-11)
+    tq = rng.normal(size=q.shape) if weights else None
+    same, dy = ops.CrossEntropy().jvp((x, q), (t, tq))
+    np.testing.assert_array_equal(same, y)
+    np.testing.assert_allclose(0.7 * dy, inner(t, gx) + (inner(tq, gq) if weights else 0), rtol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("x", "q", "wanted"),
+    [
+        (np.float32, np.float32, np.float32),
+        (np.float32, np.float64, np.float64),
+        (np.float64, np.float32, np.float64),
+        (np.float16, np.float16, np.float16),
+        (np.float16, np.float32, np.float32),
+        (bfloat16, bfloat16, bfloat16),
+        (np.float32, np.int64, np.float32),
+        (np.float16, np.uint8, np.float16),
+        (np.int32, np.int64, np.float64),
+        (np.int32, np.float32, np.float64),
+    ],
+)
+def test_losses_of_mixed_dtypes(x, q, wanted):
+    """Value and derivatives in one dtype; whole weights say nothing about it."""
+    rng = np.random.default_rng(0)
+    logits, weights = (4 * rng.normal(size=(3, 4))).astype(x), (4 * rng.uniform(size=(3, 4))).astype(q)
+    reference = [np.asarray(v).astype(np.float64) for v in (logits, weights)]
+    for op in (ops.CrossEntropy(), ops.MeanSquaredError()):
+        if isinstance(op, ops.MeanSquaredError) and np.dtype(q).kind in "iu" and np.dtype(x).kind == "f":
+            continue  # two inputs of one sort, whose common dtype is NumPy's
+        y, pullback = op.vjp(logits, weights)
+        same, dy = op.jvp((logits, weights), (np.ones((3, 4)), np.ones((3, 4))))
+        gx, gq = pullback(0.5)
+        assert {v.dtype for v in (y, same, dy, gx, gq)} == {np.dtype(wanted)}
+        assert op.result_dtype(np.dtype(x), np.dtype(q)) == wanted
+        exact, exact_pullback = op.vjp(*reference)
+        eps = float(finfo(wanted).eps)
+        np.testing.assert_allclose(y.astype(float), exact, rtol=20 * eps)
+        np.testing.assert_allclose(gx.astype(float), exact_pullback(0.5)[0], rtol=20 * eps, atol=40 * eps)
+
+
+def test_cross_entropy_along_an_impossible_class():
+    """A tangent of 0 does not meet the logarithm of 0 either."""
+    x, q = np.array([[0.0, -np.inf, 0.0]]), np.array([[1.0, 0.0, 0.0]])
+    _, dy = ops.CrossEntropy().jvp((x, q), (np.zeros((1, 3)), np.array([[1.0, 0.0, 0.0]])))
+    np.testing.assert_allclose(dy, np.log(2))
 
 
 def test_cross_entropy_with_labels():
@@ -250,7 +408,32 @@ def test_a_numpy_number_does_not_change_the_dtype():
 
 
 def test_unsigned_integers_do_not_wrap_in_a_mean_square():
-    assert ops.MeanSquaredError()(np.array([0], np.uint8), np.array([3], np.uint8)) == 9
+    """0 - 20 is 236 modulo 256, and 255 - 20 squared is 185: neither may come out."""
+    for dtype in (np.uint8, np.uint16, np.uint64, np.int8):
+        for a, b in [(0, 20), (20, 0), (100, 20)]:
+            a, b = np.array([a], dtype), np.array([b], dtype)
+            y, pullback = ops.MeanSquaredError().vjp(a, b)
+            gap = int(a[0]) - int(b[0])
+            assert (y, y.dtype, pullback(0.5)[0].tolist(), pullback(0.5)[1].tolist()) == (gap**2, float, [gap], [-gap])
+            assert ops.MeanSquaredError().jvp((a, b), ([1.0], [0.5]))[1] == gap
+    assert ops.MeanSquaredError()(np.array([0.5], np.float32), np.array([3], np.uint8)) == 6.25
+    assert ops.MeanSquaredError()(np.array([3], np.uint8), np.array([0.5], np.float32)) == 6.25
+
+
+@pytest.mark.parametrize("op", [ops.Tanh(), ops.Sigmoid(), ops.Softmax(), ops.LogSoftmax()], ids=repr)
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint64, np.int8, np.int64])
+def test_transcendental_ops_of_integers_are_those_of_floats(op, dtype):
+    """Unsigned integers have no negative numbers, and 8 bits of them few large ones."""
+    x = np.array([[0, 5, 3], [100, 1, 0]], dtype)
+    y, pullback = op.vjp(x)
+    wanted, wanted_pullback = op.vjp(x.astype(float))
+    np.testing.assert_array_equal(y, wanted)
+    assert y.dtype == np.float64
+    g = np.array([[1.0, -2.0, 3.0], [0.5, 0.25, 2.0]])
+    np.testing.assert_array_equal(pullback(g), wanted_pullback(g))
+    np.testing.assert_array_equal(op.jvp(x, g)[1], op.jvp(x.astype(float), g)[1])
+    logits = ops.CrossEntropy()
+    np.testing.assert_array_equal(logits(x, [1, 0]), logits(x.astype(float), [1, 0]))
 
 
 def test_derivatives_of_integers_are_float64():
@@ -390,6 +573,19 @@ ERRORS = [
         "LogSoftmax over axis=-1 of shape (2, 0), which has length 0",
     ),
     (lambda: ops.Tanh()(F), TypeError, "Tanh of an object array has no exact value; give an array of floats"),
+    (
+        lambda: ops.Relu().vjp([1.0, 2.0])[1]([1.0, 2j]),
+        TypeError,
+        "g has dtype complex128 and belongs to an array of float64; give real numbers",
+    ),
+    (lambda: ops.Relu().jvp([1.0], ["1"]), TypeError, "t has dtype <U1 and belongs to an array of float64"),
+    (lambda: ops.Add()(F, [np.inf, 1.0]), ValueError, "inf meets numbers of type Fraction, which have no such number"),
+    (lambda: ops.Relu().vjp(F)[1]([np.nan, 1.0]), ValueError, "nan meets numbers of type Fraction"),
+    (
+        lambda: ops.CrossEntropy()(np.ones((1, 2)), spec.fractions([[0.5, 0.5]])),
+        TypeError,
+        "CrossEntropy of an object array has no exact value",
+    ),
     (lambda: ops.Softmax()(F), TypeError, "Softmax of an object array has no exact value"),
     (lambda: ops.LeakyRelu(0), ValueError, "slope=0 must be finite and > 0; for a slope of 0 use Relu"),
     (lambda: ops.LeakyRelu("1"), TypeError, "slope='1' is a str; give a number"),
@@ -410,6 +606,7 @@ ERRORS = [
         TypeError,
         "labels of dtype float64 are not class numbers",
     ),
+    (lambda: ops.CrossEntropy()(np.ones((2, 3)), F), TypeError, "labels of dtype object are not class numbers"),
     (lambda: ops.CrossEntropy()(np.ones((0, 3)), np.ones((0, 3))), ValueError, "has no cell; a mean needs one"),
     (
         lambda: ops.MeanSquaredError()([1.0], [1.0, 2.0]),

@@ -43,14 +43,17 @@ class Var:
 
     @property
     def name(self) -> str:
+        """The name of its node, which errors and tables show."""
         return self._node.name
 
     @property
     def shape(self) -> Shape:
+        """The shape that the value will have."""
         return self._node.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
+        """The dtype that the value will have, for inputs of the dtypes that were declared."""
         return self._node.dtype
 
     def __repr__(self) -> str:
@@ -61,6 +64,10 @@ class Graph:
     """Where a network is written down; `build` makes a program of it.
 
     A mistake in a shape is an error at the line that makes it, with the op, the shapes and the rule.
+
+    A pooling method has the arguments of the function of the same name in `ndpool`, and the other methods those of the
+    class in `ndpool.ops` that they name; `x`, `a`, `b` and `w` are variables of this graph. `name` is what the node is
+    called in errors and tables; without one it is called after its op.
 
     >>> graph = Graph()
     >>> x = graph.input((1, 1, 6), name="x")
@@ -82,7 +89,7 @@ class Graph:
     # --- building ---------------------------------------------------------------------------------
 
     def input(self, shape: Sequence[int], *, name: str | None = None, dtype: DTypeLike = np.float64) -> Var:
-        """An argument of the program, which takes its inputs in the order in which they are declared."""
+        """An argument of the program, of this shape and dtype; programs take inputs in the order of their lines."""
         lengths = tuple(whole(f"shape[{i}]", n, 0) for i, n in enumerate(shape))
         return self._add(Node(self._named(name, "input"), None, (), lengths, np.dtype(dtype)))
 
@@ -515,8 +522,11 @@ def _stem(op: Op) -> str:
 
 
 def _result_dtype(op: Op, dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
-    """The dtype of an op's output: the common one of its inputs, where integers beside floats are labels or counts."""
+    """The dtype of an op's output: what it says, or the common one of its inputs. Integers beside floats are labels."""
     if isinstance(op, Pool):
         return op.kind.result_dtype(dtypes[0])
-    floats = [dtype for dtype in dtypes if dtype.kind not in "biu"]
-    return np.result_type(*(floats or dtypes))
+    if isinstance(op, Program):
+        return op.nodes[op.outputs[0]].dtype
+    if isinstance(op, ops.Promoting):
+        return op.result_dtype(*dtypes)
+    return np.result_type(*([dtype for dtype in dtypes if dtype.kind not in "biu"] or dtypes))

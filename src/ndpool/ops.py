@@ -14,13 +14,17 @@ Three families share their derivatives, so that each rule is written once and JV
     LinearMap     dy is the op applied to t: add, reshape, sum, ...  `value(*xs)` and `transposed(g, *shapes)`
     Product       linear in each factor: mul, matmul, conv, ...      `value(a, b)` and `transposed(g, a, b)`
 
-Arithmetic is NumPy's, in the dtype of the inputs: object arrays of Fractions go through the rational ops exactly, and
-16-bit floats are computed with in 32 bits and rounded once (rule "Accumulation"). Tangents are taken in the dtype of
-their input and cotangents in that of the output (float64 where that is an integer).
+Arithmetic is NumPy's, in the dtype of the inputs, and 16-bit floats are computed with in 32 bits and rounded once (rule
+"Accumulation"). Tangents are taken in the dtype of their input and cotangents in that of the output (float64 where that
+is an integer).
+
+Exact in, exact out: object arrays of Fractions, Decimals or SymPy's numbers go through the rational ops in their own
+arithmetic. A float beside them stands for the rational number that it is, and the other ops refuse objects.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from abc import ABC, abstractmethod
@@ -34,7 +38,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
 from .kinds import derivative_dtype
-from .scalars import lift
+from .scalars import lift, one
 from .windows import Axis, Ints, PaddingLike, Window, whole
 
 Array: TypeAlias = NDArray[Any]
@@ -69,8 +73,9 @@ __all__ = [
 class Op(Protocol):
     """What an op has; `Pool` is one, and so is any object of yours with these four.
 
-    An op may also say, as `keeps`, what its pullback holds on to: "nothing", "inputs" or "output". Only the
-    program's table of memory asks, and takes "inputs" where nothing is said.
+    An op may also say two things that only a program's table asks. `keeps` is what its pullback holds on to: "nothing",
+    "inputs" (which is assumed) or "output". `result_dtype(*dtypes)` is the dtype of the output; without it, that is the
+    common one of the inputs that are not integers.
     """
 
     def output_shape(self, *shapes: Any) -> Shape:
@@ -89,22 +94,114 @@ class Op(Protocol):
 # --- arrays and shapes ----------------------------------------------------------------------------
 
 
-def direction(name: str, v: ArrayLike, shape: Shape, dtype: np.dtype[Any]) -> Array:
-    """`v` as a tangent or cotangent of an array of this shape and dtype, in the dtype of its derivatives.
+@dataclass(frozen=True)
+class Directions:
+    """The tangents and cotangents of an array: of its shape, in the dtype of its derivatives.
 
-    >>> direction("g", [1, 2], (2,), np.dtype(np.float32)).dtype
+    Those of an object array are in the arithmetic of `number`, which is one of its cells. Nothing else of the array is
+    held, so that it need not stay alive.
+
+    >>> Directions.of(np.zeros(2, np.float32)).read("g", [1, 2]).dtype
     dtype('float32')
+    >>> Directions.of(np.array([Fraction(1, 3)])).read("g", [0.5])
+    array([Fraction(1, 2)], dtype=object)
     """
-    v = np.asarray(v)
-    if v.shape != shape:
-        raise ValueError(f"{name} has shape {v.shape} and belongs to an array of shape {shape}; make them equal")
-    return v if v.dtype.kind == "O" else v.astype(derivative_dtype(dtype), copy=False)
+
+    shape: Shape
+    dtype: np.dtype[Any]
+    number: Any = None
+
+    @classmethod
+    def of(cls, array: Array) -> Directions:
+        """Those of this array."""
+        return cls(array.shape, derivative_dtype(array.dtype), _a_number_of(array))
+
+    def read(self, name: str, v: ArrayLike) -> Array:
+        """`v` as one of them; `name` is what an error calls it."""
+        v = np.asarray(v)
+        if v.shape != self.shape:
+            raise ValueError(
+                f"{name} has shape {v.shape} and belongs to an array of shape {self.shape}; make them equal"
+            )
+        if self.dtype.kind == "O":
+            return _objects(self.number, v)
+        if v.dtype.kind == "O":
+            return v
+        if v.dtype.kind not in "biufV" and v.dtype.kind != self.dtype.kind:
+            raise TypeError(f"{name} has dtype {v.dtype} and belongs to an array of {self.dtype}; give real numbers")
+        return v.astype(self.dtype, copy=False)
+
+    def zeros(self) -> Array:
+        """The direction in which nothing changes."""
+        if self.number is None:
+            return np.zeros(self.shape, self.dtype)
+        return np.full(self.shape, _in_arithmetic_of(self.number, 0), self.dtype)
 
 
 def _directions(ts: Sequence[ArrayLike], xs: Sequence[Array]) -> list[Array]:
     if len(ts) != len(xs):
         raise ValueError(f"ts has {len(ts)} tangents and there are {len(xs)} inputs; give one for each")
-    return [direction(f"ts[{i}]", t, x.shape, x.dtype) for i, (t, x) in enumerate(zip(ts, xs, strict=True))]
+    return [Directions.of(x).read(f"ts[{i}]", t) for i, (t, x) in enumerate(zip(ts, xs, strict=True))]
+
+
+def _a_number_of(*arrays: Array) -> Any:
+    """A number that tells the arithmetic of object arrays: an int only where there is no other, None without any."""
+    cells = (cell for x in arrays if x.dtype.kind == "O" for cell in x.flat)
+    first = next(cells, None)
+    return next((cell for cell in itertools.chain((first,), cells) if not isinstance(cell, int)), first)
+
+
+def _in_arithmetic_of(number: Any, cell: Any) -> Any:
+    """An int or a float in the arithmetic of `number`, exactly: every float is rational. Other numbers stay."""
+    if not isinstance(cell, int | float) or isinstance(number, int | float):
+        return cell
+    try:
+        found = lift(cell, number)
+    except (ValueError, OverflowError):
+        raise ValueError(
+            f"{cell} meets numbers of type {type(number).__name__}, which have no such number; give finite numbers"
+        ) from None
+    return one(number) * found if isinstance(found, int | float) else found
+
+
+def _objects(number: Any, v: Array) -> Array:
+    """`v` as an object array whose ints and floats are in the arithmetic of `number`, where there is one."""
+    cells = _wide(v).astype(object)
+    if number is None:
+        return cells
+    return np.asarray(np.frompyfunc(lambda cell: _in_arithmetic_of(number, cell), 1, 1)(cells), dtype=object)
+
+
+def _in_one_arithmetic(*arrays: Array) -> tuple[Array, ...]:
+    """The arrays, all in the arithmetic of the objects if some are object arrays: Fractions and floats give floats."""
+    if all(x.dtype.kind != "O" for x in arrays):
+        return arrays
+    number = _a_number_of(*arrays)
+    return tuple(_objects(number, x) for x in arrays)
+
+
+def _sum(x: Array, axis: tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
+    """NumPy's sum as an array of objects where x is one: NumPy gives the object itself for a sum over all axes."""
+    return np.asarray(np.sum(x, axis=axis, keepdims=keepdims), dtype=object if x.dtype.kind == "O" else None)
+
+
+def _divided(x: Array, n: int) -> Array:
+    """`x / n`; ints that are objects become Fractions, since Python divides them to floats."""
+    if x.dtype.kind != "O":
+        return np.asarray(x / n)
+    quotients = np.frompyfunc(lambda cell: Fraction(cell, n) if isinstance(cell, int) else cell / n, 1, 1)(x)
+    return np.asarray(quotients, dtype=object).reshape(x.shape)
+
+
+def _positive(x: Array) -> Array:
+    """`x > 0`; NumPy warns of a NaN among objects, though not of one among floats."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(x > 0)
+
+
+def _zeros(shape: Shape, like: Array) -> Array:
+    """Zeros of the dtype of `like`, and of its arithmetic where it has objects."""
+    return Directions(shape, like.dtype, _a_number_of(like)).zeros()
 
 
 def _is_half(dtype: np.dtype[Any]) -> bool:
@@ -112,18 +209,25 @@ def _is_half(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "fV" and dtype.itemsize == 2
 
 
+def _wide_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.dtype(np.float32) if _is_half(dtype) else dtype
+
+
 def _wide(x: Array) -> Array:
-    return x.astype(np.float32) if _is_half(x.dtype) else x
+    return x.astype(_wide_dtype(x.dtype), copy=False)
 
 
 def _rounded(y: Any, dtype: np.dtype[Any]) -> Array:
-    """`y` as an array; where it was computed for a 16-bit dtype, in that."""
-    return np.asarray(y).astype(dtype) if _is_half(dtype) else np.asarray(y)
+    """`y` as an array; where it was computed for a 16-bit dtype or for objects, in that."""
+    return np.asarray(y).astype(dtype) if _is_half(dtype) or dtype.kind == "O" else np.asarray(y)
 
 
 def _computed(function: Callable[..., Any], *arrays: Array) -> Any:
-    """What `function` makes of the arrays, an array or a tuple of them; of 16-bit floats in 32 bits, rounded once."""
-    result = function(*map(_wide, arrays))
+    """What `function` makes of the arrays, an array or a tuple of them.
+
+    Of 16-bit floats in 32 bits, rounded once; of numbers and objects in the arithmetic of the objects.
+    """
+    result = function(*map(_wide, _in_one_arithmetic(*arrays)))
     dtype = arrays[0].dtype if len(arrays) == 1 else np.result_type(*(x.dtype for x in arrays))
     return tuple(_rounded(y, dtype) for y in result) if isinstance(result, tuple) else _rounded(result, dtype)
 
@@ -142,8 +246,7 @@ def _unbroadcast(g: Array, shape: Shape) -> Array:
     """The transpose of broadcasting: the sum over every axis along which `shape` was repeated."""
     extra = g.ndim - len(shape)
     repeated = [extra + d for d, length in enumerate(shape) if length == 1 and g.shape[extra + d] != 1]
-    # asarray: a sum over all axes of an object array is the object, not an array.
-    return np.asarray(np.sum(g, axis=(*range(extra), *repeated))).reshape(shape) if extra or repeated else g
+    return _sum(g, (*range(extra), *repeated)).reshape(shape) if extra or repeated else g
 
 
 def _axis_of(op: object, axis: int, shape: Shape) -> int:
@@ -165,15 +268,19 @@ def _plain(number: Any) -> Any:
     return number.item() if isinstance(number, np.generic) else number
 
 
-def _lifted(number: Any, x: Array) -> Any:
-    """`number` in the arithmetic of the cells of x, exactly, where these are objects."""
-    return lift(number, x.flat[0]) if x.dtype.kind == "O" and x.size else number
+def lifted(number: Any, x: Array) -> Any:
+    """`number` in the arithmetic of the cells of x: exactly where these are objects, as a float where they are not."""
+    if x.dtype.kind == "O" and x.size:
+        cell = _a_number_of(x)
+        return _in_arithmetic_of(cell, number) if isinstance(number, int | float) else lift(number, cell)
+    return number if isinstance(number, int | float | complex) else float(number)
 
 
 def _floats(op: object, x: Array) -> Array:
+    """`x` as floats: integers in float64, of which the unsigned ones have no negative numbers to compute with."""
     if x.dtype.kind == "O":
         raise TypeError(f"{type(op).__name__} of an object array has no exact value; give an array of floats")
-    return x
+    return x.astype(derivative_dtype(x.dtype), copy=False)
 
 
 def _check_count(op: object, given: Sequence[Any], *counts: int) -> None:
@@ -182,37 +289,62 @@ def _check_count(op: object, given: Sequence[Any], *counts: int) -> None:
         raise TypeError(f"{type(op).__name__} takes {takes} inputs and got {len(given)}; see its documentation")
 
 
+class Promoting:
+    """An op whose output has the dtype that NumPy makes of its inputs' dtypes.
+
+    `integers` says what whole numbers become: "keep" their dtype, "widen" to 64 bits, or "float64", as in `Kind`.
+    """
+
+    integers: ClassVar[str] = "float64"
+
+    def result_dtype(self, *dtypes: np.dtype[Any]) -> np.dtype[Any]:
+        """The dtype of the output for inputs of these dtypes."""
+        dtype = np.result_type(*dtypes)
+        if dtype.kind not in "biu" or self.integers == "keep":
+            return dtype
+        if self.integers == "float64":
+            return np.dtype(np.float64)
+        return np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
+
+
 # --- ops whose derivative is its own transpose ----------------------------------------------------
 
 
-class SelfAdjoint(ABC):
+class SelfAdjoint(Promoting, ABC):
     """`y = value(x)` with a symmetric Jacobian that is known from `y` alone: `lean(y, v) = J v = J^T v`."""
 
     keeps: ClassVar[str] = "output"
 
     @abstractmethod
-    def value(self, x: Array) -> Any: ...
+    def value(self, x: Array) -> Any:
+        """The output."""
 
     @abstractmethod
-    def lean(self, y: Array, v: Array) -> Any: ...
+    def lean(self, y: Array, v: Array) -> Any:
+        """`J v`, which is `J^T v`, where the output is y."""
 
     def output_shape(self, shape: Sequence[int]) -> Shape:
+        """The shape of the output, which is that of the input."""
         return tuple(shape)
 
     def __call__(self, x: ArrayLike) -> Array:
+        """The output."""
         x = np.asarray(x)
         self.output_shape(x.shape)
         y: Array = _computed(self.value, x)
         return y
 
     def jvp(self, x: ArrayLike, t: ArrayLike) -> tuple[Array, Array]:
+        """The output, and its change along the tangent `t`."""
         x = np.asarray(x)
         y = self(x)
-        return y, _computed(self.lean, y, direction("t", t, x.shape, x.dtype))
+        return y, _computed(self.lean, y, Directions.of(x).read("t", t))
 
     def vjp(self, x: ArrayLike) -> tuple[Array, Callable[[ArrayLike], Array]]:
+        """The output, and the function that takes its cotangent back to x; it keeps the output."""
         y = self(x)
-        return y, lambda g: _computed(self.lean, y, direction("g", g, y.shape, y.dtype))
+        directions = Directions.of(y)
+        return y, lambda g: _computed(self.lean, y, directions.read("g", g))
 
 
 @dataclass(frozen=True)
@@ -232,12 +364,15 @@ class LeakyRelu(SelfAdjoint):
             raise ValueError(f"slope={self.slope!r} must be finite and > 0; for a slope of 0 use Relu")
         object.__setattr__(self, "slope", _plain(self.slope))
 
+    def result_dtype(self, *dtypes: np.dtype[Any]) -> np.dtype[Any]:
+        return Scale(self.slope).result_dtype(*dtypes)
+
     def value(self, x: Array) -> Any:
-        return np.where(x > 0, x, x * _lifted(self.slope, x))
+        return np.where(_positive(x), x, x * lifted(self.slope, x))
 
     def lean(self, y: Array, v: Array) -> Any:
         # y has the sign of x, since the slope is positive.
-        return np.where(y > 0, v, v * _lifted(self.slope, v))
+        return np.where(_positive(y), v, v * lifted(self.slope, v))
 
 
 @dataclass(frozen=True)
@@ -248,14 +383,18 @@ class Relu(SelfAdjoint):
     array([0., 0., 3.])
     """
 
+    integers: ClassVar[str] = "keep"
+
     def value(self, x: Array) -> Any:
-        # The zero is one of x's own numbers: among Fractions an int 0 would later divide to a float.
-        return np.maximum(x, x * 0 if x.dtype.kind == "O" else x.dtype.type(0))
+        if x.dtype.kind != "O":
+            return np.maximum(x, x.dtype.type(0))
+        # The zero is one of x's own numbers: among Decimals an int 0 would later divide to a Fraction.
+        return np.where(_positive(x) | (x != x), x, _zeros(x.shape, x))
 
     def lean(self, y: Array, v: Array) -> Any:
         # Copied, not multiplied by 0: what comes from a cell that does not matter may be infinite.
-        kept = np.zeros_like(v)
-        np.copyto(kept, v, where=y > 0)
+        kept = _zeros(v.shape, v)
+        np.copyto(kept, v, where=_positive(y))
         return kept
 
 
@@ -301,6 +440,7 @@ class Softmax(SelfAdjoint):
     axis: int = -1
 
     def output_shape(self, shape: Sequence[int]) -> Shape:
+        """The shape of the output, which is that of the input."""
         _check_classes(self, self.axis, tuple(shape))
         return tuple(shape)
 
@@ -314,13 +454,14 @@ class Softmax(SelfAdjoint):
 # --- linear maps ----------------------------------------------------------------------------------
 
 
-class LinearMap(ABC):
+class LinearMap(Promoting, ABC):
     """`y = value(*xs)`, linear in all inputs together: `dy = value(*ts)`, and `transposed` is the map back.
 
     `inputs` is their number. The pullback needs the inputs' shapes and nothing else.
     """
 
     keeps: ClassVar[str] = "nothing"
+    integers: ClassVar[str] = "keep"
     inputs: ClassVar[int] = 1
 
     @abstractmethod
@@ -328,34 +469,39 @@ class LinearMap(ABC):
         """The shape of `value(*xs)`."""
 
     @abstractmethod
-    def value(self, *xs: Array) -> Any: ...
+    def value(self, *xs: Array) -> Any:
+        """The output."""
 
     @abstractmethod
     def transposed(self, g: Array, *shapes: Shape) -> Any:
         """The cotangent of the input, or a tuple with one for each of several."""
 
     def output_shape(self, *shapes: Sequence[int]) -> Shape:
+        """The shape of the output for inputs of these shapes."""
         _check_count(self, shapes, self.inputs)
         return self.value_shape(*map(tuple, shapes))
 
     def __call__(self, *xs: ArrayLike) -> Array:
+        """The output."""
         arrays = [np.asarray(x) for x in xs]
         self.output_shape(*(x.shape for x in arrays))
         y: Array = _computed(self.value, *arrays)
         return y
 
     def jvp(self, x: Any, t: Any) -> tuple[Array, Array]:
+        """The output, and its change along `t`; with several inputs both are tuples."""
         xs, ts = ((x,), (t,)) if self.inputs == 1 else (x, t)
         arrays = [np.asarray(x) for x in xs]
         return self(*arrays), _computed(self.value, *_directions(ts, arrays))
 
     def vjp(self, *xs: ArrayLike) -> tuple[Array, Callable[[ArrayLike], Any]]:
+        """The output, and the function that takes its cotangent back to the inputs; it keeps no array."""
         y = self(*xs)
         shapes = [np.shape(x) for x in xs]
-        shape, dtype = y.shape, y.dtype  # not y itself: nothing needs it to stay alive
+        directions = Directions.of(y)
 
         def pullback(g: ArrayLike) -> Any:
-            return _computed(lambda wide: self.transposed(wide, *shapes), direction("g", g, shape, dtype))
+            return _computed(lambda wide: self.transposed(wide, *shapes), directions.read("g", g))
 
         return y, pullback
 
@@ -416,14 +562,18 @@ class Scale(LinearMap):
             raise TypeError(f"factor={self.factor!r} is not one number; for an array of factors use Mul")
         object.__setattr__(self, "factor", _plain(self.factor))
 
+    def result_dtype(self, *dtypes: np.dtype[Any]) -> np.dtype[Any]:
+        whole = dtypes[0].kind in "biu" and not isinstance(self.factor, int)
+        return np.dtype(np.float64) if whole else dtypes[0]
+
     def value_shape(self, *shapes: Shape) -> Shape:
         return shapes[0]
 
     def value(self, *xs: Array) -> Any:
-        return xs[0] * _lifted(self.factor, xs[0])
+        return xs[0] * lifted(self.factor, xs[0])
 
     def transposed(self, g: Array, *shapes: Shape) -> Array:
-        return np.asarray(g * _lifted(self.factor, g))
+        return np.asarray(g * lifted(self.factor, g))
 
 
 @dataclass(frozen=True)
@@ -529,6 +679,8 @@ class ReduceSum(LinearMap):
     axes: int | tuple[int, ...] | None = None
     keepdims: bool = False
 
+    integers: ClassVar[str] = "widen"
+
     def __post_init__(self) -> None:
         if self.axes is not None:
             axes = self.axes if isinstance(self.axes, Sequence) else (self.axes,)
@@ -553,7 +705,7 @@ class ReduceSum(LinearMap):
         return tuple(1 if d in gone else n for d, n in enumerate(shape) if self.keepdims or d not in gone)
 
     def value(self, *xs: Array) -> Any:
-        return np.sum(xs[0], axis=self._reduced(xs[0].shape), keepdims=self.keepdims)
+        return _sum(xs[0], self._reduced(xs[0].shape), self.keepdims)
 
     def transposed(self, g: Array, *shapes: Shape) -> Array:
         gone = self._reduced(shapes[0])
@@ -570,6 +722,8 @@ class ReduceMean(ReduceSum):
            [3.5]])
     """
 
+    integers: ClassVar[str] = "float64"
+
     def _divisor(self, shape: Shape) -> int:
         n = math.prod(shape[d] for d in self._reduced(shape))
         if n == 0:
@@ -577,22 +731,23 @@ class ReduceMean(ReduceSum):
         return n
 
     def value(self, *xs: Array) -> Any:
-        return super().value(*xs) / self._divisor(xs[0].shape)
+        return _divided(super().value(*xs), self._divisor(xs[0].shape))
 
     def transposed(self, g: Array, *shapes: Shape) -> Array:
-        return super().transposed(np.asarray(g / self._divisor(shapes[0])), *shapes)
+        return super().transposed(_divided(g, self._divisor(shapes[0])), *shapes)
 
 
 # --- products, linear in each factor --------------------------------------------------------------
 
 
-class Product(ABC):
+class Product(Promoting, ABC):
     """`y = value(a, b)`, linear in `a` and in `b`: `dy = value(da, b) + value(a, db)`.
 
     Where `bias_axis` is set there may be a third input, a vector that is added along that axis of y.
     """
 
     keeps: ClassVar[str] = "inputs"
+    integers: ClassVar[str] = "keep"
     bias_axis: ClassVar[int | None] = None
 
     @abstractmethod
@@ -600,13 +755,15 @@ class Product(ABC):
         """The shape of `value(a, b)`."""
 
     @abstractmethod
-    def value(self, a: Array, b: Array) -> Any: ...
+    def value(self, a: Array, b: Array) -> Any:
+        """The output, without a bias."""
 
     @abstractmethod
     def transposed(self, g: Array, a: Array, b: Array) -> tuple[Array, Array]:
         """The cotangents of a and b."""
 
     def output_shape(self, *shapes: Sequence[int]) -> Shape:
+        """The shape of the output for inputs of these shapes: a, b, and a bias if there is one."""
         _check_count(self, shapes, *((2,) if self.bias_axis is None else (2, 3)))
         a, b, *bias = map(tuple, shapes)
         y = self.value_shape(a, b)
@@ -623,6 +780,7 @@ class Product(ABC):
         return bias.reshape([-1 if d == self.bias_axis % ndim else 1 for d in range(ndim)])
 
     def __call__(self, *xs: ArrayLike) -> Array:
+        """The output."""
         arrays = [np.asarray(x) for x in xs]
         self.output_shape(*(x.shape for x in arrays))
         y: Array = _computed(self._with_bias, *arrays)
@@ -636,17 +794,19 @@ class Product(ABC):
         return self._with_bias(da, b, *dbias) + self.value(a, db)
 
     def jvp(self, xs: Sequence[ArrayLike], ts: Sequence[ArrayLike]) -> tuple[Array, Array]:
+        """The output, and its change along the tangents `ts`, one for each input."""
         arrays = [np.asarray(x) for x in xs]
         return self(*arrays), _computed(self._change, *arrays[:2], *_directions(ts, arrays))
 
     def vjp(self, *xs: ArrayLike) -> tuple[Array, Callable[[ArrayLike], tuple[Array, ...]]]:
+        """The output, and the function that takes its cotangent back to each input; it keeps the inputs."""
         arrays = [np.asarray(x) for x in xs]
         y = self(*arrays)
         a, b, *bias = arrays
-        shape, dtype = y.shape, y.dtype  # not y itself: nothing needs it to stay alive
+        directions = Directions.of(y)
 
         def pullback(g: ArrayLike) -> tuple[Array, ...]:
-            gs: tuple[Array, ...] = _computed(self._all_transposed, direction("g", g, shape, dtype), a, b, *bias)
+            gs: tuple[Array, ...] = _computed(self._all_transposed, directions.read("g", g), a, b, *bias)
             return gs
 
         return y, pullback
@@ -775,7 +935,9 @@ class Conv(Product):
 def _columns(x: Array, axes: Sequence[Axis]) -> Array:
     """The windows of x as a matrix of (channels * kernel cells) rows and (batch * output cells) columns."""
     rank = len(axes)
-    padded = np.pad(x, [(0, 0), (0, 0), *((axis.pad_lo, axis.pad_hi) for axis in axes)])
+    lengths = [axis.pad_lo + axis.length + axis.pad_hi for axis in axes]
+    padded = _zeros((*x.shape[:2], *lengths), x)
+    padded[(slice(None), slice(None), *(slice(axis.pad_lo, axis.pad_lo + axis.length) for axis in axes))] = x
     reach = [axis.dilation * (axis.kernel - 1) + 1 for axis in axes]
     windows = sliding_window_view(padded, reach, tuple(range(2, 2 + rank)))
     steps = [slice(None, None, axis.stride) for axis in axes] + [slice(None, None, axis.dilation) for axis in axes]
@@ -794,7 +956,7 @@ def _columns_transposed(columns: Array, shape: Shape, axes: Sequence[Axis]) -> A
     kernel, outputs = [axis.kernel for axis in axes], [axis.output for axis in axes]
     slabs = columns.reshape(channels, *kernel, batch, *outputs)
     lengths = [axis.pad_lo + axis.length + axis.pad_hi for axis in axes]
-    padded = np.zeros((channels, batch, *lengths), columns.dtype)
+    padded = _zeros((channels, batch, *lengths), columns)
     for cell in np.ndindex(*kernel):
         places = [
             slice(k * axis.dilation, k * axis.dilation + axis.stride * (axis.output - 1) + 1, axis.stride)
@@ -816,7 +978,7 @@ def _log_softmax(x: Array, axis: int) -> Array:
 
 
 @dataclass(frozen=True)
-class LogSoftmax:
+class LogSoftmax(Promoting):
     """`y_i = x_i - log(sum exp(x_j))` along `axis`, `dy = dx - sum p_j dx_j` with `p = exp y`.
 
     >>> LogSoftmax()([0.0, 0.0]).round(6)
@@ -828,10 +990,12 @@ class LogSoftmax:
     keeps: ClassVar[str] = "output"
 
     def output_shape(self, shape: Sequence[int]) -> Shape:
+        """The shape of the output, which is that of the input."""
         _check_classes(self, self.axis, tuple(shape))
         return tuple(shape)
 
     def __call__(self, x: ArrayLike) -> Array:
+        """The output."""
         x = np.asarray(x)
         self.output_shape(x.shape)
         y: Array = _computed(lambda wide: _log_softmax(wide, self.axis), _floats(self, x))
@@ -844,17 +1008,20 @@ class LogSoftmax:
         return g - np.exp(y) * np.sum(g, axis=self.axis, keepdims=True)
 
     def jvp(self, x: ArrayLike, t: ArrayLike) -> tuple[Array, Array]:
+        """The output, and its change along the tangent `t`."""
         x = np.asarray(x)
         y = self(x)
-        return y, _computed(self._change, y, direction("t", t, x.shape, x.dtype))
+        return y, _computed(self._change, y, Directions.of(x).read("t", t))
 
     def vjp(self, x: ArrayLike) -> tuple[Array, Callable[[ArrayLike], Array]]:
+        """The output, and the function that takes its cotangent back to x; it keeps the output."""
         y = self(x)
-        return y, lambda g: _computed(self._transposed, y, direction("g", g, y.shape, y.dtype))
+        directions = Directions.of(y)
+        return y, lambda g: _computed(self._transposed, y, directions.read("g", g))
 
 
 @dataclass(frozen=True)
-class CrossEntropy:
+class CrossEntropy(Promoting):
     """`y = -(1/n) sum over n rows of sum_c q_c log softmax(x)_c`, the classes along the last axis of the logits x.
 
     The second input is q, of the shape of x; or integer labels, of that shape less its last axis, each standing for a q
@@ -867,6 +1034,7 @@ class CrossEntropy:
     keeps: ClassVar[str] = "inputs"
 
     def output_shape(self, *shapes: Sequence[int]) -> Shape:
+        """`()`, for inputs of these shapes."""
         _check_count(self, shapes, 2)
         x, q = map(tuple, shapes)
         if not x or q not in (x, x[:-1]):
@@ -877,13 +1045,18 @@ class CrossEntropy:
             raise ValueError(f"CrossEntropy of logits {x}, which has no cell; a mean needs one")
         return ()
 
-    def _read(self, x: ArrayLike, q: ArrayLike) -> tuple[Array, Array, Array, int]:
+    def result_dtype(self, *dtypes: np.dtype[Any]) -> np.dtype[Any]:
+        """The dtype of the loss: labels and whole weights do not count in it."""
+        x, q = dtypes
+        return super().result_dtype(x) if q.kind in "biu" else super().result_dtype(x, q)
+
+    def _read(self, x: Array, q: Array) -> tuple[Array, Array, Array, int]:
         """`log softmax(x)`, the targets as weights, their sum in each row, and the number of rows."""
-        x, q = np.asarray(x), np.asarray(q)
         self.output_shape(x.shape, q.shape)
-        log_p = _log_softmax(_wide(_floats(self, x)), -1)
-        if q.shape != x.shape:
-            q = _one_hot(q, log_p)
+        logits, weights = _floats(self, x), None if q.shape != x.shape else _floats(self, q)
+        dtype = _wide_dtype(x.dtype if weights is None else self.result_dtype(x.dtype, q.dtype))
+        log_p = _log_softmax(logits.astype(derivative_dtype(dtype), copy=False), -1)
+        q = _one_hot(q, log_p) if weights is None else weights.astype(log_p.dtype, copy=False)
         return log_p, q, np.sum(q, axis=-1, keepdims=True), math.prod(x.shape[:-1])
 
     def _value(self, log_p: Array, q: Array, n: int) -> Any:
@@ -891,28 +1064,32 @@ class CrossEntropy:
         return -np.sum(np.multiply(q, log_p, where=q != 0, out=np.zeros_like(log_p))) / n
 
     def __call__(self, x: ArrayLike, q: ArrayLike) -> Array:
-        x = np.asarray(x)
+        """The loss of the logits `x` against `q`, labels or weights."""
+        x, q = np.asarray(x), np.asarray(q)
         log_p, weights, _, n = self._read(x, q)
-        return _rounded(self._value(log_p, weights, n), x.dtype)
+        return _rounded(self._value(log_p, weights, n), self.result_dtype(x.dtype, q.dtype))
 
     def jvp(self, xs: Sequence[ArrayLike], ts: Sequence[ArrayLike]) -> tuple[Array, Array]:
+        """The loss, and its change along the tangents `ts` of logits and targets; that of labels is ignored."""
         (x, q), (tx, tq) = (np.asarray(v) for v in xs), ts
         log_p, weights, total, n = self._read(x, q)
-        dy = np.sum((np.exp(log_p) * total - weights) * direction("ts[0]", tx, x.shape, x.dtype)) / n
+        dy = np.sum((np.exp(log_p) * total - weights) * Directions.of(x).read("ts[0]", tx)) / n
         if q.shape == x.shape:
-            dy = dy - np.sum(log_p * direction("ts[1]", tq, q.shape, q.dtype)) / n
-        return _rounded(self._value(log_p, weights, n), x.dtype), _rounded(dy, x.dtype)
+            dy = dy + self._value(log_p, Directions.of(q).read("ts[1]", tq), n)
+        dtype = self.result_dtype(x.dtype, q.dtype)
+        return _rounded(self._value(log_p, weights, n), dtype), _rounded(dy, dtype)
 
     def vjp(self, x: ArrayLike, q: ArrayLike) -> tuple[Array, Callable[[ArrayLike], tuple[Array, Array]]]:
+        """The loss, and the function that takes its cotangent back to logits and targets; 0 for labels."""
         x, q = np.asarray(x), np.asarray(q)
         log_p, weights, total, n = self._read(x, q)
         slope = np.exp(log_p) * total - weights
         slope_q = -log_p if q.shape == log_p.shape else None
-        dtype, labels = x.dtype, (q.shape, derivative_dtype(q.dtype))
+        dtype, labels, directions = self.result_dtype(x.dtype, q.dtype), Directions.of(q), Directions((), slope.dtype)
 
         def pullback(g: ArrayLike) -> tuple[Array, Array]:
-            share = direction("g", g, (), slope.dtype) / n
-            gq = np.zeros(*labels) if slope_q is None else _rounded(share * slope_q, dtype)
+            share = directions.read("g", g) / n
+            gq = labels.zeros() if slope_q is None else _rounded(share * slope_q, dtype)
             return _rounded(share * slope, dtype), gq
 
         return _rounded(self._value(log_p, weights, n), dtype), pullback
@@ -932,7 +1109,7 @@ def _one_hot(labels: Array, like: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class MeanSquaredError:
+class MeanSquaredError(Promoting):
     """`y = (1/n) sum of (a_i - b_i)^2` over all n cells of two arrays of one shape; `dy = (2/n) sum (a - b)(da - db)`.
 
     >>> MeanSquaredError()([1.0, 2.0], [1.0, 4.0])
@@ -942,6 +1119,7 @@ class MeanSquaredError:
     keeps: ClassVar[str] = "inputs"
 
     def output_shape(self, *shapes: Sequence[int]) -> Shape:
+        """`()`, for inputs of these shapes."""
         _check_count(self, shapes, 2)
         a, b = map(tuple, shapes)
         if a != b:
@@ -952,25 +1130,34 @@ class MeanSquaredError:
 
     def _gap(self, a: Array, b: Array) -> Array:
         self.output_shape(a.shape, b.shape)
+        a, b = _in_one_arithmetic(_wide(a), _wide(b))
         # Unsigned integers would wrap around.
-        return np.asarray(_wide(a).astype(derivative_dtype(_wide(a).dtype), copy=False) - b)
+        return _rounded(a.astype(derivative_dtype(a.dtype), copy=False) - b, a.dtype)
+
+    def _mean(self, products: Any, gap: Array) -> Array:
+        return _divided(_sum(np.asarray(products, gap.dtype)), gap.size)
 
     def __call__(self, a: ArrayLike, b: ArrayLike) -> Array:
+        """The loss."""
         a, b = np.asarray(a), np.asarray(b)
         gap = self._gap(a, b)
-        return _rounded(np.sum(gap * gap) / gap.size, np.result_type(a, b))
+        return _rounded(self._mean(gap * gap, gap), self.result_dtype(a.dtype, b.dtype))
 
     def jvp(self, xs: Sequence[ArrayLike], ts: Sequence[ArrayLike]) -> tuple[Array, Array]:
+        """The loss, and its change along the tangents `ts` of both arrays."""
         a, b = arrays = [np.asarray(x) for x in xs]
-        gap, (da, db) = self._gap(a, b), _directions(ts, arrays)
-        return self(a, b), _rounded(2 * np.sum(gap * (da - db)) / gap.size, np.result_type(a, b))
+        gap, da, db = _in_one_arithmetic(self._gap(a, b), *_directions(ts, arrays))
+        dy = self._mean(2 * gap * (_wide(da) - _wide(db)), gap)
+        return self(a, b), _rounded(dy, self.result_dtype(a.dtype, b.dtype))
 
     def vjp(self, a: ArrayLike, b: ArrayLike) -> tuple[Array, Callable[[ArrayLike], tuple[Array, Array]]]:
+        """The loss, and the function that takes its cotangent back to both arrays; it keeps their difference."""
         a, b = np.asarray(a), np.asarray(b)
-        gap, dtype = self._gap(a, b), np.result_type(a, b)
+        gap, dtype = self._gap(a, b), self.result_dtype(a.dtype, b.dtype)
+        directions = Directions((), gap.dtype, _a_number_of(gap))
 
         def pullback(g: ArrayLike) -> tuple[Array, Array]:
-            ga = _rounded(2 * direction("g", g, (), gap.dtype) * gap / gap.size, dtype)
-            return ga, np.asarray(-ga)
+            ga = _divided(np.asarray(2 * directions.read("g", g) * gap, gap.dtype), gap.size)
+            return _rounded(ga, dtype), _rounded(-ga, dtype)
 
         return self(a, b), pullback

@@ -65,12 +65,15 @@ def kept(program: Program, i: int) -> tuple[set[int], int]:
     """What the pullback of node i holds on to: values of nodes, and bytes of its own."""
     node = program.nodes[i]
     keeps = getattr(node.op, "keeps", "inputs")
+    own = 0
     if isinstance(node.op, Pool):
         if isinstance(node.op.kind, Max | Min) and node.op.kind.ties == "first":
             return set(), winner_bytes(node.op, program.nodes[node.inputs[0]].shape)
         keeps = "nothing" if isinstance(node.op.kind, Sum | Avg) else "inputs"
+        # Which cells won is found again from the output, of which the pullback has a copy.
+        own = node.nbytes if isinstance(node.op.kind, Max | Min) else 0
     values = {"nothing": (), "inputs": node.inputs, "output": (i,)}[keeps]
-    return {_memory_of(program, j) for j in values}, 0
+    return {_memory_of(program, j) for j in values}, own
 
 
 def _memory_of(program: Program, i: int) -> int:

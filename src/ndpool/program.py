@@ -23,14 +23,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from . import pictures
-from .kinds import derivative_dtype
-from .ops import Array, Op, Shape, direction
+from . import pictures, spec
+from .ops import Array, Directions, Op, Shape
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One value of a program: an op over earlier nodes, an input (no op), or a constant (no op, but a value)."""
+    """One value of a program: an op over earlier nodes, an input (no op), or a constant (no op, but a value).
+
+    `inputs` are the places of the nodes that it is made from in the program's list; `shape` and `dtype` are what the
+    graph found for it. A program that runs on exact numbers has these in place of the dtype.
+    """
 
     name: str
     op: Op | None
@@ -48,10 +51,12 @@ class Node:
 
     @property
     def cells(self) -> int:
+        """How many numbers the value has."""
         return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
+        """How many bytes the value takes."""
         return self.cells * self.dtype.itemsize
 
     def __str__(self) -> str:
@@ -65,8 +70,12 @@ class Program:
     One is itself, several are a tuple: a program with one output returns an array, one with several a tuple, and so do
     its JVP and its pullback; with one input, `f.jvp(x, t)` and `pullback(g) -> gx` have the arrays themselves.
 
-    An input of another shape or dtype than was declared is an error that names it, but object arrays of exact numbers
-    are always taken: the rational ops compute with them as they are.
+    An input of another shape or dtype than was declared is an error that names it. Lists of ints are read in the dtype
+    that was declared. Object arrays of exact numbers are always taken: the rational ops compute with them as they are,
+    and constants beside them count as the rational numbers that they are.
+
+    `nodes` are all values in the order in which they are computed; `inputs` and `outputs` are places among them. With
+    `check_nan`, a program stops with an error at the first node that has a NaN.
 
     >>> from ndpool import Graph
     >>> graph = Graph()
@@ -113,7 +122,7 @@ class Program:
         """`(ys, dys)`: the outputs and their change along the tangents `ts`; None stands for a tangent of zeros."""
         arrays = self._read(self._one_each("xs", xs))
         tangents = {
-            i: direction(f"the tangent of {self.nodes[i].name!r}", t, x.shape, x.dtype)
+            i: Directions.of(x).read(f"the tangent of {self.nodes[i].name!r}", t)
             for i, x, t in zip(self.inputs, arrays, self._one_each("ts", ts), strict=True)
             if t is not None
         }
@@ -126,7 +135,7 @@ class Program:
             values = [live[j] for j in node.inputs]
             # A node that nothing moves is only evaluated: zeros are made where some inputs move and others do not.
             if any(j in tangents for j in node.inputs):
-                moves = [tangents[j] if j in tangents else _zeros(live[j]) for j in node.inputs]
+                moves = [tangents[j] if j in tangents else Directions.of(live[j]).zeros() for j in node.inputs]
                 y, dy = _run(node, op.jvp, _packed(values), _packed(moves))
                 tangents[i] = self._checked(node, "tangent", dy)
             else:
@@ -137,7 +146,7 @@ class Program:
                 tangents.pop(j, None)
         return (
             [live[i] for i in self.outputs],
-            [tangents[i] if i in tangents else _zeros(live[i]) for i in self.outputs],
+            [tangents[i] if i in tangents else Directions.of(live[i]).zeros() for i in self.outputs],
         )
 
     def vjp(self, *xs: ArrayLike) -> tuple[Any, Callable[[Any], Any]]:
@@ -147,17 +156,17 @@ class Program:
         again and again; what the nodes keep for it lives as long as it does.
         """
         ys, pull = self._pull(self._read(xs))
-        arrays = [(y.shape, y.dtype) for y in ys]
+        directions = [Directions.of(y) for y in ys]
 
         def pullback(gs: Any) -> Any:
             given = _sequence(gs, len(self.outputs))
-            if len(given) != len(arrays):
+            if len(given) != len(directions):
                 raise ValueError(
-                    f"gs has {len(given)} cotangents and there are {len(arrays)} outputs; give one for each"
+                    f"gs has {len(given)} cotangents and there are {len(directions)} outputs; give one for each"
                 )
             cotangents = [
-                None if g is None else direction(f"the cotangent of {self.nodes[i].name!r}", g, *array)
-                for i, g, array in zip(self.outputs, given, arrays, strict=True)
+                None if g is None else those.read(f"the cotangent of {self.nodes[i].name!r}", g)
+                for i, g, those in zip(self.outputs, given, directions, strict=True)
             ]
             return _packed(pull(cotangents))
 
@@ -175,13 +184,13 @@ class Program:
             live[i] = self._checked(node, "value", y)
             for j in self._last_read_by.get(i, ()):
                 del live[j]
-        unreached = [(x.shape, derivative_dtype(x.dtype)) for x in xs]
+        directions = [Directions.of(x) for x in xs]
 
         def pull(gs: Sequence[Array | None]) -> list[Array]:
             cotangents = self._sweep_back(pullbacks, gs)
             return [
-                self._checked(self.nodes[i], "cotangent", cotangents[i]) if i in cotangents else np.zeros(*zeros)
-                for i, zeros in zip(self.inputs, unreached, strict=True)
+                self._checked(self.nodes[i], "cotangent", cotangents[i]) if i in cotangents else those.zeros()
+                for i, those in zip(self.inputs, directions, strict=True)
             ]
 
         return [live[i] for i in self.outputs], pull
@@ -217,13 +226,13 @@ class Program:
                 f"a gradient is of one number, and the outputs have shapes {shapes}; end in g.sum or a loss"
             )
         (y,), pull = self._pull(self._read(xs))
-        return y, _packed(pull([np.ones((), derivative_dtype(y.dtype))]))
+        return y, _packed(pull([Directions.of(y).read("1", 1)]))
 
     def check_adjoint(self, *xs: ArrayLike, seed: int = 0, exact: bool = False) -> Any:
         """`<J t, g> - <t, J^T g>` for random directions t and g: 0 but for rounding.
 
         With `exact`, over the Fractions that the inputs denote: then it is exactly 0, or some derivative is wrong. For
-        programs of rational ops. Integer inputs, such as labels, are not moved.
+        programs of rational ops. Integer inputs, such as labels, are not moved. `seed` says which directions are drawn.
 
         >>> from ndpool import Graph
         >>> graph = Graph()
@@ -235,13 +244,17 @@ class Program:
         arrays = self._read(xs)
         moved = [i for i, x in zip(self.inputs, arrays, strict=True) if x.dtype.kind not in "biu"]
         if exact:
-            arrays = [_fractions(x) if i in moved else x for i, x in zip(self.inputs, arrays, strict=True)]
+            arrays = [spec.fractions(x) if i in moved else x for i, x in zip(self.inputs, arrays, strict=True)]
         draw = _fraction_draws(rng) if exact else rng.normal
-        ts = {i: np.asarray(draw(size=self.nodes[i].shape)) for i in moved}
+        ts = {
+            i: Directions.of(x).read("t", draw(size=x.shape))
+            for i, x in zip(self.inputs, arrays, strict=True)
+            if i in moved
+        }
         ys, dys = self._push(arrays, dict(ts))
-        gs = [np.asarray(draw(size=y.shape)) for y in ys]
+        gs = [Directions.of(y).read("g", draw(size=y.shape)) for y in ys]
         gxs = dict(zip(self.inputs, self._pull(arrays)[1](gs), strict=True))
-        zero = Fraction(0) if exact else 0.0
+        zero = Fraction(0) if exact else 0
         forward = sum((np.sum(dy * g) for dy, g in zip(dys, gs, strict=True)), zero)
         return forward - sum((np.sum(ts[i] * gxs[i]) for i in moved), zero)
 
@@ -290,7 +303,7 @@ class Program:
         if len(xs) != len(self.inputs):
             names = ", ".join(self.nodes[i].name for i in self.inputs)
             raise TypeError(f"the program takes {len(self.inputs)} inputs ({names}) and got {len(xs)}")
-        arrays = [np.asarray(x) for x in xs]
+        arrays = [_array(x, self.nodes[i].dtype) for i, x in zip(self.inputs, xs, strict=True)]
         for i, x in zip(self.inputs, arrays, strict=True):
             node = self.nodes[i]
             if x.shape != node.shape:
@@ -365,15 +378,17 @@ def _sequence(values: Any, count: int) -> Sequence[Any]:
     return result
 
 
-def _zeros(x: Array) -> Array:
-    return np.zeros(x.shape, derivative_dtype(x.dtype))
-
-
-def _fractions(x: Array) -> Array:
-    """The exact rational numbers that an array of floats denotes."""
-    return np.asarray(np.frompyfunc(Fraction, 1, 1)(x), dtype=object)
+def _array(x: ArrayLike, dtype: np.dtype[Any]) -> Array:
+    """`x` as an array; ints that are in no array yet have no dtype of their own, and take this one if they fit."""
+    array: Array = np.asarray(x)
+    if hasattr(x, "dtype") or array.dtype.kind not in "iu":
+        return array
+    with np.errstate(invalid="ignore", over="ignore"):
+        read = array.astype(dtype)
+        fits = np.array_equal(read.astype(object), array.astype(object))
+    return read if fits else array
 
 
 def _fraction_draws(rng: np.random.Generator) -> Callable[..., Array]:
     """Random Fractions of small numbers, for directions."""
-    return lambda size: _fractions(rng.integers(-99, 100, size).astype(object)) / Fraction(7)
+    return lambda size: np.asarray(spec.fractions(rng.integers(-99, 100, size)) / Fraction(7))
