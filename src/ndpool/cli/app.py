@@ -284,6 +284,8 @@ def check(
     faults = [fault for tally in tallies for fault in tally.faults]
     for fault in faults[:10]:
         console.print(fault, style="red", markup=False)
+    if len(faults) > 10:
+        console.print(f"and {len(faults) - 10} more", style="red")
     if faults:
         raise typer.Exit(1)
     console.print("Everything agrees.", style="green")

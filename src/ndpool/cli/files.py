@@ -249,8 +249,9 @@ def _write_through(stream: IO[bytes], save: Callable[[IO[bytes]], Any]) -> None:
 def _write_beside(path: Path, save: Callable[[IO[bytes]], Any]) -> None:
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".ndpool-")
+    os.close(handle)
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(name, "wb") as file:
             save(file)
         os.chmod(name, mode)
         os.replace(name, path)

@@ -245,7 +245,8 @@ def _whole_pixels(y: Array, dtype: np.dtype[Any], target: Place, format_: Format
     info = np.iinfo(dtype)
     lowest, highest = y.min(), y.max()
     finite = math.isfinite(lowest) and math.isfinite(highest)
-    fits = finite and info.min <= int(np.rint(lowest)) and int(np.rint(highest)) <= info.max
+    whole = [int(np.rint(end) if y.dtype.kind == "f" else end) for end in (lowest, highest) if finite]
+    fits = finite and info.min <= whole[0] and whole[1] <= info.max
     if not fits and not (clip and not math.isnan(lowest)):
         raise ValueError(
             f"{target}: the result goes from {lowest:g} to {highest:g} and its pixels hold {info.min} to {info.max}; "

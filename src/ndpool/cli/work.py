@@ -42,7 +42,7 @@ def pool_file(
         results = {name: pooled(pools[name], x, step) for name, x in arrays.items()}
     if format_ in files.IMAGES:
         ((name, y),) = results.items()
-        like = found.picture or _as_picture(arrays[name], pools[name])
+        like = found.picture or _as_picture(arrays[name], pools[name], target)
         picture = images.result(y, like, (source, target), format_, clip)
         files.write_whole(target, lambda file: images.write(file, picture, format_))
     else:
@@ -66,7 +66,7 @@ def _pool_for(source: Place, name: str, x: Array, picture: Picture | None, make:
     return pool
 
 
-def _as_picture(x: Array, pool: Pool) -> Picture:
+def _as_picture(x: Array, pool: Pool, target: Place) -> Picture:
     """Which axes of an array are height and width: two neighbours that are pooled, or else the last two.
 
     One axis after them is that of the channels, and those before them are pages.
@@ -74,7 +74,8 @@ def _as_picture(x: Array, pool: Pool) -> Picture:
     axes = sorted(_pooled_axes(pool, x.ndim))
     width = axes[1] if len(axes) == 2 and axes[0] + 1 == axes[1] else x.ndim - 1
     if x.ndim < 2 or x.ndim - width > 2:
-        raise ValueError(f"an array of shape {x.shape} pooled over axes {tuple(axes)} is no image; write .npy or .npz")
+        what = f"an array of shape {x.shape} pooled over axes {tuple(axes)}"
+        raise ValueError(f"{target}: {what} is no image; write .npy or .npz")
     return Picture(x, width == x.ndim - 2)
 
 
