@@ -317,6 +317,8 @@ ERRORS = {
     "in.npy -o out.npy --kernel 2,x": "--kernel 2,x: 'x' is not a whole number",
     "in.npy -o out.npy --kernel 2,2 --padding half": "'half' is not a whole number; give one for all axes, or one for "
     "each with commas, one of valid, same, same_lower, or before:after",
+    "in.npy -o out.npy --kernel 2,2 --stride 9223372036854775808": ": 9223372036854775808 has more than 64 "
+    "bits; give a smaller number",
     "in.npy -o out.npy --kernel 0,2": "kernel_size[0]=0 is less than 1; give an int >= 1",
     "in.npy -o out.npy --kernel 2,2 --stride 0": "stride=0 is less than 1",
     "in.npy -o out.npy --kernel 9,9": "in.npy: kernel_size=9 with dilation=1 reaches over 9 cells",
@@ -440,6 +442,15 @@ def test_explain_writes_a_page(ndpool_says, tmp_path):
     assert (tmp_path / "page.html").read_text(encoding="utf-8") != before
 
 
+def test_a_page_to_standard_output_is_all_there(capsys):
+    assert main(["explain", "--shape", "5,5", "--kernel", "3,3", "--html", "-"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.startswith("<!DOCTYPE html>")
+    assert printed.out.rstrip().endswith("</html>")
+    assert "(5, 5) becomes (1, 1)" in printed.err
+    assert not Path("-").exists()
+
+
 def test_a_page_that_cannot_be_written_leaves_the_old_one(ndpool_says, tmp_path, monkeypatch):
     (tmp_path / "page.html").write_text("what was there")
     monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("the disk is full")))
@@ -456,6 +467,7 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one(ndpool_says, tmp_path,
         ("--shape 5,5 --kernel 3,3,3", "3 axes are pooled and the input of shape (5, 5) has 2"),
         ("--shape 5 --kernel 2 --padding 2", "sees no real cell"),
         ("--shape 0 --kernel 2", "has length 0"),
+        ("--shape 4,100001 --kernel 2", "--shape 4,100001: axes of up to 100000 cells are explained; give a smaller"),
         ("--shape 4,4,4 --kernel 2 --html page.html", "the page shows one axis or two, of at most 24 cells each"),
         ("--shape 4,4 --kernel 2,2 --axes 0 --html page.html", "axes=(0,) names 1 axes"),
         ("--shape 4,4 --kernel 2 --axes 0 --html page.html", "1 of the 2 axes of x are pooled; the page pools all"),

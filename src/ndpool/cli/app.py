@@ -33,6 +33,7 @@ app = typer.Typer(
 )
 
 PANELS_NEED = 100  # columns
+LONGEST_EXPLAINED = 100_000
 
 
 class Command(TyperCommand):
@@ -246,19 +247,23 @@ def explain_(
     from .files import check_free, write_whole
 
     sizes = arguments.each_number("--shape", shape)
+    if max(sizes) > LONGEST_EXPLAINED:
+        raise ValueError(
+            f"--shape {shape}: axes of up to {LONGEST_EXPLAINED} cells are explained; give a smaller shape"
+        )
     window = _window(kernel, stride, padding, dilation, ceil_mode, adaptive, global_)
     chosen = _kind(kind, ties, beta, p, count_include_pad, divisor)
     laid = Pool(chosen, window, arguments.pooled_axes(axes, window, len(sizes), tuple(range(len(sizes)))))
-    console = Console(highlight=False)
+    place = None if html is None else Place.of(html, "standard output")
+    console = Console(highlight=False, stderr=place is not None and place.path is None)
     drawing = explanation(laid, sizes)
-    if html is not None:
-        place = Place(Path(html), html)
+    if place is not None:
         check_free(place, force)
         x = np.random.default_rng(0).integers(-9, 10, sizes)
         text = explain.page(laid, x)
         write_whole(place, lambda file: file.write(text.encode()))
         console.print(drawing)
-        console.print(f"\n[bold]{escape(html)}[/]: open it in a browser, point at an output, change anything.")
+        console.print(f"\n[bold]{escape(str(place))}[/]: open it in a browser, point at an output, change anything.")
     else:
         console.print(drawing)
 

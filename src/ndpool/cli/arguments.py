@@ -162,8 +162,11 @@ def _ends(text: str, part: str) -> int | tuple[int, int]:
 
 def _whole(option: str, text: str, part: str) -> int:
     try:
-        return int(part)
+        number = int(part)
     except ValueError:
         words = f", one of {', '.join(PADDING_WORDS)}, or before:after" if option == "--padding" else ""
         rule = f"give one for all axes, or one for each with commas{words}"
         raise ValueError(f"{option} {text}: {part!r} is not a whole number; {rule}") from None
+    if abs(number) >= 1 << 63:
+        raise ValueError(f"{option} {text}: {part} has more than 64 bits; give a smaller number")
+    return number
