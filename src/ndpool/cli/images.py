@@ -204,7 +204,7 @@ def result(y: Array, like: Picture, names: tuple[Place, Place], format_: Format,
     check_shape(picture, names, format_)
     if dtype.kind == "f":
         return replace(picture, pixels=y.astype(dtype))
-    return replace(picture, pixels=_whole_pixels(y, dtype, target, format_, clip))
+    return replace(picture, pixels=_whole_pixels(y, dtype, target, clip))
 
 
 def _title(format_: Format) -> str:
@@ -240,21 +240,18 @@ def check_shape(picture: Picture, names: tuple[Place, Place], format_: Format) -
         raise ValueError(f"{target}: JPEG has no alpha channel, and {source} has one; {instead}")
 
 
-def _whole_pixels(y: Array, dtype: np.dtype[Any], target: Place, format_: Format, clip: bool) -> Array:
+def _whole_pixels(y: Array, dtype: np.dtype[Any], target: Place, clip: bool) -> Array:
     """The nearest whole numbers; what the type cannot hold is clipped if that is asked for, and else refused."""
-    info = np.iinfo(dtype)
-    lowest, highest = y.min(), y.max()
-    finite = math.isfinite(lowest) and math.isfinite(highest)
-    whole = [int(np.rint(end) if y.dtype.kind == "f" else end) for end in (lowest, highest) if finite]
-    fits = finite and info.min <= whole[0] and whole[1] <= info.max
-    if not fits and not (clip and not math.isnan(lowest)):
+    info, rounded = np.iinfo(dtype), np.rint(y) if y.dtype.kind == "f" else y
+    lowest, highest = rounded.min().item(), rounded.max().item()  # Python compares them with any integer exactly
+    if math.isnan(lowest) or not (clip or (info.min <= lowest and highest <= info.max)):
         raise ValueError(
-            f"{target}: the result goes from {lowest:g} to {highest:g} and its pixels hold {info.min} to {info.max}; "
+            f"{target}: the result goes from {y.min():g} to {y.max():g} and its pixels hold {info.min} to {info.max}; "
             "write .npy or .npz, or give --clip"
         )
     if y.dtype.kind != "f":
         return np.clip(y, info.min, info.max).astype(dtype)
-    return _to_whole(np.rint(y), dtype)
+    return _to_whole(rounded, dtype)
 
 
 def _to_whole(y: Array, dtype: np.dtype[Any]) -> Array:

@@ -45,8 +45,7 @@ class _Series:
 
     def arranged(self, x: Array) -> Array:
         """The array as (pages..., height, width) or (pages..., height, width, channels)."""
-        letters = [letter for letter in self.axes if letter not in "YXS"]
-        others = [i for i, letter in enumerate(self.axes) if letter in letters]
+        others = [i for i, letter in enumerate(self.axes) if letter not in "YXS"]
         order = [*others, self.axes.index("Y"), self.axes.index("X")]
         channels = [self.axes.index("S")] if "S" in self.axes else []
         x = x.transpose(order + channels)
