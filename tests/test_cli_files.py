@@ -225,7 +225,6 @@ BY_PILLOW = {
     "bits, fax": ("1", "group4"),
     "palette, LZW": ("P", "tiff_lzw"),
     "CMYK": ("CMYK", None),
-    "YCbCr": ("YCbCr", None),
 }
 
 
@@ -234,8 +233,17 @@ def test_what_tifffile_cannot_decode_is_read_by_pillow(sort):
     mode, compression = BY_PILLOW[sort]
     image = Image.fromarray(COLOUR).convert(mode)
     image.save("a.tif", compression=compression)
-    plain = image.convert({"1": "L", "P": "RGB", "CMYK": "RGB", "YCbCr": "RGB"}.get(mode, mode))
+    plain = image.convert({"1": "L", "P": "RGB", "CMYK": "RGB"}.get(mode, mode))
     assert_pixels("a.tif", np.asarray(plain))
+
+
+def test_a_tiff_of_jpeg_becomes_rgb():
+    Image.fromarray(COLOUR).convert("YCbCr").save("a.tif", compression="jpeg")
+    with tifffile.TiffFile("a.tif") as tif:
+        assert tif.pages[0].photometric.name == "YCBCR"
+    with Image.open("a.tif") as image:
+        expected = np.asarray(image.convert("RGB"))
+    assert_pixels("a.tif", expected)
 
 
 @pytest.mark.parametrize("dtype", ["uint16", "int32", "float32"])

@@ -23,6 +23,7 @@ MIN_IS_WHITE, MIN_IS_BLACK, RGB, PALETTE, SEPARATED, YCBCR = 0, 1, 2, 3, 5, 6
 PROFILE_TAG, UNCOMPRESSED = 34675, 1
 LARGEST_CLASSIC = 4_000_000_000  # bytes of pixels, beyond which a TIFF has offsets of 64 bits
 WHOLE_BITS = (1, 2, 4, 8, 16, 32, 64)
+NO_DECODER = ("imagecodecs", "not supported")  # what tifffile says of a compression that it does not read
 REMEDY = "save it as grey or RGB, of 8, 16, 32 or 64 bits"
 
 
@@ -66,7 +67,7 @@ def read(file: IO[bytes], page: int | None) -> Picture:
         try:
             stored = _stored(tif, series)
         except Exception as fault:
-            if not isinstance(fault, ImportError) and "imagecodecs" not in str(fault):
+            if not isinstance(fault, ImportError) and not any(words in str(fault) for words in NO_DECODER):
                 raise
             compression = f"it is compressed by {series.first.compression.name} and of {series.first.dtype}"
             return _by_pillow(file, series, f"{compression}; install what reads that: pip install imagecodecs")
