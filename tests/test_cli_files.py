@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import logging
 import os
 import struct
 import subprocess
@@ -343,6 +344,65 @@ def test_a_tiff_that_was_cut_never_gives_fewer_pages(ndpool_says):
             assert str(fault).startswith("in.tif: ")  # noqa: PT017
         else:
             np.testing.assert_array_equal(found.pixels, STACK)
+
+
+def test_pages_that_cannot_be_found_are_missed():
+    with tifffile.TiffWriter("a.tif") as writer:
+        for page in STACK:
+            writer.write(page, metadata=None, contiguous=False)
+    with tifffile.TiffFile("a.tif") as tif:
+        second = tif.pages[1]
+        next_page = second.offset + 2 + 12 * len(second.tags)
+    with open("a.tif", "r+b") as file:
+        file.seek(next_page)
+        file.write(struct.pack("<I", 1 << 30))
+    with pytest.raises(ValueError, match=r"a.tif: not a tiff file that can be read \(.*page.*\); it is damaged"):
+        read("a.tif")
+    logged = logging.getLogger("tifffile")
+    assert logged.propagate
+    assert not [handler for handler in logged.handlers if handler.level == logging.WARNING]
+
+
+def test_a_thumbnail_may_come_first():
+    with tifffile.TiffWriter("a.tif") as writer:
+        writer.write(COLOUR[:2, :3], subfiletype=1, photometric="rgb", metadata=None)
+        writer.write(STACK[0], metadata=None)
+        writer.write(STACK[1], metadata=None, compression="zlib")
+    assert_pixels("a.tif", STACK[:2], channels=False)
+    with tifffile.TiffWriter("a.tif") as writer:
+        writer.write(COLOUR[:2, :3], subfiletype=1, photometric="rgb", metadata=None)
+        writer.write(STACK[0], metadata=None)
+    assert_pixels("a.tif", STACK[0])
+
+
+def test_alpha_stays_where_white_is_0():
+    two = some((5, 7, 2), np.uint8)
+    tifffile.imwrite("a.tif", two, photometric="miniswhite", planarconfig="contig", extrasamples=["unassalpha"])
+    assert_pixels("a.tif", np.stack([255 - two[..., 0], two[..., 1]], -1))
+
+
+def test_a_channel_of_which_nothing_is_said_is_no_alpha(ndpool_says):
+    two = some((5, 7, 2), np.uint8)
+    tifffile.imwrite("in.tif", two, photometric="minisblack", planarconfig="contig", extrasamples=["unassalpha"])
+    with tifffile.TiffFile("in.tif") as tif:
+        place = tif.pages[0].tags["ExtraSamples"].offset
+    with open("in.tif", "r+b") as file:
+        file.seek(place)
+        file.write(struct.pack("<H", 339))  # another tag in its place: that the samples are unsigned
+        file.seek(place + 8)
+        file.write(struct.pack("<H", 1))
+    assert assert_pixels("in.tif", two).extras == (0,)
+    assert "2 channels, not all of which are colours or alpha" in ndpool_says(
+        "pool in.tif -o out.png --kernel 2", code=2
+    )
+
+
+@pytest.mark.parametrize("meaning", [images.UNKNOWN, images.MULTIPLIED_ALPHA])
+def test_channels_whose_meaning_pillow_loses_are_not_read_by_it(ndpool_says, meaning):
+    Image.fromarray(COLOUR).convert("RGBA").save("in.tif", compression="tiff_lzw")
+    retagged("in.tif", ExtraSamples=meaning)
+    line = ndpool_says("pool in.tif -o out.tif --kernel 2", code=2)
+    assert "in.tif: it is compressed by LZW and of uint8; install what reads that: pip install imagecodecs" in line
 
 
 def test_channels_keep_their_meaning(ndpool_says):
