@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import subprocess
 import sys
@@ -10,13 +11,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 from PIL import Image
 from rich.console import Console
 
 import ndpool
 from ndpool import Avg, Max, Pool, Window, spec
-from ndpool.cli import checking, frameworks, main, work
+from ndpool.cli import checking, figure, frameworks, main, work
 from ndpool.cli import demo as demo_module
+from ndpool.cli.app import app
 from ndpool.cli.arguments import KINDS, KindName
 
 COMMANDS = ("demo", "pool", "explain", "check")
@@ -68,8 +71,33 @@ def test_each_command_has_help(ndpool_says, command):
 
 def test_help_says_the_defaults(ndpool_says):
     said = " ".join(re.sub(r"[│╭╮╰╯─]", " ", ndpool_says("pool --help")).split())
-    for words in ("(default: first)", "(default: the kernel)", "(default: 1)", "(default: the last)"):
+    for words in (
+        "(default: first)",
+        "(default: the kernel)",
+        "(default: 1)",
+        "(default: height and width of an image, ",
+    ):
         assert words in said
+
+
+@pytest.mark.parametrize("columns", [60, 80, 99, 100, 120])
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_no_help_is_cut_off(ndpool_says, monkeypatch, command, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    said = ndpool_says(f"{command} --help")
+    assert "\N{HORIZONTAL ELLIPSIS}" not in said
+    assert max(map(len, said.splitlines())) <= columns
+    words = " ".join(re.sub(r"[│╭╮╰╯─]", " ", said).split())
+    group = typer.main.get_command(app)
+    if not command:
+        for each in group.commands.values():
+            assert each.help.splitlines()[0] in words
+        return
+    for parameter in group.commands[command].params:
+        assert all(option in words.replace(",", " ").split() for option in parameter.opts if option.startswith("-"))
+        assert all(option in words.split() for option in parameter.secondary_opts)
+        for word in parameter.help.split():
+            assert word in words
 
 
 def test_version(ndpool_says):
@@ -150,16 +178,18 @@ def test_float_images(ndpool_says):
     x = np.random.default_rng(2).random((6, 8), dtype=np.float32)
     save("in.tif", x)
     ndpool_says("pool in.tif -o out.tif --kind avg --kernel 2")
-    np.testing.assert_allclose(load("out.tif"), ndpool.avg_pool(x, (2, 2)), rtol=1e-6)
+    np.testing.assert_array_equal(load("out.tif"), ndpool.avg_pool(x, (2, 2)))
 
 
 @pytest.mark.parametrize("mode", ["1", "P", "LA", "RGBA", "CMYK"])
 def test_other_images_are_read(ndpool_says, mode):
     image = Image.fromarray(IMAGE).convert(mode)
+    if "A" in mode:
+        image.putalpha(Image.fromarray(IMAGE[..., 1]))
     image.save(f"in.{'tif' if mode == 'CMYK' else 'png'}")
     ndpool_says(f"pool in.{'tif' if mode == 'CMYK' else 'png'} -o out.png --kernel 3")
-    channels = {"1": (), "P": (3,), "LA": (2,), "RGBA": (4,), "CMYK": (3,)}[mode]
-    assert load("out.png").shape == (3, 4, *channels)
+    plain = np.asarray(image.convert({"1": "L", "P": "RGB", "CMYK": "RGB"}.get(mode, mode)))
+    np.testing.assert_array_equal(load("out.png"), ndpool.max_pool(plain, 3, axes=(0, 1)), strict=True)
 
 
 def test_what_pixels_cannot_hold_is_refused_or_clipped(ndpool_says):
@@ -176,6 +206,7 @@ KIND_OPTIONS = {
     "--kind max --ties split": ndpool.Max("split"),
     "--kind min": ndpool.Min(),
     "--kind avg --no-count-include-pad": ndpool.Avg(False),
+    "--kind mean --no-count-include-pad": ndpool.Avg(False),
     "--kind avg --divisor 3": ndpool.Avg(divisor_override=3),
     "--kind sum": ndpool.Sum(),
     "--kind smooth-max --beta -2": ndpool.SmoothMax(-2.0),
@@ -267,32 +298,37 @@ def test_the_bar_comes_after_a_while(monkeypatch, capsys):
 # --- errors ---------------------------------------------------------------------------------------
 
 ERRORS = {
-    "": "Missing argument 'INPUT'",
-    "in.npy": "Missing option '--output'",
+    "": "Missing argument 'INPUT'; see ndpool pool --help",
+    "in.npy": "Missing option '--output' / '-o'; see ndpool pool --help",
     "none.npy -o out.npy --kernel 2,2": "none.npy: there is no such file",
-    "in.txt -o out.npy --kernel 2,2": "in.txt: the ending '.txt' says no format that is known; use one of .png",
+    "in.txt -o out.npy --kernel 2,2": "in.txt: by its first bytes no PNG, TIFF, JPEG, .npy or .npz; convert it",
     "in.npy -o out --kernel 2,2": "out: the ending '' says no format",
     "in.npy -o nowhere/out.npy --kernel 2,2": "nowhere: there is no such folder",
-    "broken.npy -o out.npy --kernel 2,2": "broken.npy: not a .npy file that can be read",
-    "broken.npz -o out.npy --kernel 2,2": "broken.npz: not a .npz file that can be read",
-    "broken.png -o out.npy --kernel 2,2": "broken.png: not an image that can be read",
+    "broken.npy -o out.npy --kernel 2,2": "broken.npy: not a npy file that can be read",
+    "broken.npz -o out.npy --kernel 2,2": "broken.npz: not a npz file that can be read",
+    "broken.png -o out.npy --kernel 2,2": "broken.png: not a png file that can be read",
     "words.npy -o out.npy --kernel 1 --axes 0": "words.npy: has dtype <U3; give real numbers",
     "two.npz -o out.npy --kernel 2,2": "two.npz holds 2 arrays and out.npy one; write .npz",
-    "in.npy -o out.png --kernel 2,2": "a result of shape (2, 3, 3, 4) is no image; write .npy or .npz",
-    "nan.npy -o out.png --kernel 1,1": "the result has NaNs, which an image cannot hold",
+    "in.npy -o out.png --kernel 2,2": "out.png: PNG holds uint8 and uint16, and in.npy has float64; write .tif or .npy",
     "in.npy -o out.npy": "there is no window; give --kernel",
-    "in.npy -o out.npy --kernel 2": "ceil_mode=False) does not say how many axes to pool; give axes=...",
+    "in.npy -o out.npy --kernel 2": "in.npy: one number for --kernel does not say how many axes to pool; give one for "
+    "each, or --axes",
+    "in.npy -o out.npy --adaptive 2": "one number for --adaptive does not say how many axes to pool",
     "in.npy -o out.npy --kernel 2,x": "--kernel 2,x: 'x' is not a whole number",
     "in.npy -o out.npy --kernel 2,2 --padding half": "'half' is not a whole number; give one for all axes, or one for "
     "each with commas, one of valid, same, same_lower, or before:after",
+    "in.npy -o out.npy --kernel 2,2 --stride 9223372036854775808": ": 9223372036854775808 has more than 64 "
+    "bits; give a smaller number",
     "in.npy -o out.npy --kernel 0,2": "kernel_size[0]=0 is less than 1; give an int >= 1",
     "in.npy -o out.npy --kernel 2,2 --stride 0": "stride=0 is less than 1",
-    "in.npy -o out.npy --kernel 9,9": "kernel_size=9 with dilation=1 reaches over 9 cells",
+    "in.npy -o out.npy --kernel 9,9": "in.npy: kernel_size=9 with dilation=1 reaches over 9 cells",
     "in.npy -o out.npy --kernel 2,2 --padding 3": "sees no real cell",
     "in.npy -o out.npy --kernel 2,2 --adaptive 2": "--adaptive and --kernel are two ways",
     "in.npy -o out.npy --global --adaptive 2": "--adaptive and --global are two ways",
     "in.npy -o out.npy --kernel 2,2 --axes 0,9": "9 is out of range for shape (2, 3, 7, 8)",
-    "in.npy -o out.npy --kernel 2,2 --kind median": "'median' is not one of 'max', 'min', 'avg'",
+    "in.npy -o out.npy --kernel 2,2 --kind median": "'median' is not one of 'max', 'min', 'avg', 'mean'",
+    "in.npy -o out.npy --kernel 2,2 --p 2 --kind mean": "--p is for --kind lp; leave it out with --kind mean",
+    "in.npy -o out.npy --kernel 2,2 --no-count-include-pad": "is for --kind avg and smooth-max; leave it out with",
     "in.npy -o out.npy --kernel 2,2 --ties last": "'last' is not one of 'first', 'split', 'all'",
     "in.npy -o out.npy --kernel 2,2 --kind smooth-max": "--kind smooth-max needs --beta; give for example --beta 2",
     "in.npy -o out.npy --kernel 2,2 --kind lp": "--kind lp needs --p",
@@ -308,15 +344,17 @@ def test_bad_arguments_are_one_line(ndpool_says, arguments):
     np.save("in.npy", X)
     np.savez("two.npz", a=X, b=X)
     np.save("words.npy", np.array(["one", "two"]))
-    np.save("nan.npy", np.full((2, 2), np.nan))
-    for name in ("broken.npy", "broken.npz", "broken.png", "in.txt"):
+    starts = {"broken.npy": b"\x93NUMPY", "broken.npz": b"PK\3\4", "broken.png": b"\x89PNG\r\n\x1a\n", "in.txt": b""}
+    for name, start in starts.items():
         with open(name, "wb") as file:
-            file.write(b"not what it says")
+            file.write(start + b"and then not what it says")
     assert ERRORS[arguments] in ndpool_says(f"pool {arguments}", code=2)
 
 
 def test_unknown_command(ndpool_says):
-    assert "No such command 'pol'" in ndpool_says("pol", code=2)
+    line = ndpool_says("pol", code=2)
+    assert "No such command 'pol'" in line
+    assert line.endswith("; see ndpool --help")
 
 
 # --- explain --------------------------------------------------------------------------------------
@@ -397,9 +435,28 @@ def test_explain_writes_a_page(ndpool_says, tmp_path):
     said = ndpool_says("explain --shape 5,5 --kernel 3,3 --html page.html")
     assert "page.html: open it in a browser" in said
     assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    before = (tmp_path / "page.html").read_text(encoding="utf-8")
     line = ndpool_says("explain --shape 5,5 --kernel 3,3 --html page.html", code=2)
     assert "page.html exists; give another name, or --force" in line
     ndpool_says("explain --shape 6 --kernel 3 --html page.html --force")
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") != before
+
+
+def test_a_page_to_standard_output_is_all_there(capsys):
+    assert main(["explain", "--shape", "5,5", "--kernel", "3,3", "--html", "-"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.startswith("<!DOCTYPE html>")
+    assert printed.out.rstrip().endswith("</html>")
+    assert "(5, 5) becomes (1, 1)" in printed.err
+    assert not Path("-").exists()
+
+
+def test_a_page_that_cannot_be_written_leaves_the_old_one(ndpool_says, tmp_path, monkeypatch):
+    (tmp_path / "page.html").write_text("what was there")
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("the disk is full")))
+    line = ndpool_says("explain --shape 5,5 --kernel 3,3 --html page.html --force", code=2)
+    assert "page.html: could not be written (the disk is full)" in line
+    assert (tmp_path / "page.html").read_text() == "what was there"
 
 
 @pytest.mark.parametrize(
@@ -410,6 +467,7 @@ def test_explain_writes_a_page(ndpool_says, tmp_path):
         ("--shape 5,5 --kernel 3,3,3", "3 axes are pooled and the input of shape (5, 5) has 2"),
         ("--shape 5 --kernel 2 --padding 2", "sees no real cell"),
         ("--shape 0 --kernel 2", "has length 0"),
+        ("--shape 4,100001 --kernel 2", "--shape 4,100001: axes of up to 100000 cells are explained; give a smaller"),
         ("--shape 4,4,4 --kernel 2 --html page.html", "the page shows one axis or two, of at most 24 cells each"),
         ("--shape 4,4 --kernel 2,2 --axes 0 --html page.html", "axes=(0,) names 1 axes"),
         ("--shape 4,4 --kernel 2 --axes 0 --html page.html", "1 of the 2 axes of x are pooled; the page pools all"),
@@ -430,6 +488,18 @@ def test_check_agrees(ndpool_says):
     assert said == ndpool_says("check -n 60 --seed 2")
     for framework in frameworks.installed():
         assert framework.name in said
+
+
+def test_check_draws_the_configurations_of_its_seed(ndpool_says, monkeypatch):
+    monkeypatch.setattr(checking, "difference", lambda got, want: 1.0)
+    for seed in (0, 1, 7):
+        said = " ".join(ndpool_says(f"check -n 2 --seed {seed} --no-frameworks", code=1).split())
+        for case in checking.cases(2, seed):
+            assert f"engine: gx is off by 1 in {case}" in said
+    assert "and 2 more" in ndpool_says("check -n 3 --no-frameworks", code=1)
+    drawn = [{str(case): case.x.tobytes() for case in checking.cases(20, seed)} for seed in (0, 1, 0)]
+    assert drawn[0] == drawn[2]
+    assert not set(drawn[0].values()) & set(drawn[1].values())
 
 
 def test_check_sees_a_disagreement(ndpool_says, monkeypatch):
@@ -488,15 +558,46 @@ def test_demo(ndpool_says, tmp_path):
         assert picture.size[0] > 1000
 
 
-def test_demo_says_when_a_result_is_wrong(monkeypatch, capsys):
-    monkeypatch.setattr(demo_module, "ENOUGH_ULPS", -1.0)
+@pytest.fixture
+def short_demo(monkeypatch):
+    """One kind, no times, and the name of the format for a picture."""
     monkeypatch.setattr(demo_module, "KINDS", (Max(),))
+    monkeypatch.setattr(demo_module, "_times", lambda photo: "")
+    monkeypatch.setattr(demo_module, "draw", lambda photo, window, kinds, file, format_: file.write(format_.encode()))
+
+
+def test_demo_writes_nothing_over(ndpool_says, tmp_path, short_demo):
+    (tmp_path / "ndpool-demo.png").write_text("what was there")
+    for arguments in ("", " -o ndpool-demo.png"):
+        line = ndpool_says(f"demo{arguments}", code=2)
+        assert "ndpool-demo.png exists; give another name, or --force to write over it" in line
+    assert (tmp_path / "ndpool-demo.png").read_text() == "what was there"
+    ndpool_says("demo --force")
+    assert (tmp_path / "ndpool-demo.png").read_text() == "png"
+
+
+@pytest.mark.parametrize(("name", "format_"), [("a.svg", "svg"), ("a.PDF", "pdf"), ("[bold]a.png", "png")])
+def test_demo_draws_what_the_ending_says(ndpool_says, tmp_path, short_demo, name, format_):
+    assert f" {name}\n" in ndpool_says(f"demo -o {name}")
+    assert (tmp_path / name).read_text() == format_
+
+
+def test_a_drawing_of_another_format():
+    drawn = io.BytesIO()
+    figure.draw(IMAGE, Window((2, 2)), (Max(),), drawn, "svg")
+    assert drawn.getvalue().startswith(b"<?xml")
+
+
+def test_demo_says_when_a_result_is_wrong(monkeypatch, capsys, short_demo):
+    monkeypatch.setattr(demo_module, "ENOUGH_ULPS", -1.0)
     assert main(["demo", "-o", "here.png"]) == 2
     assert "further from the exact one than rounding allows" in capsys.readouterr().err
 
 
 def test_demo_refuses_a_folder_that_is_not_there(ndpool_says):
     assert "nowhere: there is no such folder" in ndpool_says("demo -o nowhere/x.png", code=2)
+    line = ndpool_says("demo -o x.jpg", code=2)
+    assert "x.jpg: the picture is PNG, SVG or PDF; give a name that ends in .png, .svg, .pdf" in line
 
 
 def test_the_photograph_is_small():

@@ -24,7 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return app(given or ["--help"], prog_name="ndpool", standalone_mode=False) or 0
     except UsageFault as fault:
-        return _complain(fault.format_message())
+        context = getattr(fault, "ctx", None)
+        command = context.command_path if context else "ndpool"
+        return _complain(f"{fault.format_message().rstrip('.')}; see {command} --help")
     except EXPECTED as fault:
         return _complain(str(fault) or type(fault).__name__)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 from rich.console import Console
+from rich.markup import escape
 from typer import TyperException as UsageFault
+from typer.core import TyperCommand
 
 from .. import __version__, explain
 from ..kinds import Kind
@@ -16,6 +19,7 @@ from ..pool import Pool
 from ..windows import AnyWindow
 from . import arguments
 from .arguments import KindName, Ties
+from .files import Format, Place
 
 __all__ = ["UsageFault", "app"]
 
@@ -28,14 +32,41 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+PANELS_NEED = 100  # columns
+LONGEST_EXPLAINED = 100_000
+
+
+class Command(TyperCommand):
+    """A command whose help is in panels where they have room, and else plain text, of which nothing is cut off."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        if shutil.get_terminal_size().columns < PANELS_NEED:
+            self.rich_markup_mode, kept = None, self.rich_markup_mode
+            super().format_help(ctx, formatter)
+            self.rich_markup_mode = kept
+        else:
+            super().format_help(ctx, formatter)
+
+
 # --- options that two commands share ----------------------------------------------------------------
 
 WHAT, WINDOW = "What a window becomes", "Which cells a window has"
 NUMBERS = "one number, or one for each axis"
 
-KindOption = Annotated[KindName, typer.Option("--kind", help="What one output is.", rich_help_panel=WHAT)]
+KindOption = Annotated[
+    KindName,
+    typer.Option(
+        "--kind", metavar="KIND", help=f"What one output is: {arguments.words(KindName)}.", rich_help_panel=WHAT
+    ),
+]
 TiesOption = Annotated[
-    Ties | None, typer.Option("--ties", help="Who wins when several cells do (default: first).", rich_help_panel=WHAT)
+    Ties | None,
+    typer.Option(
+        "--ties",
+        metavar="POLICY",
+        help=f"Who wins when several cells do: {arguments.words(Ties)} (default: first).",
+        rich_help_panel=WHAT,
+    ),
 ]
 BetaOption = Annotated[float | None, typer.Option("--beta", help="Sharpness of smooth-max.", rich_help_panel=WHAT)]
 POption = Annotated[float | None, typer.Option("--p", help="Power of lp.", rich_help_panel=WHAT)]
@@ -74,11 +105,12 @@ AdaptiveOption = Annotated[
     str | None,
     typer.Option("--adaptive", metavar="N[,N...]", help="As many windows as this instead.", rich_help_panel=WINDOW),
 ]
-GlobalOption = Annotated[bool, typer.Option("--global", help="One window over everything.", rich_help_panel=WINDOW)]
-AxesOption = Annotated[
-    str | None,
-    typer.Option("--axes", metavar="N[,N...]", help="The pooled axes (default: the last).", rich_help_panel=WINDOW),
+GlobalOption = Annotated[
+    bool, typer.Option("--global", help="One window over the whole of the pooled axes.", rich_help_panel=WINDOW)
 ]
+AXES = "The pooled axes (default: height and width of an image, the last of an array)."
+AxesOption = Annotated[str | None, typer.Option("--axes", metavar="N[,N...]", help=AXES, rich_help_panel=WINDOW)]
+ForceOption = Annotated[bool, typer.Option("--force", help="Write over a file that exists.")]
 
 
 def _kind(name: KindName, ties: Ties | None, beta: float | None, p: float | None, pad: Any, divisor: Any) -> Kind:
@@ -103,13 +135,6 @@ def _window(kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool, a
     return arguments.window_of(options, adaptive, whole)
 
 
-def _axes(text: str | None, window: AnyWindow, otherwise: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    """What was typed; or else the usual axes, where the window's own numbers do not say more."""
-    if text is not None:
-        return arguments.each_number("--axes", text)
-    return None if otherwise is None or window.rank not in (None, len(otherwise)) else otherwise
-
-
 def _show_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"ndpool {__version__}")
@@ -128,22 +153,39 @@ def ndpool(
 # --- the commands ---------------------------------------------------------------------------------
 
 
-@app.command()
+@app.command(cls=Command)
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the picture goes.", dir_okay=False)] = Path(
-        "ndpool-demo.png"
-    ),
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where the picture goes: PNG, SVG or PDF.")
+    ] = "ndpool-demo.png",
+    force: ForceOption = False,
 ) -> None:
     """The main job in one run: a photograph through every kind, proved, timed and drawn."""
     from .demo import run
 
-    run(Console(), output)
+    run(Console(), Place(Path(output), output), force)
 
 
-@app.command()
+HOLDS = "PNG, TIFF, JPEG, .npy or .npz"
+
+
+@app.command(cls=Command)
 def pool(
-    input_: Annotated[Path, typer.Argument(metavar="INPUT", help="PNG, TIFF, JPEG, .npy or .npz.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="PNG, TIFF, JPEG, .npy or .npz.")],
+    input_: Annotated[str, typer.Argument(metavar="INPUT", help=f"{HOLDS}; - is standard input.")],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help=f"{HOLDS}, by its ending; - is standard output.")
+    ],
+    format_: Annotated[
+        Format | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help=f"What is written, whatever the ending: {arguments.words(Format)} (default of -: as the input).",
+        ),
+    ] = None,
+    page: Annotated[
+        int | None, typer.Option("--page", min=0, help="One page of an image of several, from 0 (default: all).")
+    ] = None,
     kind: KindOption = KindName.MAX,
     ties: TiesOption = None,
     beta: BetaOption = None,
@@ -158,13 +200,13 @@ def pool(
     adaptive: AdaptiveOption = None,
     global_: GlobalOption = False,
     axes: AxesOption = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that exists.")] = False,
+    force: ForceOption = False,
     clip: Annotated[bool, typer.Option("--clip", help="Clip what an image's pixels cannot hold.")] = False,
 ) -> None:
     """Pool an image or arrays from one file into another.
 
-    Of an image, height and width are pooled, and the result is rounded to whole pixels.
-    Of arrays, the last axes are pooled, as many as --kernel has numbers.
+    Of an image, height and width are pooled, and the pixels of the result are of the input's type: rounded, if whole.
+    Of arrays, the last axes are pooled, as many as --kernel has numbers, and the last two by --global.
     """
     from .work import pool_file
 
@@ -172,10 +214,15 @@ def pool(
         _kind(kind, ties, beta, p, count_include_pad, divisor),
         _window(kernel, stride, padding, dilation, ceil_mode, adaptive, global_),
     )
-    pool_file(input_, output, lambda usual: Pool(chosen, window, _axes(axes, window, usual)), force, clip)
+
+    def make(ndim: int, usual: tuple[int, ...] | None) -> Pool:
+        return Pool(chosen, window, arguments.pooled_axes(axes, window, ndim, usual))
+
+    source, target = Place.of(input_, "standard input"), Place.of(output, "standard output")
+    pool_file(source, target, make, force, clip, format_, page)
 
 
-@app.command(name="explain")
+@app.command(name="explain", cls=Command)
 def explain_(
     shape: Annotated[str, typer.Option("--shape", metavar="N[,N...]", help="The input's shape.")],
     kind: KindOption = KindName.MAX,
@@ -192,33 +239,36 @@ def explain_(
     adaptive: AdaptiveOption = None,
     global_: GlobalOption = False,
     axes: AxesOption = None,
-    html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Also write a page to play with.", dir_okay=False)
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over a page that exists.")] = False,
+    html: Annotated[str | None, typer.Option("--html", metavar="FILE", help="Also write a page to play with.")] = None,
+    force: ForceOption = False,
 ) -> None:
     """Draw the windows: which cells each output sees, what it divides by, and what is dropped."""
     from .drawing import explanation
-    from .work import check_free
+    from .files import check_free, write_whole
 
     sizes = arguments.each_number("--shape", shape)
+    if max(sizes) > LONGEST_EXPLAINED:
+        raise ValueError(
+            f"--shape {shape}: axes of up to {LONGEST_EXPLAINED} cells are explained; give a smaller shape"
+        )
     window = _window(kernel, stride, padding, dilation, ceil_mode, adaptive, global_)
     chosen = _kind(kind, ties, beta, p, count_include_pad, divisor)
-    laid = Pool(chosen, window, _axes(axes, window, tuple(range(len(sizes)))))
-    console = Console(highlight=False)
+    laid = Pool(chosen, window, arguments.pooled_axes(axes, window, len(sizes), tuple(range(len(sizes)))))
+    place = None if html is None else Place.of(html, "standard output")
+    console = Console(highlight=False, stderr=place is not None and place.path is None)
     drawing = explanation(laid, sizes)
-    if html is not None:
-        check_free(html, force)
+    if place is not None:
+        check_free(place, force)
         x = np.random.default_rng(0).integers(-9, 10, sizes)
         text = explain.page(laid, x)
+        write_whole(place, lambda file: file.write(text.encode()))
         console.print(drawing)
-        html.write_text(text, encoding="utf-8")
-        console.print(f"\n[bold]{html}[/]: open it in a browser, point at an output, change anything.")
+        console.print(f"\n[bold]{escape(str(place))}[/]: open it in a browser, point at an output, change anything.")
     else:
         console.print(drawing)
 
 
-@app.command()
+@app.command(cls=Command)
 def check(
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many configurations.")] = 100,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Which ones.")] = 0,
@@ -239,6 +289,8 @@ def check(
     faults = [fault for tally in tallies for fault in tally.faults]
     for fault in faults[:10]:
         console.print(fault, style="red", markup=False)
+    if len(faults) > 10:
+        console.print(f"and {len(faults) - 10} more", style="red")
     if faults:
         raise typer.Exit(1)
     console.print("Everything agrees.", style="green")

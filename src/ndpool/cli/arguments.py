@@ -16,6 +16,7 @@ class KindName(str, Enum):
     MAX = "max"
     MIN = "min"
     AVG = "avg"
+    MEAN = "mean"
     SUM = "sum"
     SMOOTH_MAX = "smooth-max"
     LP = "lp"
@@ -29,11 +30,28 @@ class Ties(str, Enum):
     ALL = "all"
 
 
-#: For each kind its class, and which options are its arguments.
+AVERAGE: tuple[type[Kind], dict[str, str]] = (
+    Avg,
+    {"--count-include-pad": "count_include_pad", "--divisor": "divisor_override"},
+)
+
+
+def words(names: type[Enum]) -> str:
+    """What one may choose from, for people.
+
+    >>> words(Ties)
+    'first, split or all'
+    """
+    *others, last = (name.value for name in names)
+    return f"{', '.join(others)} or {last}"
+
+
+#: For each name its class, and which options are its arguments.
 KINDS: dict[KindName, tuple[type[Kind], dict[str, str]]] = {
     KindName.MAX: (Max, {"--ties": "ties"}),
     KindName.MIN: (Min, {"--ties": "ties"}),
-    KindName.AVG: (Avg, {"--count-include-pad": "count_include_pad", "--divisor": "divisor_override"}),
+    KindName.AVG: AVERAGE,
+    KindName.MEAN: AVERAGE,
     KindName.SUM: (Sum, {}),
     KindName.SMOOTH_MAX: (SmoothMax, {"--beta": "beta", "--count-include-pad": "count_include_pad"}),
     KindName.LP: (Lp, {"--p": "p"}),
@@ -51,7 +69,9 @@ def kind_of(name: KindName, options: Mapping[str, Any]) -> Kind:
     given = {option: value for option, value in options.items() if value is not None}
     for option in given:
         if option not in parameters:
-            owners = [other.value for other, (_, theirs) in KINDS.items() if option in theirs]
+            owners = [
+                other.value for other, (_, theirs) in KINDS.items() if option in theirs and other is not KindName.MEAN
+            ]
             raise ValueError(f"{option} is for --kind {' and '.join(owners)}; leave it out with --kind {name.value}")
     if NEEDED.get(name, "--kind") not in {*given, "--kind"}:
         raise ValueError(f"--kind {name.value} needs {NEEDED[name]}; give for example {NEEDED[name]} 2")
@@ -79,6 +99,28 @@ def window_of(options: Mapping[str, Any], adaptive: str | None, whole_axes: bool
         whole_numbers("--dilation", given.get("--dilation", "1")),
         bool(given.get("--ceil-mode", False)),
     )
+
+
+def pooled_axes(
+    typed: str | None, window: AnyWindow, ndim: int, usual: tuple[int, ...] | None
+) -> tuple[int, ...] | None:
+    """What was typed; or else the usual axes, where the window's own numbers do not say more.
+
+    Where there are no usual ones, a global window takes the last two, and others the last that they have numbers for.
+
+    >>> pooled_axes(None, Global(), 4, None), pooled_axes("0,-1", Global(), 4, None)
+    ((-2, -1), (0, -1))
+    """
+    if typed is not None:
+        return each_number("--axes", typed)
+    if usual is not None:
+        return usual if window.rank in (None, len(usual)) else None
+    if isinstance(window, Global):
+        return tuple(range(-min(ndim, 2), 0))
+    if window.rank is None:
+        option = "--kernel" if isinstance(window, Window) else "--adaptive"
+        raise ValueError(f"one number for {option} does not say how many axes to pool; give one for each, or --axes")
+    return None
 
 
 def whole_numbers(option: str, text: str) -> int | tuple[int, ...]:
@@ -120,8 +162,11 @@ def _ends(text: str, part: str) -> int | tuple[int, int]:
 
 def _whole(option: str, text: str, part: str) -> int:
     try:
-        return int(part)
+        number = int(part)
     except ValueError:
         words = f", one of {', '.join(PADDING_WORDS)}, or before:after" if option == "--padding" else ""
         rule = f"give one for all axes, or one for each with commas{words}"
         raise ValueError(f"{option} {text}: {part!r} is not a whole number; {rule}") from None
+    if abs(number) >= 1 << 63:
+        raise ValueError(f"{option} {text}: {part} has more than 64 bits; give a smaller number")
+    return number

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from fractions import Fraction
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from .. import spec
@@ -27,9 +27,8 @@ from ..pictures import brief
 from ..pool import Pool
 from ..windows import Window
 from .figure import draw
-from .files import Array
+from .files import Array, Place, check_free, write_whole
 from .frameworks import installed, title
-from .work import check_free
 
 KINDS: tuple[Kind, ...] = (
     Max(),
@@ -48,6 +47,7 @@ WINDOW = Window((5, 5), stride=4, padding=1)
 PROOF_CELLS = np.s_[72:136, 176:256]  # the sun, the ridge and its shore: bright, dark, and full of ties
 # beta is a power of two, so beta * x is exact for whole numbers, and the error that is left is that of exp.
 DIGITS = 40
+PICTURES = (".png", ".svg", ".pdf")
 ENOUGH_ULPS = 4.0
 
 
@@ -59,9 +59,10 @@ def photograph() -> Array:
         return np.asarray(image)
 
 
-def run(console: Console, output: Path) -> None:
+def run(console: Console, output: Place, force: bool) -> None:
     """The three parts, one after the other; a result that is not proved is an error at the end."""
-    check_free(output, force=True)
+    format_ = _format(output)
+    check_free(output, force)
     start = time.perf_counter()
     photo = photograph()
     console.print(f"\n[bold]1. Pool and prove[/]: a photograph over {brief(WINDOW)}")
@@ -69,13 +70,19 @@ def run(console: Console, output: Path) -> None:
     proved = _prove(console, photo[PROOF_CELLS][..., 1])
     console.print(f"\n[bold]2. Time[/]: 16 photographs in float32, 3 x 3, stride 2, {get_num_threads()} threads\n")
     console.print(_times(photo))
-    draw(photo, WINDOW, DRAWN, output)
+    write_whole(output, lambda file: draw(photo, WINDOW, DRAWN, file, format_))
     console.print("\n[bold]3. Look[/]: input, outputs, and where the gradient goes for each policy of ties")
-    console.print(
-        f"   [bold green]{output}[/]\n\n{time.perf_counter() - start:.1f} s in all. Next: ndpool explain --help\n"
-    )
+    console.print(f"   [bold green]{escape(str(output))}[/]\n")
+    console.print(f"{time.perf_counter() - start:.1f} s in all. Next: ndpool explain --help\n")
     if not proved:
         raise ValueError("a result is further from the exact one than rounding allows; the table above says which")
+
+
+def _format(output: Place) -> str:
+    ending = output.path.suffix.lower() if output.path else ""
+    if ending not in PICTURES:
+        raise ValueError(f"{output}: the picture is PNG, SVG or PDF; give a name that ends in {', '.join(PICTURES)}")
+    return ending[1:]
 
 
 # --- the proof ------------------------------------------------------------------------------------

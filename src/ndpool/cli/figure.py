@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -27,7 +26,7 @@ PLATEAU = np.array(
 )
 
 
-def draw(photo: Array, window: Window, kinds: Sequence[Kind], output: Path) -> None:
+def draw(photo: Array, window: Window, kinds: Sequence[Kind], file: IO[bytes], format_: str) -> None:
     """Write the figure; Matplotlib is loaded here, so that the other commands start fast."""
     import matplotlib
 
@@ -39,7 +38,7 @@ def draw(photo: Array, window: Window, kinds: Sequence[Kind], output: Path) -> N
     above, below = parts
     _outputs(above, photo, window, kinds)
     _gradients(below)
-    figure.savefig(output, dpi=110, format="png")
+    figure.savefig(file, dpi=110, format=format_)
     plt.close(figure)
 
 
