@@ -57,10 +57,11 @@ function visit({controls, x}) {
     };
   });
   const gradient = [...document.querySelectorAll("#gradient .place")].map(place => place.title);
+  const fields = [...document.querySelectorAll("#input input")];
   return {error: document.getElementById("error").textContent, outputs, gradient, unseen: places(".unseen"),
           sizes: ["input-size", "output-size"].map(id => document.getElementById(id).textContent),
-          beyond: places(".beyond").length, typed: [...document.querySelectorAll("#input input")].map(field => field.value),
-          labels: [...document.querySelectorAll("#input input")].map(field => field.ariaLabel)};
+          beyond: places(".beyond").length, typed: fields.map(field => field.value),
+          labels: fields.map(field => field.ariaLabel)};
 }
 const found = JSON.parse(decodeURIComponent(document.getElementById("visits").textContent)).map(visit);
 document.body.append(element("pre", {id: "found", textContent: encodeURIComponent(JSON.stringify(found))}));
@@ -79,7 +80,7 @@ def driven(page, visits):
 
 
 def framed(pages, script, folder):
-    """What `script` finds on each of several pages, (width, text), in frames of their own: of a frame, `seen(frame)`."""
+    """What the script's function `seen(frame)` says of each page; a page is a width and a text, and has a frame."""
     frames = [
         f'<iframe style="width: {width}px; height: 900px" srcdoc="{escape(page)}"></iframe>' for width, page in pages
     ]
@@ -331,35 +332,36 @@ def test_numbers_are_written_as_one_types_them():
 RULER = """
 const inside = (part, whole) => part.left >= whole.left - 0.5 && part.right <= whole.right + 0.5
   && part.top >= whole.top - 0.5 && part.bottom <= whole.bottom + 0.5;
-const meet = (a, b) => a.left < b.right - 0.5 && b.left < a.right - 0.5 && a.top < b.bottom - 0.5 && b.top < a.bottom - 0.5;
-const visible = element => element.getClientRects().length > 0;
-function textBox(document, element) {
-  const range = document.createRange();
+const meet = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 0.5
+  && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 0.5;
+const anyMeet = boxes => boxes.some((one, k) => boxes.slice(k + 1).some(other => meet(one, other)));
+const boxOf = element => element.getBoundingClientRect();
+function textBox(element) {
+  const range = element.ownerDocument.createRange();
   range.selectNodeContents(element);
   return range.getBoundingClientRect();
 }
+function misfits(grid) {
+  const texts = [...grid.querySelectorAll("button, .gradient, .weight")].filter(part => part.textContent);
+  const outside = texts.filter(part => !inside(textBox(part), boxOf(part.closest(".place"))));
+  const cut = [...grid.querySelectorAll("input")].filter(field => field.scrollWidth > field.clientWidth);
+  return [...outside, ...cut].map(part => `does not fit: ${part.value || part.textContent}`);
+}
 function seen(frame) {
-  const document = frame.contentDocument, found = [], all = selector => [...document.querySelectorAll(selector)].filter(visible);
-  const root = document.documentElement;
-  if (root.clientWidth < 300) found.push(`the frame is ${root.clientWidth} wide`);
-  if (root.scrollWidth > root.clientWidth) found.push(`the page is ${root.scrollWidth} wide, the screen ${root.clientWidth}`);
-  const box = document.querySelector(".controls").getBoundingClientRect();
-  const controls = all(".controls input, .controls select, .controls th, .controls label");
-  for (const control of controls) if (!inside(control.getBoundingClientRect(), box)) found.push(`outside: ${control.outerHTML}`);
-  const boxes = all(".controls input, .controls select").map(control => control.getBoundingClientRect());
-  boxes.forEach((one, k) => boxes.slice(k + 1).forEach(other => { if (meet(one, other)) found.push("controls meet"); }));
-  for (const grid of all(".grid")) {
-    const places = [...grid.children], rects = places.map(place => place.getBoundingClientRect());
-    rects.forEach((one, k) => rects.slice(k + 1).forEach(other => { if (meet(one, other)) found.push(`cells of ${grid.id} meet`); }));
-    places.forEach((place, k) => {
-      for (const part of place.querySelectorAll("button, .gradient, .weight"))
-        if (part.textContent && !inside(textBox(document, part), rects[k])) found.push(`does not fit: ${part.textContent}`);
-      for (const field of place.querySelectorAll("input"))
-        if (field.scrollWidth > field.clientWidth) found.push(`does not fit: ${field.value}`);
-    });
-  }
-  if (all(".grid > *").length < 3 || controls.length < 5) found.push("nothing is shown");
-  return [...new Set(found)].slice(0, 12);
+  const root = frame.contentDocument.documentElement;
+  const all = selector => [...root.querySelectorAll(selector)].filter(part => part.getClientRects().length);
+  const [controls] = all(".controls"), grids = all(".grid");
+  const parts = all(".controls input, .controls select, .controls th, .controls label");
+  const outside = parts.filter(part => !inside(boxOf(part), boxOf(controls)));
+  return [
+    ...(root.scrollWidth > root.clientWidth ? [`${root.scrollWidth} wide on ${root.clientWidth}`] : []),
+    ...(root.clientWidth < 300 || parts.length < 5 ? ["controls are not shown"] : []),
+    ...grids.filter(grid => !grid.children.length).map(grid => `${grid.id} is empty`),
+    ...outside.map(part => `outside: ${part.outerHTML}`),
+    ...(anyMeet(all(".controls input, .controls select").map(boxOf)) ? ["controls meet"] : []),
+    ...grids.filter(grid => anyMeet([...grid.children].map(boxOf))).map(grid => `cells of ${grid.id} meet`),
+    ...grids.flatMap(misfits),
+  ].slice(0, 9);
 }
 """
 EIGHTS = np.arange(64.0).reshape(8, 8) * 37 % 19 - 9
