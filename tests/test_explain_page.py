@@ -9,26 +9,15 @@ from __future__ import annotations
 import json
 import math
 import re
-import shutil
-import subprocess
 from html import escape
 from pathlib import Path
-from urllib.parse import unquote
 
 import numpy as np
 import pytest
 
+from browser import found_on, needs_browser, with_script
 from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, explain, spec
 from ndpool.kinds import TIES
-
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-)
-needs_browser = pytest.mark.skipif(
-    BROWSER is None, reason="no Chromium on the PATH (Debian's package is `chromium`): the page is not driven"
-)
 
 DRIVER = """
 function set(id, value) {
@@ -63,20 +52,22 @@ function visit({controls, x}) {
           beyond: places(".beyond").length, typed: fields.map(field => field.value),
           labels: fields.map(field => field.ariaLabel)};
 }
-const found = JSON.parse(decodeURIComponent(document.getElementById("visits").textContent)).map(visit);
-document.body.append(element("pre", {id: "found", textContent: encodeURIComponent(JSON.stringify(found))}));
+report(JSON.parse(decodeURIComponent(document.getElementById("visits").textContent)).map(visit));
 """
 
 
 def browse(visits, folder):
     """What the page shows on each of the visits."""
-    return found_on(driven(explain.page(Pool(Max(), Window((2, 2))), np.zeros((4, 4))), visits), folder)
+    page = explain.page(Pool(Max(), Window((2, 2))), np.zeros((4, 4)))
+    path = folder / "page.html"
+    path.write_text(driven(page, visits), encoding="utf-8")
+    return found_on(path, folder)
 
 
 def driven(page, visits):
     text = json.dumps(visits).replace("%", "%25").replace("<", "%3C")
-    added = f'<script id="visits" type="application/json">{text}</script><script>{DRIVER}</script></body>'
-    return page.replace("</body>", added)
+    page = page.replace("</body>", f'<script id="visits" type="application/json">{text}</script></body>')
+    return with_script(page, DRIVER)
 
 
 def framed(pages, script, folder):
@@ -84,22 +75,10 @@ def framed(pages, script, folder):
     frames = [
         f'<iframe style="width: {width}px; height: 900px" srcdoc="{escape(page)}"></iframe>' for width, page in pages
     ]
-    gather = """addEventListener("load", () => {
-      const found = encodeURIComponent(JSON.stringify([...document.querySelectorAll("iframe")].map(seen)));
-      document.body.append(Object.assign(document.createElement("pre"), {id: "found", textContent: found}));
-    });"""
-    return found_on(f"<!DOCTYPE html><body>{''.join(frames)}<script>{script}\n{gather}</script></body>", folder)
-
-
-def found_on(page, folder):
-    """What the scripts of a page write into the element `found`, once they have run."""
+    gather = 'addEventListener("load", () => report([...document.querySelectorAll("iframe")].map(seen)));'
     path = folder / "page.html"
-    path.write_text(page, encoding="utf-8")
-    command = [BROWSER, *FLAGS, f"--user-data-dir={folder / 'profile'}", "--dump-dom", path.as_uri()]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    found = re.search(r'<pre id="found">([^<]*)</pre>', shown.stdout)
-    assert found, f"the page did not answer: {shown.stdout[-2000:]}\n{shown.stderr[-2000:]}"
-    return json.loads(unquote(found[1]))
+    path.write_text(with_script(f"<!DOCTYPE html><body>{''.join(frames)}</body>", script + gather), encoding="utf-8")
+    return found_on(path, folder)
 
 
 # --- configurations -------------------------------------------------------------------------------
