@@ -185,8 +185,8 @@ def chart(results: Results, about: dict[str, Any]) -> Any:
             panel.barh(y, value - 1, left=1, height=0.82, color=colour)
             panel.text(max(value, 1) * 1.08, y + 0.04, f"{label} {_digits(value)}", fontsize=10, va="center")
         y += 1.5
-    longest = max((value for bars in drawn.values() for _, value, _ in bars), default=1)
-    panel.set(xscale="log", xlim=(0.8, max(longest, 10) * 4), ylim=(y - 0.4, -1), yticks=[])
+    values = [1.0, 10.0, *(value for bars in drawn.values() for _, value, _ in bars)]
+    panel.set(xscale="log", xlim=(0.8 * min(values), 4 * max(values)), ylim=(y - 0.4, -1), yticks=[])
     panel.axvline(1, color=GREY, linewidth=1)
     panel.set_facecolor("none")
     panel.spines[["left", "right", "top"]].set_visible(False)
