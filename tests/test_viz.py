@@ -173,6 +173,7 @@ def test_cells_of_two_axes():
     assert right.get_xlim() == (-0.7, 1.7)
     assert right.get_ylim() == (2.7, -0.7)
     assert (left.get_title(), right.get_title()) == ("the input, and who sees each cell", "the output")
+    assert left.get_gridspec().get_width_ratios() == [7, 3]  # cells of both panels are about as large
 
 
 def test_colours_stay_apart():
