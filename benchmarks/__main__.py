@@ -5,12 +5,10 @@ import re
 from pathlib import Path
 
 from .peers import PEERS
-from .report import plural, write_report
+from .report import RESULTS, plural, write_report
 from .results import Results
 from .targets import CASES
 from .worker import measure_in_process, processors
-
-RESULTS = Path(__file__).parent / "results"
 
 
 def thread_counts(text: str) -> list[int]:
@@ -43,8 +41,8 @@ def main() -> None:
     for threads in options.threads:
         print(f"\n{plural(threads)}, {len(cases)} cases", flush=True)
         records += measure_in_process(cases, options.peers, threads, budget_s=options.budget)
-    print(f"\n{write_report(Results(records), options.peers, options.output)}")
-    print(f"See results.md, results.json and results.png in {options.output}.")
+    print(f"\n{write_report(Results(records), options.output)}")
+    print(f"See results.md, results.json and the charts in {options.output}.")
 
 
 if __name__ == "__main__":

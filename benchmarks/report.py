@@ -1,5 +1,9 @@
-"""What is shown: the same results as a Markdown page, as JSON and as a bar chart."""
+"""What is shown: the same results as a Markdown page, as JSON and as a bar chart, for light pages and for dark ones.
 
+``python -m benchmarks.report`` writes the page and the charts anew from the results that are stored.
+"""
+
+import argparse
 import json
 import platform
 import sys
@@ -9,25 +13,40 @@ from typing import Any
 
 from .cases import Case
 from .results import Results
-from .targets import CASES, THREADS_WORK, WORKS, Check
+from .targets import THREADS_WORK, WORKS, Check
 from .worker import processors
 
+RESULTS = Path(__file__).parent / "results"
 PACKAGES = (
     *("ndpool", "numpy", "ml_dtypes", "torch", "onnx", "onnxruntime", "openvino", "tensorflow", "tensorflow-cpu"),
     *("jax", "jaxlib", "opencv-python-headless", "scipy", "scikit-image", "tinybrain"),
 )
-COLOURS = {
-    "ndpool": "#d1495b",
-    "torch": "#e9a23b",
-    "onnxruntime": "#00798c",
-    "openvino": "#30638e",
-    "tensorflow": "#7a9e3f",
-    "jax": "#8e6c8a",
-    "opencv": "#5c8d89",
-    "scipy": "#9aa5b1",
-    "skimage": "#b8a48c",
-    "tinybrain": "#6b705c",
+NAMES = {
+    "torch": "PyTorch",
+    "onnxruntime": "ONNX Runtime",
+    "openvino": "OpenVINO",
+    "tensorflow": "TensorFlow",
+    "jax": "JAX",
+    "opencv": "OpenCV",
+    "scipy": "SciPy",
+    "skimage": "scikit-image",
+    "tinybrain": "tinybrain",
 }
+# One case of each sort is drawn; the tables have them all.
+DRAWN = {
+    "max k3s2p1 NCHW": "max, 3 x 3, stride 2",
+    "avg k3s2p1 NCHW": "average, 3 x 3, stride 2",
+    "max k3s2p1 NHWC": "max, 3 x 3, stride 2, channels last",
+    "avg k3s2p1 NHWC": "average, 3 x 3, stride 2, channels last",
+    "max k3s2p1 NCHW forward+vjp": "max, 3 x 3, stride 2, with gradient",
+    "avg k3s2p1 NCHW forward+vjp": "average, 3 x 3, stride 2, with gradient",
+    "max k3s2p1 NCDHW": "max, 3 x 3 x 3, stride 2",
+    "max k15s1p7 CHW": "max, 15 x 15, stride 1",
+    "avg k15s1p7 CHW": "average, 15 x 15, stride 1",
+    "avg global NCHW": "average of all cells",
+}
+INK = {"light": "#1d2530", "dark": "#e6eaf0"}
+OURS, TORCH, OTHER, GREY = "#d1495b", "#e9a23b", "#3b82c4", "#8a8f98"
 EXPLANATION = """\
 The memory limit of a case is the time to read its inputs and write its outputs at the bandwidth of a copy of the same
 size, measured in the same run with as many threads. It counts x and y; for forward+vjp also g and gx; for jvp also t
@@ -37,7 +56,8 @@ callers side by side that have one each: what those do not gain, the machine doe
 column says how many times ndpool's time it takes; — says that the peer does not define the case. Each peer's result was
 compared with ndpool's before it was timed.
 
-![Time relative to the memory limit](results.png)
+![Time relative to the memory limit](results-light.svg#only-light)
+![Time relative to the memory limit](results-dark.svg#only-dark)
 """
 
 
@@ -134,71 +154,90 @@ def markdown(results: Results, peers: list[str], about: dict[str, Any], rows: li
     return "\n".join([*text, *(["## Faults\n", *faults, ""] if faults else [])])
 
 
-def in_columns(heights: dict[Case, float], count: int) -> list[list[Case]]:
-    """The cases in order, in at most `count` columns of about the same height."""
-    columns: list[list[Case]] = []
-    above = 0.0
-    for case, height in heights.items():
-        if above >= sum(heights.values()) / count * len(columns):
-            columns.append([])
-        columns[-1].append(case)
-        above += height
-    return columns
+def contenders(record: dict[str, Any]) -> list[tuple[str, float, str]]:
+    """What is drawn of a case, as (label, time over the limit, colour): ndpool, the fastest peer, and PyTorch."""
+    over = {name: seconds / record["limit"] for name, seconds in record["seconds"].items()}
+    peers = sorted((over[name], name) for name in NAMES if name in over)
+    bars = [("ndpool", over["ndpool"], OURS)]
+    if peers and peers[0][1] != "torch":
+        bars.append((NAMES[peers[0][1]], peers[0][0], OTHER))
+    return bars + ([("PyTorch", over["torch"], TORCH)] if "torch" in over else [])
 
 
-def draw_column(panel: Any, bars: dict[Case, list[tuple[float, str]]], gap: float) -> None:
-    """For each case its name, and under it a bar for each contender, the fastest first."""
-    behind_title = {"facecolor": "white", "edgecolor": "none", "pad": 0}
-    y = 0.0
-    for case, values in bars.items():
-        panel.text(0.55, y, case.name, fontsize=8, fontweight="bold", va="center", bbox=behind_title, zorder=3)
-        for value, name in values:
-            y += 1
-            weight = "bold" if name == "ndpool" else "normal"
-            label = f"{name} {value:.3g}" if value < 100 else f"{name} {value:,.0f}"
-            panel.barh(y, value, height=0.86, color=COLOURS[name], zorder=1)
-            panel.text(value * 1.08, y, label, fontsize=6.5, va="center", fontweight=weight, zorder=3)
-        y += gap
-    panel.axvline(1, color="#333333", linewidth=0.9, linestyle="--", zorder=2)
-    panel.grid(axis="x", color="#e5e5e5", linewidth=0.6)
-    panel.set_axisbelow(True)
-    panel.spines[["left", "right", "top"]].set_visible(False)
-    panel.tick_params(labelsize=8)
-    panel.set_xlabel("time / memory limit, on a log scale; less is better", fontsize=8)
-
-
-def chart(results: Results, about: dict[str, Any], path: Path) -> None:
-    """Bars of time relative to the memory limit, for the fewest threads that were measured."""
+def chart(results: Results, about: dict[str, Any]) -> Any:
+    """A figure: for each case its name, and below it a bar for each contender, from the memory limit on."""
     import matplotlib
 
     matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from matplotlib import pyplot as plt
 
-    threads, gap = results.threads[0], 1.6
-    bars = {
-        case: sorted((record["seconds"][name] / record["limit"], name) for name in COLOURS if name in record["seconds"])
-        for case in CASES
-        if (record := results.record(case, threads))
-    }
-    columns = in_columns({case: len(values) + gap for case, values in bars.items()}, count=3)
-    height = max(sum(len(bars[case]) + gap for case in column) for column in columns)
-    longest = max(value for values in bars.values() for value, _ in values)
-    size = (5.5 * len(columns), 1.4 + 0.13 * height)
-    figure, panels = plt.subplots(1, len(columns), figsize=size, squeeze=False, layout="constrained")
-    for panel, column in zip(panels[0], columns, strict=True):
-        draw_column(panel, {case: bars[case] for case in column}, gap)
-        panel.set(xscale="log", xlim=(0.5, longest * 4), ylim=(height, -1), yticks=[])
-    figure.suptitle(f"Time of pooling over the memory's limit: {about['cpu']}, {plural(threads)}", fontweight="bold")
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
+    threads = results.threads[0]
+    records = {record["case"]: record for record in results.records if record["threads"] == threads}
+    drawn = {words: contenders(records[case]) for case, words in DRAWN.items() if case in records}
+    height = sum(len(bars) + 1.5 for bars in drawn.values())
+    figure = plt.figure(figsize=(6, 1.3 + 0.2 * height), layout="constrained")
+    panel = figure.subplots()
+    y = 0.0
+    for words, bars in drawn.items():
+        panel.text(1.03, y, words, fontsize=10.5, fontweight="bold", va="center", ha="left")
+        for label, value, colour in bars:
+            y += 1
+            panel.barh(y, value - 1, left=1, height=0.82, color=colour)
+            panel.text(max(value, 1) * 1.08, y + 0.04, f"{label} {_digits(value)}", fontsize=10, va="center")
+        y += 1.5
+    values = [1.0, 10.0, *(value for bars in drawn.values() for _, value, _ in bars)]
+    panel.set(xscale="log", xlim=(0.8 * min(values), 4 * max(values)), ylim=(y - 0.4, -1), yticks=[])
+    panel.axvline(1, color=GREY, linewidth=1)
+    panel.set_facecolor("none")
+    panel.spines[["left", "right", "top"]].set_visible(False)
+    panel.xaxis.set_major_formatter("{x:g}")
+    panel.set_xlabel("time / memory limit, on a log scale: less is better", fontsize=10)
+    figure.suptitle(f"ndpool, the fastest of the others, and PyTorch\n{about['cpu']}, {plural(threads)}", fontsize=10.5)
+    return figure
 
 
-def write_report(results: Results, peers: list[str], folder: Path) -> str:
-    """Write the page, the JSON and the chart into the folder; return one line that sums up the targets."""
-    folder.mkdir(parents=True, exist_ok=True)
-    about, rows = machine(), verdicts(results)
-    everything = {"machine": about, "targets": rows, "records": results.records}
-    (folder / "results.json").write_text(json.dumps(everything, indent=1, ensure_ascii=False) + "\n")
-    (folder / "results.md").write_text(markdown(results, peers, about, rows))
-    chart(results, about, folder / "results.png")
+def _digits(value: float) -> str:
+    return f"{value:.1f}" if value < 10 else f"{value:,.0f}"
+
+
+def draw_charts(results: Results, about: dict[str, Any], folder: Path) -> None:
+    """The chart in ink for light pages and for dark ones, on no ground of its own."""
+    from matplotlib import pyplot as plt
+
+    for style, ink in INK.items():
+        colours = dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color"), ink) | {"axes.edgecolor": GREY}
+        with plt.rc_context(colours | {"savefig.transparent": True, "svg.hashsalt": "ndpool"}):
+            figure = chart(results, about)
+            figure.savefig(folder / f"results-{style}.svg", metadata={"Date": None})
+            plt.close(figure)
+
+
+def redraw(folder: Path) -> str:
+    """The page and the charts from the JSON in the folder; return one line that sums up the targets."""
+    everything = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    results, about, rows = Results(everything["records"]), everything["machine"], everything["targets"]
+    peers = [peer for peer in NAMES if any(peer in r["seconds"] or peer in r["absent"] for r in results.records)]
+    (folder / "results.md").write_text(markdown(results, peers, about, rows), encoding="utf-8")
+    draw_charts(results, about, folder)
     return summary(rows)
+
+
+def write_report(results: Results, folder: Path) -> str:
+    """Write the JSON, and from it the page and the charts."""
+    folder.mkdir(parents=True, exist_ok=True)
+    everything = {"machine": machine(), "targets": verdicts(results), "records": results.records}
+    text = json.dumps(everything, indent=1, ensure_ascii=False) + "\n"
+    (folder / "results.json").write_text(text, encoding="utf-8")
+    return redraw(folder)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.report", description="Write the page and the charts anew from stored results."
+    )
+    parser.add_argument("--folder", default=RESULTS, type=Path, help="that has results.json; default: %(default)s")
+    print(redraw(parser.parse_args().folder))
+
+
+if __name__ == "__main__":
+    main()

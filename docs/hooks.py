@@ -26,6 +26,6 @@ def on_files(files: Any, config: Any) -> Any:
     """The charts of the report stand beside the page that shows them."""
     from mkdocs.structure.files import File
 
-    for chart in sorted(RESULTS.glob("*.png")):
+    for chart in sorted(RESULTS.glob("*.svg")):
         files.append(File.generated(config, chart.name, abs_src_path=str(chart)))
     return files

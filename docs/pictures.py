@@ -92,7 +92,7 @@ def padding() -> Figure:
 
 
 def padded_cells() -> Figure:
-    drawn = figure(6.4, 2.8)
+    drawn = figure(7.6, 2.8)
     panel = drawn.subplots()
     x = -np.array([3.0, 1.0, 2.0, 2.5])
     kinds = {"Max()": Max(), "Avg()": Avg(), "Avg(count_include_pad=False)": Avg(False)}
@@ -106,7 +106,7 @@ def padded_cells() -> Figure:
     panel.set(xticks=range(4), xlabel="output, 3 cells wide, padding 1")
     panel.set_facecolor("none")
     panel.spines[["top", "right"]].set_visible(False)
-    drawn.legend(loc="outside right", fontsize="x-small", frameon=False)
+    drawn.legend(loc="outside right", fontsize="small", frameon=False)
     return drawn
 
 
@@ -153,7 +153,7 @@ def smooth_max() -> Figure:
     panel.set(xlabel="x, beside a cell that is 0")
     panel.set_facecolor("none")
     panel.spines[["top", "right"]].set_visible(False)
-    panel.legend(fontsize="x-small", frameon=False)
+    panel.legend(fontsize="small", frameon=False)
     return drawn
 
 
@@ -168,7 +168,30 @@ def norms() -> Figure:
         panel.plot([], [], color=colour, label=f"Lp({p}) = 1")
     panel.set(aspect="equal", xlabel="one cell", ylabel="the other")
     panel.set_facecolor("none")
-    panel.legend(fontsize="x-small", frameon=False, loc="center")
+    panel.legend(fontsize="small", frameon=False, loc="center")
+    return drawn
+
+
+# --- images ---------------------------------------------------------------------------------------
+
+
+def morphology() -> Figure:
+    """A photograph through the pools that people with images know by other names."""
+    photo = photograph()[60:180, 130:290]
+    window = Window((7, 7), stride=1, padding="same")
+    dilated, eroded = (Pool(kind, window, axes=(0, 1))(photo) for kind in (Max(), Min()))
+    shown = {
+        "x": photo,
+        "dilation, 7 x 7": dilated,
+        "erosion, 7 x 7": eroded,
+        "dilation - erosion": dilated - eroded,
+        "block means, 8 x 8": Pool(Avg(), Window((8, 8)), axes=(0, 1))(photo),
+    }
+    drawn = figure(11.5, 2.1)
+    for panel, (title, image) in zip(drawn.subplots(1, 5), shown.items(), strict=True):
+        panel.imshow(image.astype(np.uint8), interpolation="nearest")
+        panel.set_title(title, fontsize="medium")
+        panel.axis("off")
     return drawn
 
 
@@ -264,6 +287,7 @@ PICTURES: dict[str, Callable[[], Figure]] = {
     "overlap": overlap,
     "smooth_max": smooth_max,
     "norms": norms,
+    "morphology": morphology,
     "separable": separable,
     "prefix_suffix": prefix_suffix,
     "winner_byte": winner_byte,

@@ -7,27 +7,17 @@ output, and writes down what is shown. All configurations are one visit.
 from __future__ import annotations
 
 import json
+import math
 import re
-import shutil
-import subprocess
-from dataclasses import replace
+from html import escape
 from pathlib import Path
-from urllib.parse import unquote
 
 import numpy as np
 import pytest
 
+from browser import found_on, needs_browser, with_script
 from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, explain, spec
 from ndpool.kinds import TIES
-
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-)
-needs_browser = pytest.mark.skipif(
-    BROWSER is None, reason="no Chromium on the PATH (Debian's package is `chromium`): the page is not driven"
-)
 
 DRIVER = """
 function set(id, value) {
@@ -56,26 +46,39 @@ function visit({controls, x}) {
     };
   });
   const gradient = [...document.querySelectorAll("#gradient .place")].map(place => place.title);
-  return {error: document.getElementById("error").textContent, outputs, gradient,
-          size: document.getElementById("output-size").textContent, unseen: places(".unseen")};
+  const fields = [...document.querySelectorAll("#input input")];
+  return {error: document.getElementById("error").textContent, outputs, gradient, unseen: places(".unseen"),
+          sizes: ["input-size", "output-size"].map(id => document.getElementById(id).textContent),
+          beyond: places(".beyond").length, typed: fields.map(field => field.value),
+          labels: fields.map(field => field.ariaLabel)};
 }
-const found = JSON.parse(decodeURIComponent(document.getElementById("visits").textContent)).map(visit);
-document.body.append(element("pre", {id: "found", textContent: encodeURIComponent(JSON.stringify(found))}));
+report(JSON.parse(decodeURIComponent(document.getElementById("visits").textContent)).map(visit));
 """
 
 
 def browse(visits, folder):
     """What the page shows on each of the visits."""
     page = explain.page(Pool(Max(), Window((2, 2))), np.zeros((4, 4)))
-    text = json.dumps(visits).replace("%", "%25").replace("<", "%3C")
-    added = f'<script id="visits" type="application/json">{text}</script><script>{DRIVER}</script></body>'
     path = folder / "page.html"
-    path.write_text(page.replace("</body>", added), encoding="utf-8")
-    command = [BROWSER, *FLAGS, f"--user-data-dir={folder / 'profile'}", "--dump-dom", path.as_uri()]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    found = re.search(r'<pre id="found">([^<]*)</pre>', shown.stdout)
-    assert found, f"the page did not answer: {shown.stdout[-2000:]}\n{shown.stderr[-2000:]}"
-    return json.loads(unquote(found[1]))
+    path.write_text(driven(page, visits), encoding="utf-8")
+    return found_on(path, folder)
+
+
+def driven(page, visits):
+    text = json.dumps(visits).replace("%", "%25").replace("<", "%3C")
+    page = page.replace("</body>", f'<script id="visits" type="application/json">{text}</script></body>')
+    return with_script(page, DRIVER)
+
+
+def framed(pages, script, folder):
+    """What the script's function `seen(frame)` says of each page; a page is a width and a text, and has a frame."""
+    frames = [
+        f'<iframe style="width: {width}px; height: 900px" srcdoc="{escape(page)}"></iframe>' for width, page in pages
+    ]
+    gather = 'addEventListener("load", () => report([...document.querySelectorAll("iframe")].map(seen)));'
+    path = folder / "page.html"
+    path.write_text(with_script(f"<!DOCTYPE html><body>{''.join(frames)}</body>", script + gather), encoding="utf-8")
+    return found_on(path, folder)
 
 
 # --- configurations -------------------------------------------------------------------------------
@@ -162,14 +165,67 @@ def weights_by_specification(pool, x):
         yield out, cells, {real[k]: float(w) for k, w in pairs}
 
 
-def compare(pool, x, shown):
+def check_detail(detail, output, real, padded, weights, index):
+    """The two lines about an output: what it is, and how it leans on its cells, to the four digits that are written."""
+    first, second = detail.replace("\N{NO-BREAK SPACE}", " ").split("\n")
+    at_output = index(at(output["at"]))
+    cells = f"{real} cell" if real == 1 else f"{real} cells"
+    assert first == f"y[{at_output}] = {output['text']}, of {cells}" + (f" and {padded} padded" if padded else "")
+    name, _, terms = second.partition(" = ")
+    assert name == f"dy[{at_output}]"
+    shares = [term.split(" · ") for term in terms.split(" + ")] if weights else []
+    assert [cell for _, cell in shares] == [f"dx[{index(cell)}]" for cell in weights]
+    np.testing.assert_allclose([float(share) for share, _ in shares], list(weights.values()), rtol=1e-3)
+    assert weights or terms == "0"
+
+
+def check_labels(labels, weights):
+    """Weights as they are written below the cells: three digits, or one of those below a thousandth."""
+    for text, weight in zip(labels, weights, strict=True):
+        np.testing.assert_allclose(float(text), weight, rtol=0.6 if abs(weight) < 1e-3 else 0.01)
+
+
+def uncounted(pool, shape):
+    """How many places only ceil_mode reaches, in the rectangle that the page draws."""
+    if not isinstance(pool.window, Window):
+        return 0
+    spans = []
+    for axis, length in enumerate(shape):
+        kernel, stride, _, dilation = pool.window.of_axis(axis, len(shape))
+        low, high = pads(pool.window, axis, len(shape), length)
+        last = (pool.output_shape(shape)[axis] - 1) * stride - low + (kernel - 1) * dilation
+        spans.append((length + low + high, max(length + high, last + 1) + low))
+    return math.prod(whole for _, whole in spans) - math.prod(counted for counted, _ in spans)
+
+
+def pads(window, axis, rank, length):
+    kernel, stride, padding, dilation = window.of_axis(axis, rank)
+    if not isinstance(padding, str):
+        return padding if isinstance(padding, tuple) else (padding, padding)
+    if padding == "valid":
+        return 0, 0
+    total = max(0, (-(-length // stride) - 1) * stride + dilation * (kernel - 1) + 1 - length)
+    return (total // 2, total - total // 2) if padding == "same" else (total - total // 2, total // 2)
+
+
+def compare(pool, x, shown, flat=False):
+    """Everything that is shown against the specification; `flat` says that x is the one row of an array of one axis."""
+
+    def index(place):
+        return str(place[1]) if flat else f"{place[0]}, {place[1]}"
+
+    def size(shape):
+        return str(shape[1]) if flat else f"{shape[0]} x {shape[1]}"
+
     try:
         y = spec.forward(pool, x)
     except ValueError:
         assert shown["error"], "the page shows a result where ndpool refuses"
         return False
     assert not shown["error"], shown["error"]
-    assert shown["size"] == f"{y.shape[0]} x {y.shape[1]}"
+    assert shown["sizes"] == [size(x.shape), size(y.shape)]
+    assert shown["labels"] == [f"x[{index(cell)}]" for cell in np.ndindex(x.shape)]
+    assert shown["beyond"] == uncounted(pool, x.shape)
     expected = list(weights_by_specification(pool, x))
     assert [at(output["at"]) for output in shown["outputs"]] == [out for out, _, _ in expected]
     covered = set()
@@ -185,7 +241,8 @@ def compare(pool, x, shown):
         np.testing.assert_allclose(list(found.values()), list(weights.values()), rtol=1e-11, atol=1e-14)
         is_hard = isinstance(pool.kind, Max | Min)
         assert [at(place) for place in output["winners"]] == (list(weights) if is_hard else [])
-        assert f"y[{out[0]}, {out[1]}] = {output['text']}, of {len(real)} cell" in output["detail"]
+        check_labels([text for *_, text in output["weights"]], weights.values())
+        check_detail(output["detail"], output, len(real), cells.count(None), weights, index)
     gx = spec.vjp(pool, x, np.ones(y.shape))
     np.testing.assert_allclose([as_float(cell) for cell in shown["gradient"]], gx.ravel(), rtol=1e-11, atol=1e-12)
     assert {at(place) for place in shown["unseen"]} == set(np.ndindex(x.shape)) - covered
@@ -203,31 +260,108 @@ def test_the_page_shows_what_the_specification_says(tmp_path):
     assert not all(computed)
 
 
-@needs_browser
-@pytest.mark.parametrize(
-    ("pool", "x"),
-    [
-        (Pool(Max("split"), Window((3, 3), 2, 1, ceil_mode=True)), np.arange(25.0).reshape(5, 5) % 4),
-        (Pool(SmoothMax(-2.0, False), Window((2, 3), 1, "same", 2)), np.arange(20.0).reshape(4, 5) % 7),
-        (Pool(Avg(divisor_override=5), Adaptive((3, 2))), np.array([[np.nan, np.inf], [-np.inf, 0.1]])),
-        (Pool(Lp(2.5), Global(), axes=(0, 1)), np.arange(6.0).reshape(2, 3)),
-        (Pool(Min("all"), Window((3,), 2, ((1, 0),))), np.array([1.0, 0.0, 0.0, 2.0, 2.0])),
-    ],
-    ids=lambda value: value.kind.__class__.__name__ if isinstance(value, Pool) else "",
-)
-def test_the_page_opens_as_it_was_made(tmp_path, pool, x):
-    page = explain.page(pool, x)
-    added = "<script id='visits' type='application/json'>[{\"controls\": [], \"x\": []}]</script>"
-    path = tmp_path / "page.html"
-    path.write_text(page.replace("</body>", f"{added}<script>{DRIVER}</script></body>"), encoding="utf-8")
-    command = [BROWSER, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", path.as_uri()]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=300).stdout
-    (result,) = json.loads(unquote(re.search(r'<pre id="found">([^<]*)</pre>', shown)[1]))
-    if x.ndim == 1:  # one axis is a row, with a kernel of one cell in the other direction
+MADE = [
+    # Six cells are three windows with ceil_mode, and two without.
+    (Pool(Max("split"), Window((3, 3), 2, ceil_mode=True)), np.arange(36.0).reshape(6, 6) % 4),
+    (Pool(Max(), Window((3, 3), 2)), np.arange(36.0).reshape(6, 6) % 5),
+    (Pool(SmoothMax(-2.0, False), Window((2, 3), 1, "same", 2)), np.arange(20.0).reshape(4, 5) % 7),
+    (Pool(Avg(divisor_override=5), Adaptive((3, 2))), np.array([[np.nan, np.inf], [-np.inf, 0.1]])),
+    (Pool(Lp(2.5), Global(), axes=(0, 1)), np.arange(6.0).reshape(2, 3) / 4),
+    (Pool(Min("all"), Window((3,), 2, ((1, 0),))), np.array([1.5, 0.0, 0.0, 2.0, -2.5])),
+    (Pool(Avg(False), Window((4,), 3, 1, ceil_mode=True)), np.array([-1.5, 0.25, 1e-7, 2.0, 1e21, 1.0, 3.0, 4.0])),
+    (Pool(Max(), Window((1, 2))), np.array([[1.5, 0.0, 3.0, 2.0]])),  # one row, but of two axes
+    (Pool(Sum(), Adaptive((3,))), np.arange(7.0) / 3),
+    (Pool(Max("all"), Global(), axes=(0,)), np.array([2.5, 2.5, 1.0])),
+]
+
+
+def as_a_row(pool):
+    """The pool of one axis over an array of one row: windows of one cell in the other direction."""
+    if isinstance(pool.window, Window):
         kernel, stride, padding, dilation = pool.window.of_axis(0, 1)
         window = Window((1, kernel), (1, stride), (0, padding), (1, dilation), pool.window.ceil_mode)
-        pool, x = replace(pool, window=window), x.reshape(1, -1)
-    assert compare(pool, x, result)
+    else:
+        window = Adaptive((1, *pool.window.output_size)) if isinstance(pool.window, Adaptive) else Global()
+    return Pool(pool.kind, window, axes=(0, 1))
+
+
+@needs_browser
+def test_the_page_opens_as_it_was_made(tmp_path):
+    pages = [(800, driven(explain.page(pool, x), [{"controls": [], "x": []}])) for pool, x in MADE]
+    read = "const seen = frame => decodeURIComponent(frame.contentDocument.getElementById('found').textContent);"
+    for (pool, x), text in zip(MADE, framed(pages, read, tmp_path), strict=True):
+        (shown,) = json.loads(text)
+        np.testing.assert_array_equal([float(cell) for cell in shown["typed"]], x.ravel())
+        if x.ndim == 2:
+            assert compare(pool, x, shown), pool
+        else:
+            assert compare(as_a_row(pool), x.reshape(1, -1), shown, flat=True), pool
+
+
+def test_numbers_are_written_as_one_types_them():
+    numbers = [3.0, -2.0, 1.5, -0.25, 0.1, 1e-7, np.nan, np.inf, -np.inf, 1e21]
+    assert [explain._written(cell) for cell in numbers] == [
+        *("3", "-2", "1.5", "-0.25", "0.1", "1e-07", "nan", "inf", "-inf", "1000000000000000000000")
+    ]
+
+
+# --- the looks ------------------------------------------------------------------------------------
+
+# Every page is opened in a frame of its own for each width. A problem is a sentence.
+RULER = """
+const inside = (part, whole) => part.left >= whole.left - 0.5 && part.right <= whole.right + 0.5
+  && part.top >= whole.top - 0.5 && part.bottom <= whole.bottom + 0.5;
+const meet = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 0.5
+  && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 0.5;
+const anyMeet = boxes => boxes.some((one, k) => boxes.slice(k + 1).some(other => meet(one, other)));
+const boxOf = element => element.getBoundingClientRect();
+function textBox(element) {
+  const range = element.ownerDocument.createRange();
+  range.selectNodeContents(element);
+  return range.getBoundingClientRect();
+}
+function misfits(grid) {
+  const texts = [...grid.querySelectorAll("button, .gradient, .weight")].filter(part => part.textContent);
+  const outside = texts.filter(part => !inside(textBox(part), boxOf(part.closest(".place"))));
+  const cut = [...grid.querySelectorAll("input")].filter(field => field.scrollWidth > field.clientWidth);
+  return [...outside, ...cut].map(part => `does not fit: ${part.value || part.textContent}`);
+}
+function seen(frame) {
+  const root = frame.contentDocument.documentElement;
+  const all = selector => [...root.querySelectorAll(selector)].filter(part => part.getClientRects().length);
+  const [controls] = all(".controls"), grids = all(".grid");
+  const parts = all(".controls input, .controls select, .controls th, .controls label");
+  const outside = parts.filter(part => !inside(boxOf(part), boxOf(controls)));
+  return [
+    ...(root.scrollWidth > root.clientWidth ? [`${root.scrollWidth} wide on ${root.clientWidth}`] : []),
+    ...(root.clientWidth < 300 || parts.length < 5 ? ["controls are not shown"] : []),
+    ...grids.filter(grid => !grid.children.length).map(grid => `${grid.id} is empty`),
+    ...outside.map(part => `outside: ${part.outerHTML}`),
+    ...(anyMeet(all(".controls input, .controls select").map(boxOf)) ? ["controls meet"] : []),
+    ...grids.filter(grid => anyMeet([...grid.children].map(boxOf))).map(grid => `cells of ${grid.id} meet`),
+    ...grids.flatMap(misfits),
+  ].slice(0, 9);
+}
+"""
+EIGHTS = np.arange(64.0).reshape(8, 8) * 37 % 19 - 9
+LOOKS = {
+    "averages": (Pool(Avg(), Window((3, 3), 2, 1)), EIGHTS),
+    "small averages": (Pool(Avg(), Window((3, 3), 1, 1)), -EIGHTS / 1e5),
+    "winners": (Pool(Max("split"), Window((3, 3), 2, 1, ceil_mode=True)), EIGHTS),
+    "many digits": (Pool(SmoothMax(1.37), Window((3, 2), 2, 1)), EIGHTS * 123.4567),
+    "large": (Pool(Lp(2.5), Window((2, 2), 2)), -EIGHTS * 1e-300),
+    "one axis": (Pool(Avg(), Window((3,), 2, 1)), EIGHTS[0] / 8),
+    "bins": (Pool(Avg(), Adaptive((3, 5))), EIGHTS),
+    "one number": (Pool(Lp(3), Global(), axes=(0, 1)), EIGHTS),
+    "all there is room for": (Pool(Avg(), Window((2, 2), 1)), np.tile(EIGHTS, (3, 3))),
+}
+
+
+@needs_browser
+def test_nothing_overlaps_at_any_width(tmp_path):
+    cases = [(width, name) for width in (400, 800, 1400) for name in LOOKS]
+    found = framed([(width, explain.page(*LOOKS[name])) for width, name in cases], RULER, tmp_path)
+    assert {case: problems for case, problems in zip(cases, found, strict=True) if problems} == {}
 
 
 BAD = {
@@ -268,8 +402,11 @@ def test_what_the_page_cannot_show_is_refused():
 
     with pytest.raises(ValueError, match=r"x has shape \(2, 2, 2\); the page shows one axis or two"):
         explain.page(Pool(Max(), Window((2, 2, 2))), np.zeros((2, 2, 2)))
-    with pytest.raises(ValueError, match="of at most 24 cells each"):
-        explain.page(Pool(Max(), Window((2,))), np.zeros(25))
+    for shape in ((25,), (2, 25), (25, 2)):
+        with pytest.raises(ValueError, match="of at most 24 cells each"):
+            explain.page(Pool(Max(), Window((2,) * len(shape))), np.zeros(shape))
+    for shape in ((24,), (2, 24), (24, 2)):
+        assert explain.page(Pool(Max(), Window((2,) * len(shape))), np.zeros(shape))
     with pytest.raises(ValueError, match="1 of the 2 axes of x are pooled"):
         explain.page(Pool(Max(), Window((2,))), np.zeros((3, 4)))
     with pytest.raises(TypeError, match="is not a kind that the page knows; give one of Max, Min"):

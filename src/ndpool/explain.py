@@ -127,7 +127,7 @@ def page(pool: Pool, x: ArrayLike) -> str:
 
 
 def _config(pool: Pool, x: np.ndarray[Any, Any], over: Sequence[Line]) -> dict[str, Any]:
-    """What the page starts with. One axis is a single row with a kernel of 1 in the other direction."""
+    """What the page starts with. One axis is a single row, with a kernel of 1 in a direction that is not shown."""
     kind = {"name": type(pool.kind).__name__, **asdict(pool.kind)}  # type: ignore[call-overload]
     flat = [{"kernel": 1, "stride": 1, "dilation": 1, "padding": "0", "output": 1}] if x.ndim == 1 else []
     family = {Adaptive: "adaptive", Global: "global"}.get(type(pool.window), "window")
@@ -143,6 +143,7 @@ def _config(pool: Pool, x: np.ndarray[Any, Any], over: Sequence[Line]) -> dict[s
     ]
     rows = x.reshape(1, -1) if x.ndim == 1 else x
     return {
+        "rank": x.ndim,
         "kind": kind,
         "family": family,
         "ceil": bool(getattr(pool.window, "ceil_mode", False)),

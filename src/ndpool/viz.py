@@ -92,7 +92,7 @@ def plot_gradient(
     vmin, vmax = _limits(x)
     show_array(panels[0], x, f"x  {_size(x)}", cmap="gray", vmin=vmin, vmax=vmax)
     for panel, array, name in zip(panels[1:], (g, gx), ("g", "gx"), strict=True):
-        most = float(np.nanmax(np.abs(array), initial=0)) or 1.0
+        most = max(map(abs, _limits(array))) or 1.0
         show_array(panel, array, f"{name}  {_size(array)}", cmap="RdBu_r", vmin=-1.4 * most, vmax=1.4 * most)
     figure.suptitle(brief(pool), fontsize="medium")
     return figure
@@ -109,6 +109,8 @@ def _new_figure(width: float = 6.4, height: float = 3.4) -> Figure:
 
 def _plane(a: NDArray[Any]) -> NDArray[Any]:
     """A picture of the array: two axes, or three with colours last; leading axes are taken at 0."""
+    if a.size == 0:
+        raise ValueError(f"an array of shape {a.shape} has no cell, and cannot be drawn; give one without a side of 0")
     if a.ndim == 3 and a.shape[2] in (3, 4) and a.shape[0] > 4:
         return a
     while a.ndim > 2:
@@ -121,7 +123,8 @@ def _size(a: NDArray[Any]) -> str:
 
 
 def _limits(x: NDArray[Any]) -> tuple[float, float]:
-    finite = x[np.isfinite(x)].astype(float) if x.size else np.zeros(1)
+    """The least and the most of the finite cells; 0 and 1 if there are none."""
+    finite = x[np.isfinite(x)].astype(float)
     return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
 
 
@@ -141,11 +144,12 @@ def show_array(panel: Axes, array: NDArray[Any], title: str, **how: Any) -> None
     colours = plane.ndim == 3
     if colours and plane.dtype != np.uint8:
         plane = np.clip(plane / 255 if _limits(plane)[1] > 1 else plane, 0, 1)
+    how = dict(zip(("vmin", "vmax"), _limits(plane), strict=True)) | how
     panel.imshow(plane if colours else plane.astype(float), interpolation="nearest", **({} if colours else how))
     panel.set_title(title, fontsize="small")
     panel.set(xticks=[], yticks=[])
     if not colours and max(plane.shape) <= WRITTEN_SIDE:
-        shade = colormaps[how["cmap"]](Normalize(how.get("vmin", plane.min()), how.get("vmax", plane.max()))(plane))
+        shade = colormaps[how["cmap"]](Normalize(how["vmin"], how["vmax"])(plane))
         for (i, j), cell in np.ndenumerate(plane):
             ink = "black" if shade[i, j, :3].mean() > 0.5 else "white"
             ink = ink if np.isfinite(cell) else rcParams["text.color"]  # such a cell is not filled

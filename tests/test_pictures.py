@@ -1,0 +1,118 @@
+"""How values and programs are written: what one would type, what is kept, what Graphviz reads."""
+
+from __future__ import annotations
+
+import pytest
+
+from ndpool import Adaptive, Avg, Global, Graph, Lp, Max, Min, Pool, SmoothMax, Sum, Window, ops
+from ndpool.pictures import brief, dot, kept, table, winner_bytes
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Max()",
+        "Max(ties='split')",
+        "Avg(count_include_pad=False, divisor_override=3)",
+        "SmoothMax(2.0)",
+        "SmoothMax(2.0, count_include_pad=False)",
+        "Lp(3)",
+        "Window((2, 3), stride=(1, 2), padding='same', dilation=2, ceil_mode=True)",
+        "Window(2)",
+        "Adaptive((3, None))",
+        "Global()",
+        "Global(keepdims=False)",
+        "Pool(Min(ties='all'), Global(), axes=(0, 1))",
+        "Pool(Avg(divisor_override=2), Window((3,), padding=((1, 0),)))",
+    ],
+)
+def test_brief_is_what_one_would_type(text):
+    names = {kind.__name__: kind for kind in (Max, Min, Avg, Sum, SmoothMax, Lp, Window, Adaptive, Global, Pool)}
+    value = eval(text, names)
+    assert brief(value) == text
+    assert eval(brief(value), names) == value
+
+
+def test_brief_of_what_is_no_dataclass_is_its_repr():
+    class Own:
+        def __repr__(self):
+            return "own"
+
+    assert brief(Own()) == "own"
+    assert brief(Max) == repr(Max)
+    assert brief(2.5) == "2.5"
+
+
+@pytest.mark.parametrize(
+    ("window", "shape", "expected"),
+    [
+        (Window((16, 16)), (32, 32), 4),  # places 0 to 255 are a byte each
+        (Window((1, 257)), (3, 257), 3 * 2),
+        (Window((256, 256)), (256, 256), 2),
+        (Window((1, 65537)), (2, 65537), 2 * 4),
+        (Window((2,), 1), (5, 9), 5 * 8),
+        (Global(), (16, 16), 1),
+        (Global(), (16, 17), 2),
+        (Adaptive((2, 2)), (32, 32), 4),
+    ],
+)
+def test_winners_take_as_few_bytes_as_they_can(window, shape, expected):
+    pool = Pool(Max(), window, None if isinstance(window, Window) else (0, 1))
+    assert winner_bytes(pool, shape) == expected
+
+
+def program():
+    """A network with views in it: a pool of a transposed, flattened input, read twice."""
+    g = Graph()
+    x = g.input((4, 6), name="x")
+    w = g.input((3, 12), name="w")
+    flat = g.apply(ops.Reshape((2, 12)), g.apply(ops.Transpose((1, 0)), x, name="turned"), name="flat")
+    pooled = g.max_pool1d(g.relu(flat, name="above"), 4, name="pooled")
+    return g.build(g.linear(flat, w, name="y"), pooled)
+
+
+def test_views_are_kept_as_what_they_are_views_of():
+    f = program()
+    place = {node.name: i for i, node in enumerate(f.nodes)}
+    assert kept(f, place["y"]) == ({place["x"], place["w"]}, 0)
+    assert kept(f, place["pooled"]) == (set(), 2 * 3)
+    assert kept(f, place["flat"]) == (set(), 0)
+    assert kept(f, place["above"])[0] <= {place["x"], place["above"]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "keeps_input"), [(Max("all"), True), (Min("split"), True), (Avg(), False), (Sum(), False), (Lp(2), True)]
+)
+def test_what_kinds_keep(kind, keeps_input):
+    g = Graph()
+    f = g.build(g.apply(Pool(kind, Window((2,))), g.input((8,))))
+    assert kept(f, 1) == ({0} if keeps_input else set(), 0)
+
+
+def test_the_table_lines_up():
+    lines = table(program()).splitlines()
+    header, rule, *rows, last_rule, total, outputs = lines
+    assert rule == last_rule == "-" * max(map(len, (header, *rows, total)))
+    for word in ("op", "of", "shape", "dtype"):  # words begin below each other
+        at = header.index(f"  {word}  ") + 2
+        assert all(row[at - 1] == " " and row[at : at + 1] not in (" ",) for row in rows if row[at : at + 1].strip())
+    assert {len(row) for row in rows} == {len(header)}  # numbers end below each other
+    assert outputs == "outputs: y, pooled"
+    assert total.startswith("total, shared once")
+    cells = [int(row.split()[-3].replace(",", "")) for row in rows]
+    assert int(total.split()[-3].replace(",", "")) == sum(cells)
+
+
+def test_graphviz_reads_boxes_ellipses_and_arrows():
+    f = program()
+    place = {node.name: i for i, node in enumerate(f.nodes)}
+    text = dot(f)
+    for name, i in place.items():
+        (line,) = [line for line in text.splitlines() if line.startswith(f"  n{i} [")]
+        assert f'label="{name}\\n' in line
+        assert f'\\n{f.nodes[i].shape}"' in line
+        assert ("shape=ellipse" in line) == (name in ("x", "w"))
+        assert ("peripheries=2" in line) == (name in ("y", "pooled"))
+    arrows = {line.strip() for line in text.splitlines() if "->" in line}
+    assert arrows == {f"n{j} -> n{i};" for i, node in enumerate(f.nodes) for j in node.inputs}
+    assert f"n{place['flat']} -> n{place['y']};" in arrows
