@@ -1,0 +1,56 @@
+"""Objects that take PyTorch's functions over (`__torch_function__`): they take ndpool's over as well.
+
+Tracers of `torch.fx`, subclasses of Tensor, and modes are such. A function asks `has_torch_function_unary` first, as
+those of PyTorch do, and hands itself over with its arguments.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch.overrides import handle_torch_function
+
+from .engine import check_dense_layout
+
+R = TypeVar("R")
+
+
+def handed_over(function: Callable[..., R], arguments: Mapping[str, Any]) -> R:
+    """What the arguments' own `__torch_function__` makes of the call.
+
+    The first argument is given by place and the others by name, without those that are the defaults: so a traced
+    graph reads like the code that it was traced from.
+    """
+    parameters = _parameters(function)
+    given = {name: arguments[name] for name in parameters}
+    others = {name: given[name] for name in list(given)[1:] if given[name] is not parameters[name].default}
+    first = next(iter(given.values()))
+    if isinstance(first, Tensor):
+        check_dense_layout(first)
+    return handle_torch_function(function, tuple(given.values()), first, **others)
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    if function not in _known:
+        _known[function] = inspect.signature(function).parameters
+    return _known[function]
+
+
+_known: dict[Callable[..., Any], Mapping[str, inspect.Parameter]] = {}
+
+
+def called_as_leaf(module: torch.nn.Module, inputs: tuple[Any, ...]) -> torch.fx.Proxy | None:
+    """A call of this module in the graph that is traced, as PyTorch's own pools are called there; or None.
+
+    A tracer takes the modules of `torch.nn` for leaves, and looks into all others. One with a rule of its own for this
+    is not overruled, and a module that is traced by itself is looked into.
+    """
+    tracer: Any = inputs[0].tracer
+    if getattr(type(tracer), "is_leaf_module", None) is not torch.fx.Tracer.is_leaf_module:
+        return None
+    path = tracer.path_of_module(module)
+    return tracer.create_proxy("call_module", path, inputs, {}) if path else None
