@@ -15,8 +15,8 @@ DESCRIPTIONS: dict[str, str] = {
     "pool": "An `ndpool.Pool`: a kind over a window. The kind is one of ndpool's own.",
     "kernel_size": "Cells that a window has along each pooled axis: one int, or one an axis.",
     "stride": "Cells from a window to the next: one int, or one an axis; None is the kernel size.",
-    "padding": "Cells added at both ends of each axis: an int, or one an axis. Where PyTorch has no such function, also "
-    'a (lo, hi) pair an axis, or "same", "same_lower" or "valid".',
+    "padding": "Cells added at both ends of each axis: an int, or one an axis. Where PyTorch has no such function, "
+    'also a (lo, hi) pair an axis, or "same", "same_lower" or "valid".',
     "dilation": "The distance between the cells of one window: one int, or one an axis.",
     "ceil_mode": "Whether the output size is rounded up, so that the last window may reach over the end.",
     "ties": 'Who gets the gradient among equal winners: the "first", each the same share ("split"), or "all" in full.',

@@ -48,7 +48,7 @@ def check_beta(beta: Tensor) -> None:
 
 
 def spread(beta: Tensor, size: torch.Size, axes: list[int]) -> Tensor:
-    """The beta as it is multiplied with x: one number; one a channel; or one for each cell of the axes that are carried.
+    """The beta as it is multiplied with x: one number, one a channel, or one for each place of the axes that stay.
 
     The channels are dimension 1, or 0 where the only dimension that is not pooled is they.
     """

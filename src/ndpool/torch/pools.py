@@ -52,11 +52,13 @@ def remembered(make: Callable[P, TensorPool]) -> Callable[P, TensorPool]:
 
 
 def as_tuples(value: Any) -> Any:
-    """Arrays, tensors and lists as tuples of Python's numbers; everything else as it is.
+    """Arrays, tensors and lists as tuples of Python's numbers; everything else as it is, and all that is compiled.
 
     >>> as_tuples([1, np.array([2, 3])]), as_tuples(np.array(4)), as_tuples("same")
     ((1, (2, 3)), 4, 'same')
     """
+    if is_compiling():
+        return value
     if isinstance(value, np.ndarray | np.generic | Tensor):
         value = value.tolist()
     return tuple(map(as_tuples, value)) if isinstance(value, list | tuple) else value
@@ -153,7 +155,7 @@ def over_torch_bins(kind: type[Kind], rank: int, output_size: Any) -> TensorPool
 
 def for_each(name: str, value: Any, rank: int, least: int) -> tuple[int, ...]:
     """One int for each axis, from an int, a sequence of one, or a sequence of `rank`."""
-    value = value if is_compiling() else as_tuples(value)
+    value = as_tuples(value)
     if isinstance(value, str):
         raise TypeError(f"{name}={value!r} is a word; give an int, or {rank} of them")
     given = tuple(value) if isinstance(value, Sequence) else (value,)
