@@ -18,7 +18,8 @@ from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
-from torch.overrides import handle_torch_function, has_torch_function_unary, has_torch_function_variadic
+from torch.compiler import is_compiling
+from torch.overrides import has_torch_function_unary, has_torch_function_variadic
 
 from ..kinds import Avg, Lp, Max, Min, SmoothMax, Sum
 from ..parameters import documented
@@ -26,7 +27,7 @@ from ..pool import Pool
 from ..windows import Ints, PaddingLike
 from . import autograd, learnable
 from .engine import TensorPool
-from .overriding import handed_over
+from .overriding import call_of, handed_over
 from .pools import over_all, over_bins, over_window, tensor_pool
 from .signatures import (
     adaptive_avg_pool1d,
@@ -132,6 +133,11 @@ class _Unseen:
 UNSEEN: Any = _Unseen()
 
 
+def axes_of_unseen(axes: list[int]) -> list[int]:
+    """The axes of a pool over `UNSEEN` as they were given: from the end, or from the start."""
+    return [axis + _Unseen.axes if axis < -_Unseen.axes // 2 else axis for axis in axes]
+
+
 def _ndim(x: Any) -> int:
     if isinstance(x, Tensor):
         return x.dim()
@@ -172,7 +178,7 @@ def pool(x: Tensor, pool: Pool) -> Tensor:
     >>> pool(torch.tensor([[3.0, 4.0]]), Pool(Lp(2), Global(keepdims=False), axes=-1))
     tensor([5.])
     """
-    if has_torch_function_unary(x):
+    if has_torch_function_unary(x) and not is_compiling():
         return handed_over(_pool, locals())
     if not isinstance(pool, Pool):
         raise TypeError(
@@ -208,7 +214,7 @@ def max_pool(
     >>> max_pool(torch.tensor([3, 3, 1, 5, 7]), (2,), return_indices=True)
     (tensor([3, 5]), tensor([0, 3]))
     """
-    if has_torch_function_unary(x):
+    if has_torch_function_unary(x) and not is_compiling():
         return handed_over(max_pool, locals())
     chosen = over_window(Max, kernel_size, stride, padding, dilation, ceil_mode, axes, _ndim(x), ties)
     return _result(chosen, x, return_indices)
@@ -232,7 +238,7 @@ def min_pool(
     >>> min_pool(torch.tensor([3, 3, 1, 5, 7]), (2,))
     tensor([3, 1])
     """
-    if has_torch_function_unary(x):
+    if has_torch_function_unary(x) and not is_compiling():
         return handed_over(min_pool, locals())
     chosen = over_window(Min, kernel_size, stride, padding, dilation, ceil_mode, axes, _ndim(x), ties)
     return _result(chosen, x, return_indices)
@@ -256,7 +262,7 @@ def avg_pool(
     >>> avg_pool(torch.arange(1.0, 9.0), (2,), 3, dilation=2)
     tensor([2., 5.])
     """
-    if has_torch_function_unary(x):
+    if has_torch_function_unary(x) and not is_compiling():
         return handed_over(avg_pool, locals())
     chosen = over_window(
         Avg, kernel_size, stride, padding, dilation, ceil_mode, axes, _ndim(x), count_include_pad, divisor_override
@@ -280,7 +286,7 @@ def sum_pool(
     >>> sum_pool(torch.tensor([1, 2, 3, 4]), (2,))
     tensor([3, 7])
     """
-    if has_torch_function_unary(x):
+    if has_torch_function_unary(x) and not is_compiling():
         return handed_over(sum_pool, locals())
     chosen = over_window(Sum, kernel_size, stride, padding, dilation, ceil_mode, axes, _ndim(x))
     return _pooled(chosen, x)
@@ -307,7 +313,7 @@ def smooth_max_pool(
     >>> smooth_max_pool(torch.tensor([0.0, 1.0]), 1.0, (2,))
     tensor([1.3133])
     """
-    if has_torch_function_variadic(x, beta):
+    if has_torch_function_variadic(x, beta) and not is_compiling():
         return handed_over(smooth_max_pool, locals())
     options = _fixed(beta), count_include_pad
     chosen = over_window(SmoothMax, kernel_size, stride, padding, dilation, ceil_mode, axes, _ndim(x), *options)
@@ -331,7 +337,7 @@ def lp_pool(
     >>> lp_pool(torch.tensor([3.0, -4.0]), 2, (2,))
     tensor([5.])
     """
-    if has_torch_function_unary(x):
+    if has_torch_function_unary(x) and not is_compiling():
         return handed_over(lp_pool, locals())
     chosen = over_window(Lp, kernel_size, stride, padding, dilation, ceil_mode, axes, _ndim(x), p)
     return _pooled(chosen, x)
@@ -354,7 +360,7 @@ def adaptive_max_pool(
     >>> adaptive_max_pool(torch.tensor([1, 2, 3, 4, 5]), (3,))
     tensor([2, 4, 5])
     """
-    if has_torch_function_unary(x):
+    if has_torch_function_unary(x) and not is_compiling():
         return handed_over(adaptive_max_pool, locals())
     return _result(over_bins(Max, output_size, axes, _ndim(x), ties), x, return_indices)
 
@@ -373,7 +379,7 @@ def adaptive_min_pool(
     >>> adaptive_min_pool(torch.tensor([1, 2, 3, 4, 5]), (3,))
     tensor([1, 2, 4])
     """
-    if has_torch_function_unary(x):
+    if has_torch_function_unary(x) and not is_compiling():
         return handed_over(adaptive_min_pool, locals())
     return _result(over_bins(Min, output_size, axes, _ndim(x), ties), x, return_indices)
 
@@ -385,7 +391,7 @@ def adaptive_avg_pool(x: Tensor, output_size: int | tuple[int | None, ...], *, a
     >>> adaptive_avg_pool(torch.arange(1.0, 6.0), (3,))
     tensor([1.5000, 3.0000, 4.5000])
     """
-    if has_torch_function_unary(x):
+    if has_torch_function_unary(x) and not is_compiling():
         return handed_over(adaptive_avg_pool, locals())
     return _pooled(over_bins(Avg, output_size, axes, _ndim(x)), x)
 
@@ -397,7 +403,7 @@ def adaptive_sum_pool(x: Tensor, output_size: int | tuple[int | None, ...], *, a
     >>> adaptive_sum_pool(torch.tensor([1, 2, 3, 4, 5]), (3,))
     tensor([3, 9, 9])
     """
-    if has_torch_function_unary(x):
+    if has_torch_function_unary(x) and not is_compiling():
         return handed_over(adaptive_sum_pool, locals())
     return _pooled(over_bins(Sum, output_size, axes, _ndim(x)), x)
 
@@ -411,7 +417,7 @@ def adaptive_smooth_max_pool(
     >>> adaptive_smooth_max_pool(torch.tensor([0.0, 1.0]), 1.0, (1,))
     tensor([1.3133])
     """
-    if has_torch_function_variadic(x, beta):
+    if has_torch_function_variadic(x, beta) and not is_compiling():
         return handed_over(adaptive_smooth_max_pool, locals())
     return _smoothed(over_bins(SmoothMax, output_size, axes, _ndim(x), _fixed(beta)), x, beta)
 
@@ -425,7 +431,7 @@ def adaptive_lp_pool(
     >>> adaptive_lp_pool(torch.tensor([3.0, -4.0]), 2, (1,))
     tensor([5.])
     """
-    if has_torch_function_unary(x):
+    if has_torch_function_unary(x) and not is_compiling():
         return handed_over(adaptive_lp_pool, locals())
     return _pooled(over_bins(Lp, output_size, axes, _ndim(x), p), x)
 
@@ -440,7 +446,7 @@ def global_max_pool(x: Tensor, *, ties: str = "all", axes: Ints = (-2, -1), keep
     >>> global_max_pool(torch.tensor([[1, 2], [4, 3]]))
     tensor([[4]])
     """
-    if has_torch_function_unary(x):
+    if has_torch_function_unary(x) and not is_compiling():
         return handed_over(global_max_pool, locals())
     return _pooled(over_all(Max, keepdims, axes, _ndim(x), ties), x)
 
@@ -452,7 +458,7 @@ def global_min_pool(x: Tensor, *, ties: str = "all", axes: Ints = (-2, -1), keep
     >>> global_min_pool(torch.tensor([[1, 2], [4, 3]]))
     tensor([[1]])
     """
-    if has_torch_function_unary(x):
+    if has_torch_function_unary(x) and not is_compiling():
         return handed_over(global_min_pool, locals())
     return _pooled(over_all(Min, keepdims, axes, _ndim(x), ties), x)
 
@@ -464,7 +470,7 @@ def global_avg_pool(x: Tensor, *, axes: Ints = (-2, -1), keepdims: bool = True) 
     >>> global_avg_pool(torch.tensor([[[1.0, 2.0], [4.0, 3.0]]]), keepdims=False)
     tensor([2.5000])
     """
-    if has_torch_function_unary(x):
+    if has_torch_function_unary(x) and not is_compiling():
         return handed_over(global_avg_pool, locals())
     return _pooled(over_all(Avg, keepdims, axes, _ndim(x)), x)
 
@@ -476,7 +482,7 @@ def global_sum_pool(x: Tensor, *, axes: Ints = (-2, -1), keepdims: bool = True) 
     >>> global_sum_pool(torch.tensor([[1, 2], [4, 3]]))
     tensor([[10]])
     """
-    if has_torch_function_unary(x):
+    if has_torch_function_unary(x) and not is_compiling():
         return handed_over(global_sum_pool, locals())
     return _pooled(over_all(Sum, keepdims, axes, _ndim(x)), x)
 
@@ -488,7 +494,7 @@ def global_smooth_max_pool(x: Tensor, beta: float | Tensor, *, axes: Ints = (-2,
     >>> global_smooth_max_pool(torch.tensor([[0.0, 1.0]]), 1.0)
     tensor([[1.3133]])
     """
-    if has_torch_function_variadic(x, beta):
+    if has_torch_function_variadic(x, beta) and not is_compiling():
         return handed_over(global_smooth_max_pool, locals())
     return _smoothed(over_all(SmoothMax, keepdims, axes, _ndim(x), _fixed(beta)), x, beta)
 
@@ -500,7 +506,7 @@ def global_lp_pool(x: Tensor, p: float, *, axes: Ints = (-2, -1), keepdims: bool
     >>> global_lp_pool(torch.tensor([[3.0, -4.0]]), 2)
     tensor([[5.]])
     """
-    if has_torch_function_unary(x):
+    if has_torch_function_unary(x) and not is_compiling():
         return handed_over(global_lp_pool, locals())
     return _pooled(over_all(Lp, keepdims, axes, _ndim(x), p), x)
 
@@ -514,8 +520,8 @@ def _over_last(rank: int, function: Callable[..., Any]) -> Any:
 
     @functools.wraps(function)
     def spelled(x: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if has_torch_function_unary(x):
-            return handle_torch_function(spelled, (x,), x, *args, **kwargs)
+        if has_torch_function_unary(x) and not is_compiling():
+            return call_of(spelled, x, *args, **kwargs)
         if kwargs.get("axes") is None:
             kwargs["axes"] = axes
         return function(x, *args, **kwargs)

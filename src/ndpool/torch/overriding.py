@@ -1,7 +1,8 @@
 """Objects that take PyTorch's functions over (`__torch_function__`): they take ndpool's over as well.
 
 Tracers of `torch.fx`, subclasses of Tensor, and modes are such. A function asks `has_torch_function_unary` first, as
-those of PyTorch do, and hands itself over with its arguments.
+those of PyTorch do, and hands itself over with its arguments. In compiled code it does not: what Dynamo traces is the
+inside, where the operators are seen by all of these.
 """
 
 from __future__ import annotations
@@ -28,10 +29,14 @@ def handed_over(function: Callable[..., R], arguments: Mapping[str, Any]) -> R:
     parameters = _parameters(function)
     given = {name: arguments[name] for name in parameters}
     others = {name: given[name] for name in list(given)[1:] if given[name] is not parameters[name].default}
-    first = next(iter(given.values()))
-    if isinstance(first, Tensor):
-        check_dense_layout(first)
-    return handle_torch_function(function, tuple(given.values()), first, **others)
+    return call_of(function, next(iter(given.values())), **others)
+
+
+def call_of(function: Callable[..., R], x: Any, *args: Any, **kwargs: Any) -> R:
+    """What its arguments make of `function(x, *args, **kwargs)`."""
+    if isinstance(x, Tensor):
+        check_dense_layout(x)
+    return handle_torch_function(function, (x, *args, *kwargs.values()), x, *args, **kwargs)
 
 
 def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
@@ -43,7 +48,7 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
 _known: dict[Callable[..., Any], Mapping[str, inspect.Parameter]] = {}
 
 
-def called_as_leaf(module: torch.nn.Module, inputs: tuple[Any, ...]) -> torch.fx.Proxy | None:
+def called_as_leaf(module: Any, *inputs: Any) -> torch.fx.Proxy | None:
     """A call of this module in the graph that is traced, as PyTorch's own pools are called there; or None.
 
     A tracer takes the modules of `torch.nn` for leaves, and looks into all others. One with a rule of its own for this

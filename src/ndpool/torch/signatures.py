@@ -12,13 +12,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 from torch.overrides import has_torch_function_unary, has_torch_function_variadic
 
 from ..kinds import Avg, Lp, Max
 from ..parameters import documented
 from ..windows import Ints
 from . import autograd
-from .engine import TensorPool
+from .engine import TYPES, TensorPool, check_dense_layout
 from .overriding import handed_over
 from .pools import as_tuples, check_torch_input, for_each, over_torch_bins, over_torch_window
 
@@ -48,7 +49,7 @@ def _max_pool(rank: int, always_indices: bool = False) -> Any:
         ceil_mode: bool = False,
         return_indices: bool = always_indices,
     ) -> Any:
-        if has_torch_function_unary(input):
+        if has_torch_function_unary(input) and not is_compiling():
             return handed_over(max_pool, locals())
         check_torch_input(name, input, rank)
         pool = over_torch_window(Max, rank, kernel_size, stride, padding, dilation, ceil_mode)
@@ -61,7 +62,7 @@ def _adaptive_max_pool(rank: int, always_indices: bool = False) -> Any:
     name = f"adaptive_max_pool{rank}d"
 
     def adaptive_max_pool(input: Tensor, output_size: Sizes, return_indices: bool = always_indices) -> Any:
-        if has_torch_function_unary(input):
+        if has_torch_function_unary(input) and not is_compiling():
             return handed_over(adaptive_max_pool, locals())
         check_torch_input(name, input, rank)
         pool = over_torch_bins(Max, rank, output_size)
@@ -105,14 +106,10 @@ def _avg_pool(rank: int) -> Any:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Tensor:
-        if has_torch_function_unary(input):
+        if has_torch_function_unary(input) and not is_compiling():
             return handed_over(avg_pool, locals())
         check_torch_input(name, input, rank)
-        divisor = divisor_override
-        if divisor is not None:
-            if divisor == 0:
-                raise ValueError("divisor_override=0 divides by zero; give another int, or None")
-            divisor = abs(divisor)
+        divisor = None if divisor_override is None else positive_divisor(divisor_override)
         pool = over_torch_window(Avg, rank, kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor)
         y = _mean(pool, input)
         return -y if divisor != divisor_override else y
@@ -125,18 +122,25 @@ def _avg_pool(rank: int) -> Any:
         ceil_mode: bool = False,
         count_include_pad: bool = True,
     ) -> Tensor:
-        if has_torch_function_unary(input):
+        if has_torch_function_unary(input) and not is_compiling():
             return handed_over(avg_pool_without_divisor, locals())
         return avg_pool(input, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
     return _spelled(avg_pool_without_divisor if rank == 1 else avg_pool, name)
 
 
+def positive_divisor(divisor_override: int | None) -> int | None:
+    """The divisor without its sign, which PyTorch allows."""
+    if divisor_override == 0:
+        raise ValueError("divisor_override=0 divides by zero; give another int, or None")
+    return None if divisor_override is None else abs(divisor_override)
+
+
 def _adaptive_avg_pool(rank: int) -> Any:
     name = f"adaptive_avg_pool{rank}d"
 
     def adaptive_avg_pool(input: Tensor, output_size: Sizes) -> Tensor:
-        if has_torch_function_unary(input):
+        if has_torch_function_unary(input) and not is_compiling():
             return handed_over(adaptive_avg_pool, locals())
         check_torch_input(name, input, rank)
         return _mean(over_torch_bins(Avg, rank, output_size), input)
@@ -161,15 +165,14 @@ def _lp_pool(rank: int) -> Any:
     def lp_pool(
         input: Tensor, norm_type: float, kernel_size: Ints, stride: Ints | None = None, ceil_mode: bool = False
     ) -> Tensor:
-        if has_torch_function_unary(input):
+        if has_torch_function_unary(input) and not is_compiling():
             return handed_over(lp_pool, locals())
         check_torch_input(name, input, rank)
         if math.isinf(norm_type):
             sign = 1 if norm_type > 0 else -1
             y: Tensor = sign * maximum(sign * input.abs(), kernel_size, stride, 0, 1, ceil_mode)
             return y
-        if norm_type == 0:
-            raise ValueError("norm_type=0 has no root; give another number")
+        check_norm_type(norm_type)
         if is_norm(norm_type, ceil_mode) and input.is_floating_point():
             pool = over_torch_window(Lp, rank, kernel_size, stride, 0, 1, ceil_mode, norm_type)
             return autograd.forward(pool, input)
@@ -181,6 +184,11 @@ def _lp_pool(rank: int) -> Any:
     return _spelled(lp_pool, name, ": `(sum x_i^p)^(1/p)`, not of |x_i|, so odd p differ from ndpool's `lp_pool`.")
 
 
+def check_norm_type(norm_type: float) -> None:
+    if norm_type == 0:
+        raise ValueError("norm_type=0 has no root; give another number")
+
+
 def is_norm(norm_type: float, ceil_mode: bool) -> bool:
     """Whether PyTorch's formula is the p-norm of every window."""
     return norm_type >= 1 and norm_type % 2 == 0 and not ceil_mode
@@ -188,6 +196,9 @@ def is_norm(norm_type: float, ceil_mode: bool) -> bool:
 
 def _powered(name: str, x: Tensor, norm_type: float) -> Tensor:
     """`x^p`; an integer of fewer than 64 bits would not hold it, and PyTorch does not average such."""
+    check_dense_layout(x)
+    if x.dtype not in TYPES:
+        raise TypeError(f"{name} got {x.dtype}, which ndpool does not pool; give real numbers, not quantised")
     powers = x.pow(norm_type)
     if not powers.is_floating_point() and powers.dtype != torch.int64:
         raise TypeError(
@@ -216,7 +227,7 @@ def _max_unpool(rank: int) -> Any:
         padding: Ints = 0,
         output_size: Sequence[int] | None = None,
     ) -> Tensor:
-        if has_torch_function_variadic(input, indices):
+        if has_torch_function_variadic(input, indices) and not is_compiling():
             return handed_over(max_unpool, locals())
         check_torch_input(name, input, rank)
         if indices.shape != input.shape or indices.dtype != torch.int64:
