@@ -57,7 +57,7 @@ class _Ours:
                 'ties="first", or use torch.compile'
             )
         *values, axes = encode(pool.pool)
-        typed = torch.jit.Attribute((*values, functional.axes_of_unseen(axes)), scripting.Values)  # type: ignore[no-untyped-call]
+        typed = torch.jit.Attribute((*values, functional.axes_of_unseen(axes)), scripting.Values)
         vars(self)["_values"] = typed
         vars(self).pop("_indexed", None)
         if with_indices:
