@@ -26,7 +26,7 @@ from ..parameters import documented
 from ..pool import Pool
 from ..windows import Ints, PaddingLike
 from . import autograd, learnable
-from .engine import TensorPool
+from .engine import TYPES, TensorPool
 from .overriding import call_of, handed_over
 from .pools import over_all, over_bins, over_window, tensor_pool
 from .signatures import (
@@ -146,8 +146,16 @@ def _ndim(x: Any) -> int:
     raise TypeError(f"x is a {type(x).__name__}; give a tensor, or use the functions of ndpool itself")
 
 
+#: Integers, which Lp and SmoothMax compute in float64 (rule "Integers").
+_INTEGERS = tuple(dtype for dtype in TYPES if not dtype.is_floating_point)
+
+
 def _pooled(pool: TensorPool, x: Tensor) -> Tensor:
-    return autograd.forward(pool, x) if x is not UNSEEN else pool  # type: ignore[return-value]
+    if x is UNSEEN:
+        return pool  # type: ignore[return-value]
+    if isinstance(pool.kind, SmoothMax | Lp) and x.dtype in _INTEGERS:
+        x = x.double()
+    return autograd.forward(pool, x)
 
 
 def _result(pool: TensorPool, x: Tensor, return_indices: bool) -> Any:

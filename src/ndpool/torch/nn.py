@@ -138,7 +138,7 @@ class _MaxUnpool(_Theirs):
             for_each(name, getattr(self, name), rank, least)
 
     def __prepare_scriptable__(self) -> Any:
-        return _of_torch(self)
+        raise TypeError(f"{self} cannot be scripted, nor can PyTorch's own; use torch.compile or torch.export")
 
     def forward(self, input, indices, output_size=None):  # type: ignore[no-untyped-def]
         if isinstance(input, Proxy):
@@ -191,7 +191,10 @@ class _LP(_Theirs):
         return over_torch_window(Avg, self._dimensions(), *window)
 
     def __prepare_scriptable__(self) -> Any:
-        return _of_torch(self)
+        """A copy that is PyTorch's own, whose formula TorchScript knows."""
+        theirs: torch.nn.Module = copy.copy(self)  # type: ignore[assignment]
+        theirs.__class__ = next(cls for cls in type(self).__mro__ if cls.__module__.startswith("torch.nn"))
+        return theirs
 
     def forward(self, input):  # type: ignore[no-untyped-def]
         if isinstance(input, Proxy):
@@ -234,13 +237,6 @@ class _AdaptiveAvg(_Theirs):
             if call is not None:
                 return call
         return self._function(input, self.output_size)
-
-
-def _of_torch(module: Any) -> torch.nn.Module:
-    """A copy that is PyTorch's own, for what TorchScript has no operator of ndpool's for."""
-    theirs: torch.nn.Module = copy.copy(module)
-    theirs.__class__ = next(cls for cls in type(module).__mro__ if cls.__module__.startswith("torch.nn"))
-    return theirs
 
 
 class MaxPool1d(_Max, torch.nn.MaxPool1d):
