@@ -150,12 +150,13 @@ def test_unpool_of_every_window(kernel, stride, padding):
     for height in range(8, 19):
         for width in range(8, 19):
             try:
-                T.max_unpool2d(y, places, kernel, stride, padding, output_size=(height, width))
+                want = T.max_unpool2d(y, places, kernel, stride, padding, output_size=(height, width))
             except (ValueError, RuntimeError) as error:
                 if "invalid output_size" in str(error):
                     with pytest.raises(ValueError, match=rf"output_size=\({height}, {width}\) does not fit: 2 sides"):
                         F.max_unpool2d(y, places, kernel, stride, padding, output_size=(height, width))
                 continue
+            assert torch.equal(F.max_unpool2d(y, places, kernel, stride, padding, (height, width)), want)
             accepted += 1
     assert accepted
     for asked in (x.shape, x.shape[-2:], list(x.shape[-2:]), np.array([13, 14]), torch.tensor([13, 14])):
