@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import io
 import pickle
+import re
 
+import numpy as np
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing import assert_close
 from torch_cases import distinct
 
 import ndpool
 import ndpool.torch.functional as F
-from ndpool.torch import convert, nn
+from ndpool.torch import convert, nn, revert
 from ndpool.torch.conversion import REPLACEMENTS
 
 ARGUMENTS = {
@@ -35,7 +39,8 @@ def test_pytorchs_modules(theirs):
     """The same constructor, text, state and result; a subclass of PyTorch's; copied and pickled."""
     mine = REPLACEMENTS[theirs]
     a, b = mine(**arguments_of(theirs)), theirs(**arguments_of(theirs))
-    assert repr(a) == repr(b)
+    assert repr(a) == f"ndpool.{b!r}"
+    assert inspect.signature(mine) == inspect.signature(theirs)
     assert isinstance(a, theirs)
     rank = int(theirs.__name__[-2])
     x = distinct(2, 3, *(6, 4, 4)[:rank])
@@ -58,16 +63,26 @@ def test_indices_and_divisors():
 
 
 NEW = {
-    "SmoothMaxPool2d(beta=2.0, kernel_size=3)": (nn.SmoothMaxPool2d(2.0, 3), F.smooth_max_pool2d, (2.0, 3), {}),
-    "MinPool2d(kernel_size=2, ties='split')": (nn.MinPool2d(2, ties="split"), F.min_pool2d, (2,), {"ties": "split"}),
-    "MaxPool(kernel_size=(2, 2), padding='same')": (
+    "ndpool.SmoothMaxPool2d(beta=2.0, kernel_size=3)": (nn.SmoothMaxPool2d(2.0, 3), F.smooth_max_pool2d, (2.0, 3), {}),
+    "ndpool.MinPool2d(kernel_size=2, ties='split')": (
+        nn.MinPool2d(2, ties="split"),
+        F.min_pool2d,
+        (2,),
+        {"ties": "split"},
+    ),
+    "ndpool.MaxPool(kernel_size=(2, 2), padding='same')": (
         nn.MaxPool((2, 2), padding="same"),
         F.max_pool,
         ((2, 2),),
         {"padding": "same"},
     ),
-    "AdaptiveLpPool1d(p=3, output_size=2)": (nn.AdaptiveLpPool1d(3, 2), F.adaptive_lp_pool1d, (3, 2), {}),
-    "GlobalMaxPool(keepdims=False)": (nn.GlobalMaxPool(keepdims=False), F.global_max_pool, (), {"keepdims": False}),
+    "ndpool.AdaptiveLpPool1d(p=3, output_size=2)": (nn.AdaptiveLpPool1d(3, 2), F.adaptive_lp_pool1d, (3, 2), {}),
+    "ndpool.GlobalMaxPool(keepdims=False)": (
+        nn.GlobalMaxPool(keepdims=False),
+        F.global_max_pool,
+        (),
+        {"keepdims": False},
+    ),
 }
 
 
@@ -160,7 +175,7 @@ def test_training_before_and_after(network, memory_format):
     mine, compiled = copy.deepcopy(model), copy.deepcopy(model)
     report, _ = convert(mine), convert(compiled)
     assert report.replaced
-    assert not report.left
+    assert all("over everything" in why for why in report.left.values())
     want = train(model)
     assert want[0][-1] < want[0][0]
     assert_close(train(mine), want, rtol=1e-9, atol=1e-12)
@@ -181,19 +196,23 @@ def test_the_report():
             "random": torch.nn.FractionalMaxPool2d(2, output_size=2),
             "nested": torch.nn.Sequential(torch.nn.ReLU(), torch.nn.AvgPool3d(2)),
             "mine": nn.MaxPool1d(2),
+            "new": nn.MinPool1d(2),
         }
     )
     model["plain"].register_forward_hook(lambda *_: seen.append(1))
     report = convert(model)
     assert report.replaced == {"plain": "MaxPool2d", "nested.1": "AvgPool3d"}
-    assert sorted(report.left) == ["own", "random"]
+    assert sorted(report.left) == ["mine", "new", "own", "random"]
     assert "a class of its own" in report.left["own"]
     assert "at random" in report.left["random"]
+    assert report.left["mine"] == report.left["new"] == "it is ndpool's already"
     assert "replaced nested.1: AvgPool3d\n" in str(report)
     assert type(model["plain"]) is nn.MaxPool2d
     model["plain"](torch.ones(1, 4, 4))
     assert seen == [1]
-    assert convert(model).replaced == {}
+    again = convert(model)
+    assert again.replaced == {}
+    assert again.left == {**report.left, "plain": "it is ndpool's already", "nested.1": "it is ndpool's already"}
     assert str(convert(torch.nn.ReLU())) == "no pooling modules found"
 
 
@@ -201,3 +220,242 @@ def test_a_pool_by_itself_is_converted():
     pool = torch.nn.MaxPool2d(2)
     assert str(convert(pool)) == "replaced the model itself: MaxPool2d"
     assert type(pool) is nn.MaxPool2d
+
+
+def test_a_printed_model_shows_whose_pools_they_are():
+    model = torch.nn.Sequential(torch.nn.MaxPool2d(2), nn.SumPool2d(2))
+    assert "(0): MaxPool2d(" in str(model)
+    convert(model)
+    assert "(0): ndpool.MaxPool2d(" in str(model)
+    assert "(1): ndpool.SumPool2d(kernel_size=2)" in str(model)
+
+    class Mine(nn.MaxPool2d):
+        pass
+
+    class MineToo(nn.MinPool2d):
+        pass
+
+    assert str(Mine(2)).startswith("Mine(")
+    assert str(MineToo(2)) == "MineToo(kernel_size=2)"
+
+
+def test_revert():
+    """PyTorch's own classes, the same objects and hooks; what PyTorch does not have stays."""
+
+    class Mine(nn.MaxPool2d):
+        pass
+
+    seen = []
+    originals = [theirs(**arguments_of(theirs)) for theirs in REPLACEMENTS]
+    model = torch.nn.Sequential(*originals, nn.MinPool2d(2), Mine(2), torch.nn.ReLU())
+    texts = [repr(module) for module in model]
+    hooked = model[1]
+    hooked.register_forward_hook(lambda *_: seen.append(1))
+    assert len(convert(model).replaced) == len(REPLACEMENTS)
+    report = revert(model)
+    assert report.replaced == {str(i): theirs.__name__ for i, theirs in enumerate(REPLACEMENTS)}
+    assert report.left == {
+        "18": "PyTorch has no MinPool2d",
+        "19": "Mine is a class of its own, derived from ndpool's",
+    }
+    assert [type(module) for module in model][:18] == list(REPLACEMENTS)
+    assert [repr(module) for module in model] == texts
+    assert model[1] is hooked
+    hooked(torch.ones(1, 4, 4))
+    assert seen == [1]
+    assert revert(model).replaced == {}
+    assert str(revert(nn.MaxPool2d(2))) == "replaced the model itself: MaxPool2d"
+
+
+@pytest.mark.parametrize("function", [convert, revert])
+def test_only_modules_are_converted(function):
+    for other in (lambda x: x, torch.nn.functional.max_pool2d, torch.nn.MaxPool2d, None):
+        with pytest.raises(
+            TypeError, match=r"takes a torch.nn.Module and got a \w+; give .* import ndpool.torch.funct"
+        ):
+            function(other)
+
+
+def test_what_would_be_slower_is_left():
+    """An average over everything is one sum for PyTorch, and its gradient takes no memory."""
+    model = torch.nn.Sequential(
+        *(torch.nn.AdaptiveAvgPool2d(size) for size in (1, (1, 1), [1, 1], (1, 2), (1, None), 2)),
+        torch.nn.AdaptiveAvgPool1d(1),
+        torch.nn.AdaptiveAvgPool3d((1, 1, 1)),
+        torch.nn.AdaptiveMaxPool2d(1),
+    )
+    report = convert(model)
+    assert list(report.replaced) == ["3", "4", "5", "8"]
+    assert set(report.left.values()) == {"PyTorch's own is the faster one for an average over everything"}
+
+
+def test_what_ndpool_does_not_take_is_left():
+    """As a module of PyTorch's it works, or fails where it did."""
+    model = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(0), torch.nn.MaxPool2d(2, padding=2), torch.nn.MaxPool2d(2))
+    report = convert(model)
+    assert list(report.replaced) == ["2"]
+    assert report.left["0"].startswith("ndpool does not take its arguments: output_size=0 is less than 1")
+    assert "padding=2 is more than half" in report.left["1"]
+    assert [type(module).__module__ for module in model][:2] == ["torch.nn.modules.pooling"] * 2
+
+
+def test_a_model_without_numbers_is_converted():
+    """Made on the meta device, and materialised later."""
+    with torch.device("meta"):
+        model = SmallResNet()
+    assert list(convert(model).replaced) == ["pool", "blocks.1"]
+    assert model(torch.empty(1, 3, 32, 32, device="meta")).shape == (1, 5)
+    real = SmallResNet()
+    model.load_state_dict(real.state_dict(), assign=True)
+    x = torch.randn(1, 3, 32, 32)
+    assert_close(model(x), real(x))
+
+
+@pytest.mark.parametrize("kind", ["parameter", "buffer"])
+def test_a_model_elsewhere_is_left(kind):
+    """Or the part of it that is there: a tensor that is offloaded comes back to where the others are."""
+    model = torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1), torch.nn.MaxPool2d(2), nn.MinPool2d(2))
+    with FakeTensorMode():
+        there = torch.empty(2, device="cuda:0")
+    if kind == "parameter":
+        model.register_parameter("there", torch.nn.Parameter(there))
+    else:
+        model.register_buffer("there", there)
+    report = convert(model)
+    assert report.replaced == {}
+    assert report.left == {
+        "1": "the model is on cuda:0, for which ndpool has no engine",
+        "2": "it is ndpool's already",
+    }
+    assert type(model[1]) is torch.nn.MaxPool2d
+
+
+def test_hooks_that_bring_weights_are_kept():
+    """Weights stay away until a hook before the call brings them: the pools are converted and called in between."""
+    model = SmallResNet()
+    away = {name: p.detach().clone() for name, p in model.stem.named_parameters()}
+    x = torch.randn(1, 3, 32, 32)
+    want = model(x)
+    model.stem.to_empty(device="meta")
+
+    def bring(module, inputs):
+        for name, p in away.items():
+            setattr(module, name, torch.nn.Parameter(p))
+
+    order = []
+    model.stem.register_forward_pre_hook(bring)
+    model.pool.register_forward_pre_hook(lambda *_: order.append("before"))
+    model.pool.register_forward_hook(lambda *_: order.append("after"))
+    assert list(convert(model).replaced) == ["pool", "blocks.1"]
+    assert_close(model(x), want)
+    assert order == ["before", "after"]
+
+
+def test_scripted_models_are_left():
+    theirs = torch.jit.script(torch.nn.Sequential(torch.nn.MaxPool2d(2), torch.nn.ReLU()))
+    assert convert(theirs).left == {"0": "it is compiled by TorchScript; convert the model before scripting it"}
+    assert str(revert(theirs)) == "no pooling modules found"
+    mine = torch.jit.script(torch.nn.Sequential(nn.MaxPool2d(2), nn.MinPool2d(2), torch.nn.ReLU()))
+    assert convert(mine).left == dict.fromkeys("01", "it is ndpool's already")
+    why = "it is compiled by TorchScript; revert the model before scripting it"
+    assert revert(mine).left == dict.fromkeys("01", why)
+    x = torch.randn(1, 2, 8, 8)
+    assert_close(mine(x), F.min_pool2d(F.max_pool2d(x, 2), 2).relu())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_quantised_models_are_left():
+    """Their pools get quantised tensors; in a model that is quantised dynamically they get floats."""
+    quantised = torch.ao.nn.quantized
+    x = torch.randn(1, 2, 4, 4)
+    model = torch.nn.Sequential(quantised.Quantize(0.1, 0, torch.quint8), torch.nn.MaxPool2d(2), quantised.DeQuantize())
+    want = model(x)
+    assert convert(model).left == {"1": "the model is quantised, and ndpool does not pool quantised tensors"}
+    assert torch.equal(model(x), want)
+    marked = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.MaxPool2d(2))
+    marked[0].qconfig = torch.ao.quantization.default_qconfig
+    assert list(convert(marked).left) == ["1"]
+    marked[0].qconfig = None
+    assert list(convert(marked).replaced) == ["1"]
+    floats = torch.nn.Sequential(torch.nn.MaxPool2d(2), quantised.FloatFunctional(), torch.nn.Linear(2, 2))
+    assert list(convert(torch.ao.quantization.quantize_dynamic(floats)).replaced) == ["0"]
+    q = torch.quantize_per_tensor(x, 0.1, 0, torch.quint8)
+    for call in (F.max_pool2d, F.avg_pool2d, F.min_pool2d):
+        with pytest.raises(TypeError, match=r"dtype torch.quint8, which ndpool does not pool"):
+            call(q, 2)
+    with pytest.raises(TypeError, match=r"lp_pool2d got torch.quint8, which ndpool does not pool; give real numbers"):
+        F.lp_pool2d(q, 3.0, 2)
+
+
+def test_a_compiled_model_is_compiled_again():
+    model = torch.nn.Sequential(torch.nn.MaxPool2d(2))
+    counter = torch._dynamo.testing.CompileCounter()
+    compiled = torch.compile(model, backend=counter)
+    x = torch.randn(1, 2, 4, 4)
+    want = compiled(x)
+    assert convert(compiled).replaced == {"_orig_mod.0": "MaxPool2d"}
+    assert torch.equal(compiled(x), want)
+    assert counter.frame_count == 2
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+WRONG = [
+    (lambda: nn.MinPool2d(0), ValueError, "kernel_size=0 is less than 1"),
+    (lambda: nn.MinPool2d(2, ties="last"), ValueError, "ties='last'"),
+    (lambda: nn.MaxPool((2, 2), axes=(1,)), ValueError, "names 1 axes"),
+    (lambda: nn.MaxPool(2), ValueError, "does not say how many axes"),
+    (lambda: nn.MaxPool((2, 2), return_indices=1), TypeError, "return_indices=1 is not a bool"),
+    (lambda: nn.SmoothMaxPool2d(0.0, 2), ValueError, "must be finite and not 0"),
+    (lambda: nn.LpPool(0.5, (2,)), ValueError, "p=0.5 must be finite and >= 1"),
+    (lambda: nn.AdaptiveSumPool2d(0), ValueError, "output_size=0 is less than 1"),
+    (lambda: nn.GlobalAvgPool(keepdims=1), TypeError, "keepdims=1 is not a bool"),
+    (lambda: nn.Pool(2), TypeError, "pool=2 is a int; give an ndpool.Pool"),
+    (lambda: nn.MaxPool2d(0), ValueError, "kernel_size=0 is less than 1"),
+    (lambda: nn.MaxPool2d(2, padding=2), ValueError, "padding=2 is more than half"),
+    (lambda: nn.MaxPool2d(3, 1, "same"), TypeError, "padding='same' is a word, which PyTorch's max_pool2d"),
+    (lambda: nn.MaxPool1d(2, dilation=0), ValueError, "dilation=0 is less than 1"),
+    (lambda: nn.AvgPool2d(2, divisor_override=0), ValueError, "divisor_override=0 divides by zero"),
+    (lambda: nn.AvgPool3d((2, 2)), ValueError, "has 2 entries; give one int, or 3"),
+    (lambda: nn.LPPool2d(0, 2), ValueError, "norm_type=0 has no root"),
+    (lambda: nn.LPPool2d(3, 0), ValueError, "kernel_size=0 is less than 1"),
+    (lambda: nn.MaxUnpool2d(2, padding=-1), ValueError, "padding=-1 is less than 0"),
+    (lambda: nn.MaxUnpool2d(2, stride=0), ValueError, "stride=0 is less than 1"),
+    (lambda: nn.AdaptiveMaxPool2d((2, 2, 2)), ValueError, "has 3 entries; give one int, or 2"),
+    (lambda: nn.AdaptiveAvgPool1d(0), ValueError, "output_size=0 is less than 1"),
+]
+
+
+@pytest.mark.parametrize(("make", "error", "message"), WRONG, ids=[case[2] for case in WRONG])
+def test_arguments_are_checked_when_a_module_is_made(make, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        make()
+
+
+def test_axes_from_the_start_are_known_when_called():
+    """A module is made for tensors of any rank; what does not fit one is said then."""
+    module = nn.MaxPool(2, axes=(1, 3))
+    assert_close(module(torch.ones(1, 4, 2, 4)), torch.ones(1, 2, 2, 2))
+    with pytest.raises(ValueError, match="3 is out of range for 3 axes"):
+        module(torch.ones(1, 4, 4))
+
+
+def test_arrays_as_arguments():
+    module = nn.MinPool2d(np.array([2, 3]), stride=torch.tensor([1, 2]))
+    assert repr(module) == "ndpool.MinPool2d(kernel_size=(2, 3), stride=(1, 2))"
+    x = distinct(1, 6, 7)
+    assert torch.equal(module(x), F.min_pool2d(x, (2, 3), (1, 2)))
+    assert torch.equal(nn.MaxPool2d(np.array([2, 3]))(x), F.max_pool2d(x, (2, 3)))
+
+
+def test_every_parameter_is_described():
+    for name in F.__all__:
+        function = getattr(F, name)
+        for parameter in inspect.signature(function).parameters:
+            assert f"\n{parameter}\n    " in function.__doc__, (name, parameter)
+    modules = {name: module for name, module in vars(nn).items() if getattr(module, "__module__", "") == nn.__name__}
+    modules = {name: module for name, module in modules.items() if not name.startswith("_")}
+    assert len(modules) > 50
+    for name, module in modules.items():
+        for parameter in inspect.signature(module).parameters:
+            assert f"\n{parameter}\n    " in module.__doc__, (name, parameter)

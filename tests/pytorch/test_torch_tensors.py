@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -107,6 +108,73 @@ def test_lp_as_pytorch_has_it():
     assert_close(F.lp_pool1d(-x[0].abs(), 3, 2, 1), T.lp_pool1d(-x[0].abs(), 3, 2, 1), equal_nan=True)
     assert_close(F.lp_pool3d(x.abs(), 3, 1, 2), T.lp_pool3d(x.abs(), 3, 1, 2))
     assert_close(F.lp_pool(x, 3, (2, 2)), T.lp_pool2d(x.abs(), 3, 2))
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 2.0, 3.0, -1.0, float("inf"), -float("inf")])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8, torch.uint8])
+def test_lp_of_integers(dtype, p):
+    """PyTorch's number to the bit, its truncated means included; where it refuses, powers would wrap around."""
+    x = torch.tensor([[[1, 2, 2, 2], [3, 1, 0, 1], [100, 1, 1, 1], [1, 1, 100, 99]]], dtype=dtype)
+    try:
+        want = T.lp_pool2d(x, p, 2)
+    except NotImplementedError:
+        with pytest.raises(TypeError, match=rf"lp_pool2d got {dtype}, in which the power norm_type={p} may overflow"):
+            F.lp_pool2d(x, p, 2)
+        return
+    got = F.lp_pool2d(x, p, 2)
+    assert got.dtype == want.dtype
+    assert_close(got, want)
+
+
+def test_norms_of_integers():
+    """Ndpool's own: the norm itself, in float64, whatever the width."""
+    for dtype in (torch.uint8, torch.int8, torch.int64, torch.bool):
+        x = torch.tensor([100, 100, 3, 4]).to(dtype)
+        y = F.lp_pool(x, 2, (2,))
+        assert y.dtype == torch.float64
+        assert torch.equal(y, F.lp_pool(x.double(), 2, (2,)))
+        assert torch.equal(F.global_lp_pool(x, 3, axes=0), F.global_lp_pool(x.double(), 3, axes=0))
+        assert torch.equal(F.adaptive_smooth_max_pool(x, 0.5, (2,)), F.adaptive_smooth_max_pool(x.double(), 0.5, (2,)))
+        assert torch.equal(F.pool(x, Pool(Lp(2), Window((2,)))), y)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding"), [(3, 2, 1), ((3, 4), (2, 3), (1, 2)), (2, None, 1), (4, 3, 0)]
+)
+def test_unpool_of_every_window(kernel, stride, padding):
+    """All output sizes that PyTorch takes give its result; one more or less on any axis is refused, as by PyTorch."""
+    x = distinct(2, 3, 13, 14)
+    y, places = T.max_pool2d(x, kernel, stride, padding, return_indices=True)
+    assert torch.equal(F.max_pool2d(x, kernel, stride, padding, return_indices=True)[1], places)
+    accepted = 0
+    for height in range(8, 19):
+        for width in range(8, 19):
+            try:
+                want = T.max_unpool2d(y, places, kernel, stride, padding, output_size=(height, width))
+            except (ValueError, RuntimeError) as error:
+                if "invalid output_size" in str(error):
+                    with pytest.raises(ValueError, match=rf"output_size=\({height}, {width}\) does not fit: 2 sides"):
+                        F.max_unpool2d(y, places, kernel, stride, padding, output_size=(height, width))
+                continue
+            assert torch.equal(F.max_unpool2d(y, places, kernel, stride, padding, (height, width)), want)
+            accepted += 1
+    assert accepted
+    for asked in (x.shape, x.shape[-2:], list(x.shape[-2:]), np.array([13, 14]), torch.tensor([13, 14])):
+        same = T.max_unpool2d(y, places, kernel, stride, padding, output_size=list(map(int, asked)))
+        assert torch.equal(F.max_unpool2d(y, places, kernel, stride, padding, asked), same)
+    kernels, strides = (a if isinstance(a, tuple) else (a, a) for a in (kernel, stride or kernel))
+    x = distinct(1, 1, *(2 * s + k for k, s in zip(kernels, strides, strict=True)))
+    usual = T.max_pool2d(x, kernel, stride, return_indices=True)
+    assert torch.equal(F.max_unpool2d(*usual, kernel, stride), T.max_unpool2d(*usual, kernel, stride))
+
+
+def test_unpool_1d_and_3d():
+    for rank, shape in ((1, (2, 11)), (3, (2, 5, 7, 9))):
+        mine, theirs = (getattr(module, f"max_unpool{rank}d") for module in (F, T))
+        x = distinct(*shape)
+        y, places = getattr(T, f"max_pool{rank}d")(x, 3, 2, 1, return_indices=True)
+        assert torch.equal(mine(y, places, 3, 2, 1, shape[1:]), theirs(y, places, 3, 2, 1, shape[1:]))
+        assert torch.equal(mine(y, places, 3, 2, 1), theirs(y, places, 3, 2, 1))
 
 
 def test_empty_batch():
@@ -229,6 +297,26 @@ ERRORS = [
     (lambda: F.max_pool2d(X, 2, padding=2), ValueError, "padding=2 is more than half of the 2 cells"),
     (lambda: F.max_pool2d(X, (2, 2, 2)), ValueError, r"kernel_size=\(2, 2, 2\) has 3 entries; give one int, or 2"),
     (lambda: F.max_pool2d(X, 2.0), TypeError, "kernel_size=2.0 is a float"),
+    (lambda: F.max_pool2d(X, np.array([2.0, 2.0])), TypeError, "kernel_size=2.0 is a float"),
+    (lambda: F.max_pool2d(X, np.array([True, True])), TypeError, "kernel_size=True is a bool"),
+    (lambda: F.max_pool2d(X, np.array([2, 2, 2])), ValueError, r"kernel_size=\(2, 2, 2\) has 3 entries"),
+    (lambda: F.max_pool2d(X, torch.tensor([0, 2])), ValueError, "kernel_size=0 is less than 1"),
+    (lambda: F.max_pool2d(X, "2"), TypeError, "kernel_size='2' is a word; give an int, or 2 of them"),
+    (
+        lambda: F.max_pool2d(X, 3, 1, "same"),
+        TypeError,
+        r"padding='same' is a word, which PyTorch's max_pool2d does not take; give ints, or use max_pool \(the module "
+        r"MaxPool\), which takes the words 'valid', 'same', 'same_lower'",
+    ),
+    (lambda: F.avg_pool1d(X[0], 3, 1, padding="valid"), TypeError, "PyTorch's avg_pool1d does not take; .* avg_pool "),
+    (lambda: F.max_unpool2d(X, X.long(), 2, padding="same"), TypeError, "padding='same' is a word; give an int"),
+    (
+        lambda: F.pool(X, 2),
+        TypeError,
+        r"pool=2 is a int; give an ndpool.Pool, such as Pool\(Max\(\), Window\(\(2, 2\)\)\)",
+    ),
+    (lambda: F.pool(X, Max()), TypeError, r"pool=Max\(ties='first'\) is a Max; give an ndpool.Pool"),
+    (lambda: F.pool(X.numpy(), Pool(Max(), Window((2,)))), TypeError, "x is a ndarray; give a tensor"),
     (lambda: F.max_pool2d(X.to(torch.complex64), 2), TypeError, "dtype torch.complex64, which ndpool does not pool"),
     (lambda: F.max_pool(X, (2, 2), return_indices=1), TypeError, "return_indices=1 is not a bool"),
     (lambda: F.max_pool(X, 2, axes=(1, 3)), ValueError, "3 is out of range for 3 axes"),
@@ -252,6 +340,55 @@ def test_equal_numbers_of_another_type_are_not_confused():
     F.max_pool2d(X, 2)
     with pytest.raises(TypeError, match="is a float"):
         F.max_pool2d(X, 2.0)
+
+
+@pytest.mark.parametrize("make", [np.array, torch.tensor, list, tuple], ids=lambda make: make.__name__)
+def test_arrays_wherever_a_tuple_is(make):
+    """NumPy's arrays and integer tensors, in PyTorch's functions and in ndpool's; read anew at every call."""
+    x = torch.arange(96.0).reshape(1, 2, 6, 8)
+    two, one = make([2, 3]), make([1, 1])
+    assert torch.equal(F.max_pool2d(x, two, one, one, one), F.max_pool2d(x, (2, 3), 1, 1))
+    assert torch.equal(F.avg_pool2d(x, two), T.avg_pool2d(x, (2, 3)))
+    assert torch.equal(F.lp_pool2d(x, 3, two), F.lp_pool2d(x, 3, (2, 3)))
+    assert torch.equal(F.adaptive_avg_pool2d(x, two), F.adaptive_avg_pool2d(x, (2, 3)))
+    assert torch.equal(
+        F.sum_pool(x, two, padding=make([[0, 1], [1, 0]])), F.sum_pool(x, (2, 3), padding=((0, 1), (1, 0)))
+    )
+    assert torch.equal(F.min_pool(x, 2, axes=make([1, 3])), F.min_pool(x, 2, axes=(1, 3)))
+    assert torch.equal(F.global_max_pool(x, axes=make([0, 1])), F.global_max_pool(x, axes=(0, 1)))
+    y, places = F.max_pool2d(x, two, return_indices=True)
+    back = F.max_unpool2d(y, places, two, output_size=make([6, 8]))
+    assert torch.equal(back, T.max_unpool2d(y, places, (2, 3), output_size=(6, 8)))
+
+
+def test_what_can_be_written_to_is_read_anew():
+    """A tensor is the same object and has the same hash when its number has changed."""
+    x = torch.arange(64.0).reshape(1, 8, 8)
+    for kernel in (torch.tensor(2), torch.tensor([2, 2]), np.array(2), np.array([2, 2])):
+        for function in (F.max_pool2d, F.min_pool2d, F.adaptive_max_pool2d):
+            kernel[...] = 2
+            before = function(x, kernel)
+            kernel[...] = 4
+            assert torch.equal(function(x, kernel), function(x, 4))
+            assert function(x, kernel).shape != before.shape
+
+    class Number:
+        def __init__(self, n):
+            self.n = n
+
+        def __index__(self):
+            return self.n
+
+        def __repr__(self):
+            return "a number"
+
+    number = Number(2)
+    pair = (number, 2)
+    assert F.max_pool2d(x, number).shape == F.max_pool2d(x, pair).shape == (1, 4, 4)
+    number.n = 4
+    assert F.max_pool2d(x, number).shape == (1, 2, 2)
+    assert F.max_pool2d(x, pair).shape == (1, 2, 4)
+    assert F.max_pool2d(x, Number(1)).shape == (1, 8, 8)
 
 
 def test_ndpool_does_not_import_torch():

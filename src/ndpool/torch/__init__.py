@@ -7,10 +7,11 @@
     tensor([[[1., 0.],
              [0., 1.]]])
 
-`functional` has the functions, `nn` the modules, and `convert(model)` puts them into a model that exists.
+`functional` has the functions, `nn` the modules, `convert(model)` puts them into a model that exists, and
+`revert(model)` takes them out again.
 """
 
 from . import functional, nn, operators
-from .conversion import Report, convert
+from .conversion import Report, convert, revert
 
-__all__ = ["Report", "convert", "functional", "nn", "operators"]
+__all__ = ["Report", "convert", "functional", "nn", "operators", "revert"]

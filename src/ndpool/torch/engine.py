@@ -235,9 +235,13 @@ def dense(a: Tensor, order: Order, strides: tuple[int, ...]) -> Tensor:
 
 
 def check_dense_layout(a: Tensor) -> None:
-    if a.is_nested or a.layout is not torch.strided:
-        name = "nested" if a.is_nested else a.layout
-        raise TypeError(f"the tensor is {name}, which ndpool does not pool; give a dense one, as from .to_dense()")
+    if a.is_nested:
+        raise TypeError(
+            "the tensor is nested, which ndpool does not pool; give a dense one, as from torch.nested.to_padded_tensor "
+            "or each of x.unbind()"
+        )
+    if a.layout is not torch.strided:
+        raise TypeError(f"the tensor is {a.layout}, which ndpool does not pool; give a dense one, as from .to_dense()")
 
 
 def result_dtype(kind: Kind, dtype: torch.dtype) -> torch.dtype:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from operator import is_
 from typing import Any, ParamSpec
 
+import numpy as np
 from torch import Tensor
 from torch.compiler import is_compiling
 
 from ..kinds import Kind
 from ..pool import Pool
-from ..windows import Adaptive, AnyWindow, Global, Ints, PaddingLike, Window, checked_axes, whole
-from .engine import TensorPool, put
+from ..windows import PADDING_WORDS, Adaptive, AnyWindow, Global, Ints, PaddingLike, Window, checked_axes, whole
+from .engine import TensorPool, check_dense_layout, put
 
 P = ParamSpec("P")
 
@@ -24,7 +24,7 @@ def remembered(make: Callable[P, TensorPool]) -> Callable[P, TensorPool]:
     """`make`, which is called once for each way in which its arguments can be written.
 
     The same objects are found first; then what is written the same. Equality is not enough: 2, 2.0 and True are equal,
-    and only the first is a kernel size.
+    and only the first is a kernel size. What can be written to, a list or a tensor, is read anew at every call.
     """
     same: dict[Any, tuple[Any, TensorPool]] = {}
     made: dict[str, TensorPool] = {}
@@ -38,14 +38,38 @@ def remembered(make: Callable[P, TensorPool]) -> Callable[P, TensorPool]:
                 return pool
         except (KeyError, TypeError):  # a list has no hash
             pass
-        key = repr(args)
-        pool = made[key] if key in made else put(made, key, make(*args, **kwargs), _POOLS_KEPT)
-        with contextlib.suppress(TypeError):
+        values: Any = tuple(map(as_tuples, args))
+        if not all(map(_is_fixed, values)):
+            return make(*values, **kwargs)
+        key = repr(values)
+        pool = made[key] if key in made else put(made, key, make(*values, **kwargs), _POOLS_KEPT)
+        if all(map(_is_fixed, args)):
             entry: tuple[Any, TensorPool] = args, pool
             put(same, args, entry, _POOLS_KEPT)
         return pool
 
     return remember
+
+
+def as_tuples(value: Any) -> Any:
+    """Arrays, tensors and lists as tuples of Python's numbers; everything else as it is, and all that is compiled.
+
+    >>> as_tuples([1, np.array([2, 3])]), as_tuples(np.array(4)), as_tuples("same")
+    ((1, (2, 3)), 4, 'same')
+    """
+    if is_compiling():
+        return value
+    if isinstance(value, np.ndarray | np.generic | Tensor):
+        value = value.tolist()
+    return tuple(map(as_tuples, value)) if isinstance(value, list | tuple) else value
+
+
+#: Whose values cannot change behind their names, and are all in how they are written.
+_FIXED = (int, float, str, type, type(None))
+
+
+def _is_fixed(value: Any) -> bool:
+    return all(map(_is_fixed, value)) if type(value) is tuple else isinstance(value, _FIXED)
 
 
 def tensor_pool(kind: Kind, window: AnyWindow, axes: Ints | None, ndim: int) -> TensorPool:
@@ -96,12 +120,18 @@ def over_torch_window(
     rank: int,
     kernel_size: Ints,
     stride: Ints | None,
-    padding: Ints,
+    padding: Any,
     dilation: Ints,
     ceil_mode: bool,
     *options: Any,
 ) -> TensorPool:
     """The last `rank` axes. PyTorch takes one number in a tuple for all axes, and padding up to half the kernel."""
+    if isinstance(padding, str):
+        own = f"{kind.__name__.lower()}_pool"
+        raise TypeError(
+            f"padding={padding!r} is a word, which PyTorch's {own}{rank}d does not take; give ints, or use {own} (the "
+            f"module {kind.__name__}Pool), which takes the words {', '.join(map(repr, PADDING_WORDS))}"
+        )
     kernel = for_each("kernel_size", kernel_size, rank, 1)
     steps = kernel if stride is None or stride == () or stride == [] else for_each("stride", stride, rank, 1)
     pads, apart = for_each("padding", padding, rank, 0), for_each("dilation", dilation, rank, 1)
@@ -125,7 +155,10 @@ def over_torch_bins(kind: type[Kind], rank: int, output_size: Any) -> TensorPool
 
 def for_each(name: str, value: Any, rank: int, least: int) -> tuple[int, ...]:
     """One int for each axis, from an int, a sequence of one, or a sequence of `rank`."""
-    given = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+    value = as_tuples(value)
+    if isinstance(value, str):
+        raise TypeError(f"{name}={value!r} is a word; give an int, or {rank} of them")
+    given = tuple(value) if isinstance(value, Sequence) else (value,)
     if len(given) not in (1, rank):
         raise ValueError(f"{name}={value!r} has {len(given)} entries; give one int, or {rank}")
     return tuple(whole(name, number, least) for number in (given * rank if len(given) == 1 else given))
@@ -136,6 +169,7 @@ def check_torch_input(name: str, x: Tensor, rank: int) -> None:
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} takes a tensor and got a {type(x).__name__}; call torch.as_tensor on it")
     if x.dim() not in (rank + 1, rank + 2) or (x.numel() == 0 and 0 in x.shape[-rank - 1 :]):
+        check_dense_layout(x)
         raise ValueError(
             f"{name} got a tensor of shape {tuple(x.shape)}; give {rank + 1} axes, none of length 0, or a batch of such"
         )

@@ -12,19 +12,26 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
+from torch.overrides import has_torch_function_unary, has_torch_function_variadic
 
 from ..kinds import Avg, Lp, Max
+from ..parameters import documented
 from ..windows import Ints
 from . import autograd
-from .engine import TensorPool
-from .pools import check_torch_input, for_each, over_torch_bins, over_torch_window
+from .engine import TYPES, TensorPool, check_dense_layout
+from .overriding import handed_over
+from .pools import as_tuples, check_torch_input, for_each, over_torch_bins, over_torch_window
 
 Sizes = int | Sequence[int | None]
 
 
-def _spelled(function: Callable[..., Any], name: str) -> Any:
+def _spelled(function: Callable[..., Any], name: str, more: str = ".") -> Any:
+    """The function under the name by which it is called, so that a traced graph finds it there."""
     function.__name__ = function.__qualname__ = name
-    return function
+    function.__module__ = f"{__package__}.functional"
+    function.__doc__ = f"As `torch.nn.functional.{name}`{more}"
+    return documented(function)
 
 
 # --- max ------------------------------------------------------------------------------------------
@@ -42,11 +49,12 @@ def _max_pool(rank: int, always_indices: bool = False) -> Any:
         ceil_mode: bool = False,
         return_indices: bool = always_indices,
     ) -> Any:
+        if has_torch_function_unary(input) and not is_compiling():
+            return handed_over(max_pool, locals())
         check_torch_input(name, input, rank)
         pool = over_torch_window(Max, rank, kernel_size, stride, padding, dilation, ceil_mode)
         return autograd.with_indices(pool, input) if return_indices or always_indices else autograd.forward(pool, input)
 
-    max_pool.__doc__ = f"As `torch.nn.functional.{name}`" + (", with indices." if always_indices else ".")
     return _spelled(max_pool, name + "_with_indices" * always_indices)
 
 
@@ -54,11 +62,12 @@ def _adaptive_max_pool(rank: int, always_indices: bool = False) -> Any:
     name = f"adaptive_max_pool{rank}d"
 
     def adaptive_max_pool(input: Tensor, output_size: Sizes, return_indices: bool = always_indices) -> Any:
+        if has_torch_function_unary(input) and not is_compiling():
+            return handed_over(adaptive_max_pool, locals())
         check_torch_input(name, input, rank)
         pool = over_torch_bins(Max, rank, output_size)
         return autograd.with_indices(pool, input) if return_indices or always_indices else autograd.forward(pool, input)
 
-    adaptive_max_pool.__doc__ = f"As `torch.nn.functional.{name}`" + (", with indices." if always_indices else ".")
     return _spelled(adaptive_max_pool, name + "_with_indices" * always_indices)
 
 
@@ -97,12 +106,10 @@ def _avg_pool(rank: int) -> Any:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Tensor:
+        if has_torch_function_unary(input) and not is_compiling():
+            return handed_over(avg_pool, locals())
         check_torch_input(name, input, rank)
-        divisor = divisor_override
-        if divisor is not None:
-            if divisor == 0:
-                raise ValueError("divisor_override=0 divides by zero; give another int, or None")
-            divisor = abs(divisor)
+        divisor = None if divisor_override is None else positive_divisor(divisor_override)
         pool = over_torch_window(Avg, rank, kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor)
         y = _mean(pool, input)
         return -y if divisor != divisor_override else y
@@ -115,21 +122,29 @@ def _avg_pool(rank: int) -> Any:
         ceil_mode: bool = False,
         count_include_pad: bool = True,
     ) -> Tensor:
+        if has_torch_function_unary(input) and not is_compiling():
+            return handed_over(avg_pool_without_divisor, locals())
         return avg_pool(input, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
-    chosen = avg_pool_without_divisor if rank == 1 else avg_pool
-    chosen.__doc__ = f"As `torch.nn.functional.{name}`."
-    return _spelled(chosen, name)
+    return _spelled(avg_pool_without_divisor if rank == 1 else avg_pool, name)
+
+
+def positive_divisor(divisor_override: int | None) -> int | None:
+    """The divisor without its sign, which PyTorch allows."""
+    if divisor_override == 0:
+        raise ValueError("divisor_override=0 divides by zero; give another int, or None")
+    return None if divisor_override is None else abs(divisor_override)
 
 
 def _adaptive_avg_pool(rank: int) -> Any:
     name = f"adaptive_avg_pool{rank}d"
 
     def adaptive_avg_pool(input: Tensor, output_size: Sizes) -> Tensor:
+        if has_torch_function_unary(input) and not is_compiling():
+            return handed_over(adaptive_avg_pool, locals())
         check_torch_input(name, input, rank)
         return _mean(over_torch_bins(Avg, rank, output_size), input)
 
-    adaptive_avg_pool.__doc__ = f"As `torch.nn.functional.{name}`."
     return _spelled(adaptive_avg_pool, name)
 
 
@@ -150,25 +165,47 @@ def _lp_pool(rank: int) -> Any:
     def lp_pool(
         input: Tensor, norm_type: float, kernel_size: Ints, stride: Ints | None = None, ceil_mode: bool = False
     ) -> Tensor:
+        if has_torch_function_unary(input) and not is_compiling():
+            return handed_over(lp_pool, locals())
         check_torch_input(name, input, rank)
         if math.isinf(norm_type):
             sign = 1 if norm_type > 0 else -1
             y: Tensor = sign * maximum(sign * input.abs(), kernel_size, stride, 0, 1, ceil_mode)
             return y
-        if norm_type == 0:
-            raise ValueError("norm_type=0 has no root; give another number")
-        if norm_type >= 1 and norm_type % 2 == 0 and not ceil_mode and input.is_floating_point():
+        check_norm_type(norm_type)
+        if is_norm(norm_type, ceil_mode) and input.is_floating_point():
             pool = over_torch_window(Lp, rank, kernel_size, stride, 0, 1, ceil_mode, norm_type)
             return autograd.forward(pool, input)
         # Odd powers keep their sign, and a window cut short by the end counts as if it were whole.
-        mean: Tensor = average(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
+        mean: Tensor = average(_powered(name, input, norm_type), kernel_size, stride, 0, ceil_mode)
         cells = math.prod(for_each("kernel_size", kernel_size, rank, 1))
         return (mean.sign() * mean.abs().relu()).mul(cells).pow(1.0 / norm_type)
 
-    lp_pool.__doc__ = (
-        f"As `torch.nn.functional.{name}`: `(sum x_i^p)^(1/p)`, not of |x_i|, so odd p differ from ndpool's `lp_pool`."
-    )
-    return _spelled(lp_pool, name)
+    return _spelled(lp_pool, name, ": `(sum x_i^p)^(1/p)`, not of |x_i|, so odd p differ from ndpool's `lp_pool`.")
+
+
+def check_norm_type(norm_type: float) -> None:
+    if norm_type == 0:
+        raise ValueError("norm_type=0 has no root; give another number")
+
+
+def is_norm(norm_type: float, ceil_mode: bool) -> bool:
+    """Whether PyTorch's formula is the p-norm of every window."""
+    return norm_type >= 1 and norm_type % 2 == 0 and not ceil_mode
+
+
+def _powered(name: str, x: Tensor, norm_type: float) -> Tensor:
+    """`x^p`; an integer of fewer than 64 bits would not hold it, and PyTorch does not average such."""
+    check_dense_layout(x)
+    if x.dtype not in TYPES:
+        raise TypeError(f"{name} got {x.dtype}, which ndpool does not pool; give real numbers, not quantised")
+    powers = x.pow(norm_type)
+    if not powers.is_floating_point() and powers.dtype != torch.int64:
+        raise TypeError(
+            f"{name} got {x.dtype}, in which the power norm_type={norm_type!r} may overflow; give floats, as from "
+            f".double(), or call lp_pool, which computes integers in float64"
+        )
+    return powers
 
 
 lp_pool1d = _lp_pool(1)
@@ -190,6 +227,8 @@ def _max_unpool(rank: int) -> Any:
         padding: Ints = 0,
         output_size: Sequence[int] | None = None,
     ) -> Tensor:
+        if has_torch_function_variadic(input, indices) and not is_compiling():
+            return handed_over(max_unpool, locals())
         check_torch_input(name, input, rank)
         if indices.shape != input.shape or indices.dtype != torch.int64:
             raise ValueError(
@@ -200,8 +239,7 @@ def _max_unpool(rank: int) -> Any:
         flat = input.new_zeros((*input.shape[:-rank], math.prod(sides)))
         return flat.scatter(-1, indices.flatten(-rank), input.flatten(-rank)).reshape(*input.shape[:-rank], *sides)
 
-    max_unpool.__doc__ = f"As `torch.nn.functional.{name}`: each value at its index, zeros elsewhere."
-    return _spelled(max_unpool, name)
+    return _spelled(max_unpool, name, ": each value at its index, zeros elsewhere.")
 
 
 def _unpooled(
@@ -213,10 +251,11 @@ def _unpooled(
     usual = tuple((n - 1) * s + k - 2 * p for n, s, k, p in zip(lengths, steps, kernel, pads, strict=True))
     if output_size is None:
         return usual
-    sides = tuple(output_size)[2:] if len(output_size) == rank + 2 else tuple(output_size)
+    asked: tuple[int, ...] = tuple(as_tuples(output_size))
+    sides = asked[2:] if len(asked) == rank + 2 else asked
     if len(sides) != rank or any(abs(n - m) >= s for n, m, s in zip(sides, usual, steps, strict=True)):
         raise ValueError(
-            f"output_size={tuple(output_size)} does not fit: {rank} sides, each less than its stride {steps} away from "
+            f"output_size={asked} does not fit: {rank} sides, each less than its stride {steps} away from "
             f"{usual}, give an input of {tuple(lengths)}"
         )
     return sides
