@@ -40,6 +40,16 @@ CPU = torch.device("cpu")
 #: Tensors that are what they seem, and not a subclass with a meaning of its own.
 PLAIN = (Tensor, torch.nn.Parameter)
 
+#: What a profile, and PyTorch's graph of what is recorded, call the pools of each kind.
+NAMES = {
+    Max: "max_pool",
+    Min: "min_pool",
+    Sum: "sum_pool",
+    Avg: "avg_pool",
+    SmoothMax: "smooth_max_pool",
+    Lp: "lp_pool",
+}
+
 V = TypeVar("V")
 
 
@@ -54,12 +64,13 @@ def put(kept: dict[Any, V], key: Any, value: V, most: int) -> V:
 class TensorPool:
     """A `Pool` for tensors, and its plans. The pooled axes are counted from the end, so more may come in front."""
 
-    __slots__ = ("curved", "linear", "plans", "pool", "seen", "wins")
+    __slots__ = ("curved", "linear", "name", "plans", "pool", "seen", "wins")
 
     def __init__(self, pool: Pool) -> None:
         if type(pool.kind) not in _NATIVE_KINDS:
             raise TypeError(f"{pool.kind!r} is not one of the engine's kinds, which are all that tensors can have")
         self.pool = pool
+        self.name = NAMES[type(pool.kind)]
         self.plans: dict[Any, Plan] = {}
         #: The plans again, by how a tensor lies: the shortest way to one.
         self.seen: dict[Any, Plan] = {}
