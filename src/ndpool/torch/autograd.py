@@ -77,12 +77,12 @@ def _is_recorded(*tensors: Tensor | None) -> bool:
     return False
 
 
-def _is_batched_the_old_way(a: Tensor) -> bool:
+def is_batched_the_old_way(a: Tensor) -> bool:
     """Whether `autograd.grad(is_grads_batched=True)` and its like made this tensor; only operators see through it."""
     return bool(torch._C._dispatch_keys(a).has(_BATCHED))
 
 
-def _check_device(a: Tensor) -> None:
+def check_device(a: Tensor) -> None:
     if not is_compiling() and not a.is_cpu and a.device.type != "meta":
         raise NotImplementedError(
             f"the tensor is on {a.device}, for which ndpool has no engine; call .cpu() on it, or PyTorch's own function"
@@ -102,7 +102,7 @@ def forward(pool: TensorPool, x: Tensor) -> Tensor:
         run = _RECORDED[pool.name] if x.requires_grad and torch.is_grad_enabled() else engine.forward
         y = _shown(pool, run, x) if _profiled() else run(pool, x)
     else:
-        _check_device(x)
+        check_device(x)
         y = torch.ops.ndpool.forward(x, *encode(pool.pool))
     return y
 
@@ -113,7 +113,7 @@ def forward_with_winners(pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
         run = _RECORDED_WITH_WINNERS[pool.name] if _is_recorded(x) else engine.forward_with_winners
         y, winners = _shown(pool, run, x) if _profiled() else run(pool, x)
     else:
-        _check_device(x)
+        check_device(x)
         y, winners = torch.ops.ndpool.forward_with_winners(x, *encode(pool.pool))
     return y, winners
 
@@ -139,7 +139,7 @@ def indices(pool: TensorPool, winners: Tensor, size: Size) -> Tensor:
 
 def jvp(pool: TensorPool, t: Tensor, x: Tensor | None, winners: Tensor | None) -> Tensor:
     """`dy = J t`, where J is known from x or from the winners."""
-    if is_plain(t) and not _is_recorded(t, x) and not _is_batched_the_old_way(t):
+    if is_plain(t) and not _is_recorded(t, x) and not is_batched_the_old_way(t):
         return engine.jvp(pool, t, x, winners)
     dy: Tensor = torch.ops.ndpool.jvp(t, x, winners, *encode(pool.pool))
     return dy
@@ -149,7 +149,7 @@ def vjp(
     pool: TensorPool, g: Tensor, size: Size, order: Order, x: Tensor | None, y: Tensor | None, winners: Tensor | None
 ) -> Tensor:
     """`gx = J^T g`, with the size and the order in memory of x."""
-    if is_plain(g) and not _is_recorded(g, x) and not _is_batched_the_old_way(g):
+    if is_plain(g) and not _is_recorded(g, x) and not is_batched_the_old_way(g):
         return engine.vjp(pool, g, size, order, x, y, winners)
     gx: Tensor = torch.ops.ndpool.vjp(g, size, order, x, y, winners, *encode(pool.pool))
     return gx
@@ -364,13 +364,13 @@ def _has_tangent(*tensors: Tensor) -> bool:
     return any(a.is_floating_point() and _unpacked(a)[1] is not None for a in tensors)
 
 
-def _rule(jvp: Callable[..., Any]) -> Callable[..., Any]:
+def rule(jvp: Callable[..., Any]) -> Callable[..., Any]:
     """A rule for forward mode, `jvp(ctx, kept, *tangents)`, with what was kept as it is without tangents of this level.
 
     PyTorch turns forward mode off in there, so that those tangents are not seen. The levels below would lose theirs.
     """
 
-    def at_this_level(ctx: Any, _level: None, _pool: None, *tangents: Tensor | None) -> Any:
+    def at_this_level(ctx: Any, *tangents: Tensor | None) -> Any:
         with forward_ad._set_fwd_grad_enabled(True):
             kept = [a if a is None or not a.is_floating_point() else _unpacked(a)[0] for a in ctx.saved_tensors]
             return jvp(ctx, kept, *tangents)
@@ -385,7 +385,7 @@ class Forward(torch.autograd.Function):
     def forward(ctx: Any, level: Level, pool: TensorPool, x: Tensor) -> Any:
         y, winners = level.below("forward_with_winners", x) if pool.wins else (level.below("forward", x), None)
         ctx.pool, ctx.size, ctx.order = pool, x.shape, pool.order_of(x)
-        keep_apart(ctx, kept_of_forward(pool, x, y, winners), (x,))
+        keep_apart(ctx, kept_of_forward(pool, x, y, winners), (x, winners))
         return y
 
     @staticmethod
@@ -393,13 +393,13 @@ class Forward(torch.autograd.Function):
         return None, None, None if g is None else vjp(ctx.pool, g, ctx.size, ctx.order, *ctx.saved_tensors)
 
     @staticmethod
-    @_rule
-    def jvp(ctx: Any, kept: list[Any], t: Tensor) -> Any:
-        return jvp(ctx.pool, t, kept[0], None)
+    @rule
+    def jvp(ctx: Any, kept: list[Any], _: None, __: None, t: Tensor) -> Any:
+        return jvp(ctx.pool, t, *kept)
 
     @staticmethod
     def vmap(info: Any, dims: Dims, x: Tensor, pool: TensorPool) -> tuple[Tensor, int]:
-        return forward(pool, _in_front(x, dims[0], info.batch_size)), 0
+        return forward(pool, in_front(x, dims[0], info.batch_size)), 0
 
 
 class ForwardWithWinners(Forward):
@@ -410,17 +410,17 @@ class ForwardWithWinners(Forward):
         y, winners = level.below("forward_with_winners", x)
         ctx.mark_non_differentiable(winners)
         ctx.pool, ctx.size, ctx.order = pool, x.shape, pool.order_of(x)
-        keep_apart(ctx, (None, None, winners), (x,))
+        keep_apart(ctx, (None, None, winners), (x, winners))
         return y, winners
 
     @staticmethod
-    @_rule
-    def jvp(ctx: Any, kept: list[Any], t: Tensor) -> Any:
-        return jvp(ctx.pool, t, kept[0], None), None
+    @rule
+    def jvp(ctx: Any, kept: list[Any], _: None, __: None, t: Tensor) -> Any:
+        return jvp(ctx.pool, t, *kept), None
 
     @staticmethod
     def vmap(info: Any, dims: Dims, x: Tensor, pool: TensorPool) -> tuple[Any, Any]:
-        return forward_with_winners(pool, _in_front(x, dims[0], info.batch_size)), (0, 0)
+        return forward_with_winners(pool, in_front(x, dims[0], info.batch_size)), (0, 0)
 
 
 class Indices:
@@ -428,7 +428,7 @@ class Indices:
 
     @staticmethod
     def vmap(info: Any, dims: Dims, winners: Tensor, size: Size, pool: TensorPool) -> tuple[Tensor, int]:
-        return indices(pool, _in_front(winners, dims[0], info.batch_size), (info.batch_size, *size)), 0
+        return indices(pool, in_front(winners, dims[0], info.batch_size), (info.batch_size, *size)), 0
 
 
 class Jvp(torch.autograd.Function):
@@ -455,8 +455,8 @@ class Jvp(torch.autograd.Function):
         return None, None, to_t, to_x, None
 
     @staticmethod
-    @_rule
-    def jvp(ctx: Any, kept: list[Any], dt: Tensor | None, v: Tensor | None, _: None) -> Tensor:
+    @rule
+    def jvp(ctx: Any, kept: list[Any], _: None, __: None, dt: Tensor | None, v: Tensor | None, *___: None) -> Tensor:
         t, x, winners = kept
         along_t = None if dt is None else jvp(ctx.pool, dt, x, winners)
         along_x = bend(ctx.pool, t, v, x) if v is not None and ctx.pool.curved else None
@@ -464,7 +464,7 @@ class Jvp(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, dims: Dims, *inputs: Any) -> tuple[Tensor, int]:
-        t, x, winners = (_in_front(a, d, info.batch_size) for a, d in zip(inputs[:3], dims[:3], strict=True))
+        t, x, winners = (in_front(a, d, info.batch_size) for a, d in zip(inputs[:3], dims[:3], strict=True))
         return jvp(inputs[3], t, x, winners), 0
 
 
@@ -499,9 +499,9 @@ class Vjp(torch.autograd.Function):
         return None, None, to_g, None, None, to_x, None, None
 
     @staticmethod
-    @_rule
-    def jvp(ctx: Any, kept: list[Any], dg: Tensor | None, _: None, __: None, v: Tensor | None, *___: None) -> Tensor:
-        g, x, y, winners = kept
+    @rule
+    def jvp(ctx: Any, kept: list[Any], *tangents: Tensor | None) -> Tensor:
+        (g, x, y, winners), (_, _, dg, _, _, v, *_) = kept, tangents
         along_g = None if dg is None else vjp(ctx.pool, dg, ctx.size, ctx.order, x, y, winners)
         along_x = bend_back(ctx.pool, g, v, x) if v is not None and ctx.pool.curved else None
         return _total(along_g, along_x, v, ctx.size)
@@ -510,7 +510,7 @@ class Vjp(torch.autograd.Function):
     def vmap(info: Any, dims: Dims, *inputs: Any) -> tuple[Tensor, int]:
         n, (g, size, order, *known, pool) = info.batch_size, inputs
         order = None if order is None else (0, *(d + 1 for d in order))
-        g, x, y, winners = (_in_front(a, d, n) for a, d in zip((g, *known), (dims[0], *dims[3:6]), strict=True))
+        g, x, y, winners = (in_front(a, d, n) for a, d in zip((g, *known), (dims[0], *dims[3:6]), strict=True))
         return vjp(pool, g, (n, *size), order, x, y, winners), 0
 
 
@@ -522,7 +522,7 @@ _OPERATORS = {
 }
 
 
-def _in_front(a: Tensor | None, dim: int | None, n: int) -> Any:
+def in_front(a: Tensor | None, dim: int | None, n: int) -> Any:
     """A tensor with the batch of `vmap` as its first axis, among the carried ones."""
     if a is None:
         return None

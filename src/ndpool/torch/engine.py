@@ -68,7 +68,9 @@ class TensorPool:
 
     def __init__(self, pool: Pool) -> None:
         if type(pool.kind) not in _NATIVE_KINDS:
-            raise TypeError(f"{pool.kind!r} is not one of the engine's kinds, which are all that tensors can have")
+            raise TypeError(
+                f"{pool.kind!r} is not one of the engine's kinds; ndpool.torch.functional.pool takes any kind"
+            )
         self.pool = pool
         self.name = NAMES[type(pool.kind)]
         self.plans: dict[Any, Plan] = {}
@@ -150,10 +152,10 @@ class Plan:
     )
 
     def __init__(self, pool: Pool, size: Size, order: Order, dtype: torch.dtype) -> None:
-        if dtype not in TYPES:
-            raise TypeError(
-                f"x has dtype {dtype}, which ndpool does not pool; give one of {', '.join(map(str, TYPES))}"
-            )
+        check_dtype(dtype)
+        self.result = result_dtype(pool.kind, dtype)
+        # The smooth kinds compute integers in float64, which is what they give for them.
+        dtype = self.result if isinstance(pool.kind, SmoothMax | Lp) else dtype
         found = pool._layout(tuple(size))
         places = order or tuple(range(len(size)))
         pooled = dict(zip(found.axes, found.geometry, strict=True))
@@ -165,7 +167,6 @@ class Plan:
         self.size, self.y_size = tuple(size), found.output_shape
         self.y_order = order if len(self.y_size) == len(size) else order_without(order, found.axes)
         self.strides, self.y_strides = strides(self.size, order), strides(self.y_size, self.y_order)
-        self.result = result_dtype(pool.kind, dtype)
         self.winner = WINNERS[self.native.winner_bytes]
         self.quick = self._quick()
 
@@ -179,7 +180,7 @@ class Plan:
 
     def inside(self, a: Tensor) -> Tensor:
         """A tensor shaped like x, as the engine reads it."""
-        return dense(a, self.order, self.strides)
+        return dense(a if a.dtype == self.dtype else a.to(self.dtype), self.order, self.strides)
 
     def inside_y(self, a: Tensor) -> Tensor:
         """A tensor shaped like y, whose pooled axes may be gone, likewise."""
@@ -249,6 +250,11 @@ def check_dense_layout(a: Tensor) -> None:
     if a.is_nested or a.layout is not torch.strided:
         name = "nested" if a.is_nested else a.layout
         raise TypeError(f"the tensor is {name}, which ndpool does not pool; give a dense one, as from .to_dense()")
+
+
+def check_dtype(dtype: torch.dtype) -> None:
+    if dtype not in TYPES:
+        raise TypeError(f"x has dtype {dtype}, which ndpool does not pool; give one of {', '.join(map(str, TYPES))}")
 
 
 def result_dtype(kind: Kind, dtype: torch.dtype) -> torch.dtype:

@@ -22,8 +22,8 @@ from ..functional import over_last
 from ..kinds import Avg, Lp, Max, Min, SmoothMax, Sum
 from ..pool import Pool
 from ..windows import Ints, PaddingLike
-from . import autograd
-from .engine import TensorPool
+from . import autograd, custom
+from .engine import NAMES, TensorPool
 from .pools import over_all, over_bins, over_window, tensor_pool
 from .signatures import (
     adaptive_avg_pool1d,
@@ -133,13 +133,16 @@ def _result(pool: TensorPool, x: Tensor, return_indices: bool) -> Any:
 
 
 def pool(x: Tensor, pool: Pool) -> Tensor:
-    """Any `ndpool.Pool` on a tensor.
+    """Any `ndpool.Pool` on a tensor. A kind of your own is computed by the specification, and differentiable once.
 
     >>> from ndpool import Global
     >>> pool(torch.tensor([[3.0, 4.0]]), Pool(Lp(2), Global(keepdims=False), axes=-1))
     tensor([5.])
     """
-    return autograd.forward(tensor_pool(pool.kind, pool.window, pool.axes, _ndim(x)), x)
+    ndim = _ndim(x)
+    if type(pool.kind) not in NAMES:
+        return custom.forward(pool, x)
+    return autograd.forward(tensor_pool(pool.kind, pool.window, pool.axes, ndim), x)
 
 
 # --- over a Window --------------------------------------------------------------------------------
