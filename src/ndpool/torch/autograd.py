@@ -14,9 +14,10 @@ and so, with H the second derivative of y,
 
 with diagonal D = J, scale 1 and factor beta for SmoothMax, D = J / x, scale 1/y and factor p - 1 for Lp.
 
-Each operation has two roads. Eager code goes through an `autograd.Function`, or past it to the engine when nobody
-differentiates. While PyTorch traces (compile, export, fake and meta tensors) it goes through the registered operators
-of `operators`: Dynamo does not trace a Function that has forward mode, and operators do not have it.
+Each operation has two roads. Eager code goes straight to the engine, through a `Recorded` where backward is to come.
+Everyone else (compile, export, fake and meta tensors, forward mode, the transforms of `torch.func`, second derivatives)
+goes through the operators of `operators`. `kernel` below is what they have for their derivatives: the same rules in
+both modes, at any number of levels.
 """
 
 from __future__ import annotations
@@ -26,24 +27,27 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
+from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
+from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
-from torch.compiler import is_compiling
+from torch.compiler import is_compiling, is_dynamo_compiling
 
 from ..kinds import Lp, Max, Min, SmoothMax, Sum
 from ..pool import Pool
 from . import engine
-from .engine import PLAIN, Order, Size, TensorPool
-from .schema import encode
+from .engine import NAMES, PLAIN, Order, Size, TensorPool
+from .schema import Values, encode
 
 Dims: TypeAlias = tuple[int | None, ...]
 
 # --- the roads ------------------------------------------------------------------------------------
 
 _BATCHED = torch._C._dispatch_key_parse("Batched")
-_modes, _tracing, _transforms = (
+_modes, _tracing, _transforms, _profiled = (
     torch._C._len_torch_dispatch_stack,
     torch._C._is_tracing,
     torch._C._are_functorch_transforms_active,
+    torch._C._autograd._profiler_enabled,
 )
 
 
@@ -54,7 +58,7 @@ def is_plain(a: Tensor) -> bool:
     compiler, tracer, mode, transform or forward mode at work.
     """
     return (
-        not is_compiling()
+        not is_dynamo_compiling()
         and type(a) in PLAIN
         and a.is_cpu
         and not _modes()
@@ -64,26 +68,8 @@ def is_plain(a: Tensor) -> bool:
     )
 
 
-def is_traced(a: Tensor) -> bool:
-    """Whether someone else than the engine has to see this call; checks the device as well."""
-    if is_compiling():
-        return True
-    if not a.is_cpu and a.device.type != "meta":
-        raise NotImplementedError(
-            f"the tensor is on {a.device}, for which ndpool has no engine; call .cpu() on it, or PyTorch's own function"
-        )
-    return _modes() > 0 or _tracing() or not a.is_cpu or type(a) not in PLAIN
-
-
-def _is_batched_the_old_way(a: Tensor) -> bool:
-    """Whether `autograd.grad(is_grads_batched=True)` and its like made this tensor; only operators see through it."""
-    return bool(torch._C._dispatch_keys(a).has(_BATCHED))
-
-
-def is_differentiated(*tensors: Tensor | None) -> bool:
-    """Whether eager code records derivatives of a call with these tensors, or `torch.func` is at work."""
-    if _transforms() or forward_ad._current_level >= 0:
-        return True
+def _is_recorded(*tensors: Tensor | None) -> bool:
+    """Whether backward is to come through a call with these tensors."""
     if torch.is_grad_enabled():
         for a in tensors:
             if a is not None and a.requires_grad:
@@ -91,38 +77,44 @@ def is_differentiated(*tensors: Tensor | None) -> bool:
     return False
 
 
-def _applied(function: type[torch.autograd.Function], *inputs: Any) -> Any:
-    """`function.apply(*inputs)`, without its look at the signature, which costs more than a small pool does."""
-    if _transforms():
-        return function.apply(*inputs)  # type: ignore[no-untyped-call]
-    return super(torch.autograd.Function, function).apply(*inputs)  # type: ignore[misc]
+def is_batched_the_old_way(a: Tensor) -> bool:
+    """Whether `autograd.grad(is_grads_batched=True)` and its like made this tensor; only operators see through it."""
+    return bool(torch._C._dispatch_keys(a).has(_BATCHED))
+
+
+def check_device(a: Tensor) -> None:
+    if not is_compiling() and not a.is_cpu and a.device.type != "meta":
+        raise NotImplementedError(
+            f"the tensor is on {a.device}, for which ndpool has no engine; call .cpu() on it, or PyTorch's own function"
+        )
+
+
+def _shown(pool: TensorPool, run: Callable[[TensorPool, Tensor], Any], x: Tensor) -> Any:
+    """`run(pool, x)`, with a line of its own in the profile."""
+    with torch._C._profiler._RecordFunctionFast(f"ndpool::{pool.name}"):
+        return run(pool, x)
 
 
 def forward(pool: TensorPool, x: Tensor) -> Tensor:
     """`y`."""
+    y: Tensor
     if is_plain(x):
-        if x.requires_grad and torch.is_grad_enabled():
-            return _recorded(x, pool)
-        return engine.forward(pool, x)
-    if is_traced(x):
-        if pool.wins and torch.is_grad_enabled() and x.requires_grad:
-            return forward_with_winners(pool, x)[0]
-        y: Tensor = torch.ops.ndpool.forward(x, *encode(pool.pool))
-    elif is_differentiated(x):
-        y = _applied(Forward, x, pool)[0]
+        run = _RECORDED[pool.name] if x.requires_grad and torch.is_grad_enabled() else engine.forward
+        y = _shown(pool, run, x) if _profiled() else run(pool, x)
     else:
-        y = engine.forward(pool, x)
+        check_device(x)
+        y = torch.ops.ndpool.forward(x, *encode(pool.pool))
     return y
 
 
 def forward_with_winners(pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
     """`y` and the winners, for Max and Min with ties="first"."""
-    if is_traced(x):
-        y, winners = torch.ops.ndpool.forward_with_winners(x, *encode(pool.pool))
-    elif is_differentiated(x):
-        y, winners = _applied(Forward, x, pool)
+    if is_plain(x):
+        run = _RECORDED_WITH_WINNERS[pool.name] if _is_recorded(x) else engine.forward_with_winners
+        y, winners = _shown(pool, run, x) if _profiled() else run(pool, x)
     else:
-        y, winners = engine.forward_with_winners(pool, x)
+        check_device(x)
+        y, winners = torch.ops.ndpool.forward_with_winners(x, *encode(pool.pool))
     return y, winners
 
 
@@ -139,25 +131,17 @@ def with_indices(pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
 
 def indices(pool: TensorPool, winners: Tensor, size: Size) -> Tensor:
     """The winners' flat indices over the pooled axes of an input of this size."""
-    found: Tensor
-    if is_traced(winners):
-        found = torch.ops.ndpool.indices(winners, size, *encode(pool.pool))
-    elif is_differentiated(winners):
-        found = _applied(Indices, winners, size, pool)
-    else:
-        found = engine.indices(pool, winners, size)
+    if is_plain(winners):
+        return engine.indices(pool, winners, size)
+    found: Tensor = torch.ops.ndpool.indices(winners, size, *encode(pool.pool))
     return found
 
 
 def jvp(pool: TensorPool, t: Tensor, x: Tensor | None, winners: Tensor | None) -> Tensor:
     """`dy = J t`, where J is known from x or from the winners."""
-    dy: Tensor
-    if is_traced(t) or _is_batched_the_old_way(t):
-        dy = torch.ops.ndpool.jvp(t, x, winners, *encode(pool.pool))
-    elif is_differentiated(t, x):
-        dy = _applied(Jvp, t, x, winners, pool)
-    else:
-        dy = engine.jvp(pool, t, x, winners)
+    if is_plain(t) and not _is_recorded(t, x) and not is_batched_the_old_way(t):
+        return engine.jvp(pool, t, x, winners)
+    dy: Tensor = torch.ops.ndpool.jvp(t, x, winners, *encode(pool.pool))
     return dy
 
 
@@ -165,13 +149,9 @@ def vjp(
     pool: TensorPool, g: Tensor, size: Size, order: Order, x: Tensor | None, y: Tensor | None, winners: Tensor | None
 ) -> Tensor:
     """`gx = J^T g`, with the size and the order in memory of x."""
-    gx: Tensor
-    if is_traced(g) or _is_batched_the_old_way(g):
-        gx = torch.ops.ndpool.vjp(g, size, order, x, y, winners, *encode(pool.pool))
-    elif is_differentiated(g, x):
-        gx = _applied(Vjp, g, size, order, x, y, winners, pool)
-    else:
-        gx = engine.vjp(pool, g, size, order, x, y, winners)
+    if is_plain(g) and not _is_recorded(g, x) and not is_batched_the_old_way(g):
+        return engine.vjp(pool, g, size, order, x, y, winners)
+    gx: Tensor = torch.ops.ndpool.vjp(g, size, order, x, y, winners, *encode(pool.pool))
     return gx
 
 
@@ -220,7 +200,7 @@ def _sum(pool: TensorPool) -> TensorPool:
     return TensorPool(Pool(Sum(), pool.pool.window, pool.pool.axes))
 
 
-# --- the Functions --------------------------------------------------------------------------------
+# --- what is kept ---------------------------------------------------------------------------------
 
 
 def keep(ctx: Any, *tensors: Tensor | None) -> None:
@@ -256,44 +236,14 @@ def _total(a: Tensor | None, b: Tensor | None, like: Tensor | None, size: Size) 
     return a if a is not None else b  # type: ignore[return-value]
 
 
-class Forward(torch.autograd.Function):
-    """y, and the winners if they say all about the derivative."""
-
-    @staticmethod
-    def forward(x: Tensor, pool: TensorPool) -> tuple[Tensor, ...]:
-        return engine.forward_with_winners(pool, x) if pool.wins else (engine.forward(pool, x),)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, TensorPool], output: tuple[Tensor, ...]) -> None:
-        x, pool = inputs
-        winners = output[1] if len(output) > 1 else None
-        if winners is not None:
-            ctx.mark_non_differentiable(winners)
-        ctx.pool, ctx.size, ctx.order = pool, x.shape, pool.order_of(x)
-        keep_apart(ctx, kept_of_forward(pool, x, output[0], winners), (x, None, winners))
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor | None, *_: None) -> tuple[Tensor | None, None]:
-        return None if g is None else vjp(ctx.pool, g, ctx.size, ctx.order, *ctx.saved_tensors), None
-
-    @staticmethod
-    def jvp(ctx: Any, t: Tensor, _: None) -> tuple[Tensor | None, ...]:
-        x, _, winners = ctx.saved_tensors
-        dy = jvp(ctx.pool, t, x, winners)
-        return (dy, None) if ctx.pool.wins else (dy,)
-
-    @staticmethod
-    def vmap(info: Any, dims: Dims, x: Tensor, pool: TensorPool) -> tuple[tuple[Tensor, ...], Dims]:
-        x = _in_front(x, dims[0], info.batch_size)
-        outputs = forward_with_winners(pool, x) if pool.wins else (forward(pool, x),)
-        return outputs, (0,) * len(outputs)
+# --- the short road -------------------------------------------------------------------------------
 
 
 class Recorded(torch.autograd.Function):
-    """y where only backward is to come: what it needs is kept without being a result, which `torch.func` would want."""
+    """y where only backward is to come."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, pool: TensorPool) -> Tensor:
+    def forward(ctx: Any, pool: TensorPool, x: Tensor) -> Tensor:
         ctx.set_materialize_grads(False)
         plan = pool.plan_of(x)
         ctx.made = pool, plan
@@ -304,71 +254,217 @@ class Recorded(torch.autograd.Function):
         return y
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor | None) -> tuple[Tensor | None, None]:
+    def backward(ctx: Any, g: Tensor | None, *_: None) -> tuple[None, Tensor | None]:
         if g is None:
             return None, None
         pool, plan = ctx.made
         known = (None, None, None) if pool.linear else ctx.saved_tensors
-        return vjp(pool, g, plan.size, plan.order, *known), None
+        return None, vjp(pool, g, plan.size, plan.order, *known)
 
 
-_recorded: Callable[[Tensor, TensorPool], Tensor] = super(torch.autograd.Function, Recorded).apply
+class RecordedWithWinners(Recorded):
+    """The same, and the winners, for whom wants to see them."""
+
+    @staticmethod
+    def forward(ctx: Any, pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        ctx.set_materialize_grads(False)
+        plan = pool.plan_of(x)
+        ctx.made = pool, plan
+        y, winners = plan.forward_with_winners(x)
+        ctx.mark_non_differentiable(winners)
+        ctx.save_for_backward(None, None, winners)
+        return y, winners
 
 
-class Indices(torch.autograd.Function):
+def _named(function: type[torch.autograd.Function], what: str = "") -> dict[str, Callable[..., Any]]:
+    """How to apply a Function to each kind of pool, under the name that PyTorch shows: "MaxPool" for "max_pool".
+
+    `Function.apply` itself looks at the signature each time, which costs more than a small pool does.
+    """
+    named = {}
+    for name in NAMES.values():
+        title = "".join(word.title() for word in name.split("_")) + what
+        made = type(title, (function,), {"__doc__": function.__doc__, "__module__": __name__})
+        named[name] = super(torch.autograd.Function, made).apply  # type: ignore[misc]
+    return named
+
+
+_RECORDED = _named(Recorded)
+_RECORDED_WITH_WINNERS = _named(RecordedWithWinners)
+
+
+# --- the operators --------------------------------------------------------------------------------
+
+
+class Level:
+    """Where an operator is differentiated: a level of `torch.func`, or the only one. The next is below.
+
+    PyTorch turns both modes off inside of a Function. The levels below want them as they were.
+    """
+
+    __slots__ = ("forward_mode", "keys", "reverse_mode", "values")
+
+    def __init__(self, keys: Any, values: Values) -> None:
+        self.keys, self.values = keys & torch._C._after_autograd_keyset, values
+        self.reverse_mode, self.forward_mode = torch.is_grad_enabled(), torch._C._is_fwd_grad_enabled()
+
+    def below(self, name: str, *inputs: Any) -> Any:
+        """What an operator gives at the next level; at the last, what the engine does."""
+        operator = getattr(torch.ops.ndpool, name).default
+        with (
+            torch.set_grad_enabled(self.reverse_mode),
+            forward_ad._set_fwd_grad_enabled(self.forward_mode),
+            torch._C._AutoDispatchBelowAutograd(),
+        ):
+            return operator.redispatch(self.keys, *inputs, *self.values)
+
+
+_NOT_COMPILED = _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP)
+
+
+def opaque(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, into which the compiler does not look, nor into what that calls.
+
+    It would where it has given up on a caller, as it does on compiled code with a transform around it.
+    """
+    set_code_exec_strategy(function.__code__, _NOT_COMPILED)
+    return function
+
+
+def kernel(name: str, pool_of: Callable[..., TensorPool], values: int) -> Callable[..., Any]:
+    """What the dispatcher calls for an operator whose inputs may be differentiated; the last `values` are the pool's.
+
+    `torch.library.register_autograd` would know nothing of forward mode, and give no tangent without a word.
+    """
+    functions = _OPERATORS.get(name)
+
+    @opaque
+    def differentiated(keys: Any, *inputs: Any) -> Any:
+        level, tensors = Level(keys, inputs[-values:]), inputs[:-values]
+        if functions is None or not (_is_recorded(*_tensors(tensors)) or _has_tangent(*_tensors(tensors))):
+            return level.below(name, *tensors)
+        pool = pool_of(*inputs[-values:])
+        with enable_single_level_autograd_function():
+            return functions[pool.name](level, pool, *tensors)
+
+    return differentiated
+
+
+def _tensors(inputs: Sequence[Any]) -> list[Tensor]:
+    return [a for a in inputs if isinstance(a, Tensor)]
+
+
+def _unpacked(a: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The number and the tangent that a tensor has at this level."""
+    primal, tangent = torch._VF._unpack_dual(a, level=0)
+    return primal, tangent
+
+
+def _has_tangent(*tensors: Tensor) -> bool:
+    return any(a.is_floating_point() and _unpacked(a)[1] is not None for a in tensors)
+
+
+def rule(jvp: Callable[..., Any]) -> Callable[..., Any]:
+    """A rule for forward mode, `jvp(ctx, kept, *tangents)`, with what was kept as it is without tangents of this level.
+
+    PyTorch turns forward mode off in there, so that those tangents are not seen. The levels below would lose theirs.
+    """
+
+    def at_this_level(ctx: Any, *tangents: Tensor | None) -> Any:
+        with forward_ad._set_fwd_grad_enabled(True):
+            kept = [a if a is None or not a.is_floating_point() else _unpacked(a)[0] for a in ctx.saved_tensors]
+            return jvp(ctx, kept, *tangents)
+
+    return at_this_level
+
+
+class Forward(torch.autograd.Function):
+    """y."""
+
+    @staticmethod
+    def forward(ctx: Any, level: Level, pool: TensorPool, x: Tensor) -> Any:
+        y, winners = level.below("forward_with_winners", x) if pool.wins else (level.below("forward", x), None)
+        ctx.pool, ctx.size, ctx.order = pool, x.shape, pool.order_of(x)
+        keep_apart(ctx, kept_of_forward(pool, x, y, winners), (x, winners))
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+        return None, None, None if g is None else vjp(ctx.pool, g, ctx.size, ctx.order, *ctx.saved_tensors)
+
+    @staticmethod
+    @rule
+    def jvp(ctx: Any, kept: list[Any], _: None, __: None, t: Tensor) -> Any:
+        return jvp(ctx.pool, t, *kept)
+
+    @staticmethod
+    def vmap(info: Any, dims: Dims, x: Tensor, pool: TensorPool) -> tuple[Tensor, int]:
+        return forward(pool, in_front(x, dims[0], info.batch_size)), 0
+
+
+class ForwardWithWinners(Forward):
+    """y and the winners, which say all about the derivative and have none."""
+
+    @staticmethod
+    def forward(ctx: Any, level: Level, pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
+        y, winners = level.below("forward_with_winners", x)
+        ctx.mark_non_differentiable(winners)
+        ctx.pool, ctx.size, ctx.order = pool, x.shape, pool.order_of(x)
+        keep_apart(ctx, (None, None, winners), (x, winners))
+        return y, winners
+
+    @staticmethod
+    @rule
+    def jvp(ctx: Any, kept: list[Any], _: None, __: None, t: Tensor) -> Any:
+        return jvp(ctx.pool, t, *kept), None
+
+    @staticmethod
+    def vmap(info: Any, dims: Dims, x: Tensor, pool: TensorPool) -> tuple[Any, Any]:
+        return forward_with_winners(pool, in_front(x, dims[0], info.batch_size)), (0, 0)
+
+
+class Indices:
     """The winners' indices, which have no derivative."""
 
     @staticmethod
-    def forward(winners: Tensor, size: Size, pool: TensorPool) -> Tensor:
-        return engine.indices(pool, winners, size)
-
-    @staticmethod
-    def setup_context(ctx: Any, _: Any, output: Tensor) -> None:
-        ctx.mark_non_differentiable(output)
-
-    @staticmethod
-    def backward(_: Any, *__: Tensor) -> tuple[None, None, None]:
-        return None, None, None
-
-    @staticmethod
     def vmap(info: Any, dims: Dims, winners: Tensor, size: Size, pool: TensorPool) -> tuple[Tensor, int]:
-        return indices(pool, _in_front(winners, dims[0], info.batch_size), (info.batch_size, *size)), 0
+        return indices(pool, in_front(winners, dims[0], info.batch_size), (info.batch_size, *size)), 0
 
 
 class Jvp(torch.autograd.Function):
     """`dy = J t`."""
 
     @staticmethod
-    def forward(t: Tensor, x: Tensor | None, winners: Tensor | None, pool: TensorPool) -> Tensor:
-        return engine.jvp(pool, t, x, winners)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        t, x, winners, pool = inputs
+    def forward(
+        ctx: Any, level: Level, pool: TensorPool, t: Tensor, x: Tensor | None, winners: Tensor | None
+    ) -> Tensor:
         ctx.pool, ctx.size, ctx.order = pool, t.shape, pool.order_of(t)
         bent = t if pool.curved else None
         keep_apart(ctx, (bent, x if winners is None else None, winners), (bent, x, winners))
+        dy: Tensor = level.below("jvp", t, x, winners)
+        return dy
 
     @staticmethod
     def backward(ctx: Any, h: Tensor | None) -> tuple[Tensor | None, ...]:
         t, x, winners = ctx.saved_tensors
         to_t = to_x = None
-        if h is not None and ctx.needs_input_grad[0]:
+        if h is not None and ctx.needs_input_grad[2]:
             to_t = vjp(ctx.pool, h, ctx.size, ctx.order, x, None, winners)
-        if h is not None and ctx.needs_input_grad[1] and ctx.pool.curved:
+        if h is not None and ctx.needs_input_grad[3] and ctx.pool.curved:
             to_x = bend_back(ctx.pool, h, t, x)
-        return to_t, to_x, None, None
+        return None, None, to_t, to_x, None
 
     @staticmethod
-    def jvp(ctx: Any, dt: Tensor | None, v: Tensor | None, *_: None) -> Tensor:
-        t, x, winners = ctx.saved_tensors
+    @rule
+    def jvp(ctx: Any, kept: list[Any], _: None, __: None, dt: Tensor | None, v: Tensor | None, *___: None) -> Tensor:
+        t, x, winners = kept
         along_t = None if dt is None else jvp(ctx.pool, dt, x, winners)
         along_x = bend(ctx.pool, t, v, x) if v is not None and ctx.pool.curved else None
         return _total(along_t, along_x, v, ctx.pool.pool._layout(tuple(ctx.size)).output_shape)
 
     @staticmethod
     def vmap(info: Any, dims: Dims, *inputs: Any) -> tuple[Tensor, int]:
-        t, x, winners = (_in_front(a, d, info.batch_size) for a, d in zip(inputs[:3], dims[:3], strict=True))
+        t, x, winners = (in_front(a, d, info.batch_size) for a, d in zip(inputs[:3], dims[:3], strict=True))
         return jvp(inputs[3], t, x, winners), 0
 
 
@@ -377,34 +473,35 @@ class Vjp(torch.autograd.Function):
 
     @staticmethod
     def forward(
+        ctx: Any,
+        level: Level,
+        pool: TensorPool,
         g: Tensor,
         size: Size,
         order: Order,
         x: Tensor | None,
         y: Tensor | None,
         winners: Tensor | None,
-        pool: TensorPool,
     ) -> Tensor:
-        return engine.vjp(pool, g, size, order, x, y, winners)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        g, ctx.size, ctx.order, x, y, winners, ctx.pool = inputs
-        keep(ctx, g if ctx.pool.curved else None, x, y, winners)
+        ctx.pool, ctx.size, ctx.order = pool, tuple(size), order
+        keep(ctx, g if pool.curved else None, x, y, winners)
+        gx: Tensor = level.below("vjp", g, size, order, x, y, winners)
+        return gx
 
     @staticmethod
     def backward(ctx: Any, c: Tensor | None) -> tuple[Tensor | None, ...]:
         g, x, _, winners = ctx.saved_tensors
         to_g = to_x = None
-        if c is not None and ctx.needs_input_grad[0]:
+        if c is not None and ctx.needs_input_grad[2]:
             to_g = jvp(ctx.pool, c, x, winners)
-        if c is not None and ctx.needs_input_grad[3] and ctx.pool.curved:
+        if c is not None and ctx.needs_input_grad[5] and ctx.pool.curved:
             to_x = bend_back(ctx.pool, g, c, x)
-        return to_g, None, None, to_x, None, None, None
+        return None, None, to_g, None, None, to_x, None, None
 
     @staticmethod
-    def jvp(ctx: Any, dg: Tensor | None, _: None, __: None, v: Tensor | None, *___: None) -> Tensor:
-        g, x, y, winners = ctx.saved_tensors
+    @rule
+    def jvp(ctx: Any, kept: list[Any], *tangents: Tensor | None) -> Tensor:
+        (g, x, y, winners), (_, _, dg, _, _, v, *_) = kept, tangents
         along_g = None if dg is None else vjp(ctx.pool, dg, ctx.size, ctx.order, x, y, winners)
         along_x = bend_back(ctx.pool, g, v, x) if v is not None and ctx.pool.curved else None
         return _total(along_g, along_x, v, ctx.size)
@@ -413,11 +510,19 @@ class Vjp(torch.autograd.Function):
     def vmap(info: Any, dims: Dims, *inputs: Any) -> tuple[Tensor, int]:
         n, (g, size, order, *known, pool) = info.batch_size, inputs
         order = None if order is None else (0, *(d + 1 for d in order))
-        g, x, y, winners = (_in_front(a, d, n) for a, d in zip((g, *known), (dims[0], *dims[3:6]), strict=True))
+        g, x, y, winners = (in_front(a, d, n) for a, d in zip((g, *known), (dims[0], *dims[3:6]), strict=True))
         return vjp(pool, g, (n, *size), order, x, y, winners), 0
 
 
-def _in_front(a: Tensor | None, dim: int | None, n: int) -> Any:
+_OPERATORS = {
+    "forward": _named(Forward),
+    "forward_with_winners": _named(ForwardWithWinners),
+    "jvp": _named(Jvp, "Jvp"),
+    "vjp": _named(Vjp, "Vjp"),
+}
+
+
+def in_front(a: Tensor | None, dim: int | None, n: int) -> Any:
     """A tensor with the batch of `vmap` as its first axis, among the carried ones."""
     if a is None:
         return None

@@ -40,6 +40,16 @@ CPU = torch.device("cpu")
 #: Tensors that are what they seem, and not a subclass with a meaning of its own.
 PLAIN = (Tensor, torch.nn.Parameter)
 
+#: What a profile, and PyTorch's graph of what is recorded, call the pools of each kind.
+NAMES = {
+    Max: "max_pool",
+    Min: "min_pool",
+    Sum: "sum_pool",
+    Avg: "avg_pool",
+    SmoothMax: "smooth_max_pool",
+    Lp: "lp_pool",
+}
+
 V = TypeVar("V")
 
 
@@ -54,12 +64,15 @@ def put(kept: dict[Any, V], key: Any, value: V, most: int) -> V:
 class TensorPool:
     """A `Pool` for tensors, and its plans. The pooled axes are counted from the end, so more may come in front."""
 
-    __slots__ = ("curved", "linear", "plans", "pool", "seen", "wins")
+    __slots__ = ("curved", "linear", "name", "plans", "pool", "seen", "wins")
 
     def __init__(self, pool: Pool) -> None:
         if type(pool.kind) not in _NATIVE_KINDS:
-            raise TypeError(f"{pool.kind!r} is not one of the engine's kinds, which are all that tensors can have")
+            raise TypeError(
+                f"{pool.kind!r} is not one of the engine's kinds; ndpool.torch.functional.pool takes any kind"
+            )
         self.pool = pool
+        self.name = NAMES[type(pool.kind)]
         self.plans: dict[Any, Plan] = {}
         #: The plans again, by how a tensor lies: the shortest way to one.
         self.seen: dict[Any, Plan] = {}
@@ -139,10 +152,10 @@ class Plan:
     )
 
     def __init__(self, pool: Pool, size: Size, order: Order, dtype: torch.dtype) -> None:
-        if dtype not in TYPES:
-            raise TypeError(
-                f"x has dtype {dtype}, which ndpool does not pool; give one of {', '.join(map(str, TYPES))}"
-            )
+        check_dtype(dtype)
+        self.result = result_dtype(pool.kind, dtype)
+        # The smooth kinds compute integers in float64, which is what they give for them.
+        dtype = self.result if isinstance(pool.kind, SmoothMax | Lp) else dtype
         found = pool._layout(tuple(size))
         places = order or tuple(range(len(size)))
         pooled = dict(zip(found.axes, found.geometry, strict=True))
@@ -154,7 +167,6 @@ class Plan:
         self.size, self.y_size = tuple(size), found.output_shape
         self.y_order = order if len(self.y_size) == len(size) else order_without(order, found.axes)
         self.strides, self.y_strides = strides(self.size, order), strides(self.y_size, self.y_order)
-        self.result = result_dtype(pool.kind, dtype)
         self.winner = WINNERS[self.native.winner_bytes]
         self.quick = self._quick()
 
@@ -168,7 +180,7 @@ class Plan:
 
     def inside(self, a: Tensor) -> Tensor:
         """A tensor shaped like x, as the engine reads it."""
-        return dense(a, self.order, self.strides)
+        return dense(a if a.dtype == self.dtype else a.to(self.dtype), self.order, self.strides)
 
     def inside_y(self, a: Tensor) -> Tensor:
         """A tensor shaped like y, whose pooled axes may be gone, likewise."""
@@ -242,6 +254,11 @@ def check_dense_layout(a: Tensor) -> None:
         )
     if a.layout is not torch.strided:
         raise TypeError(f"the tensor is {a.layout}, which ndpool does not pool; give a dense one, as from .to_dense()")
+
+
+def check_dtype(dtype: torch.dtype) -> None:
+    if dtype not in TYPES:
+        raise TypeError(f"x has dtype {dtype}, which ndpool does not pool; give one of {', '.join(map(str, TYPES))}")
 
 
 def result_dtype(kind: Kind, dtype: torch.dtype) -> torch.dtype:

@@ -25,8 +25,8 @@ from ..kinds import Avg, Lp, Max, Min, SmoothMax, Sum
 from ..parameters import documented
 from ..pool import Pool
 from ..windows import Ints, PaddingLike
-from . import autograd, learnable
-from .engine import TYPES, TensorPool
+from . import autograd, custom, learnable
+from .engine import NAMES, TYPES, TensorPool
 from .overriding import call_of, handed_over
 from .pools import over_all, over_bins, over_window, tensor_pool
 from .signatures import (
@@ -180,7 +180,7 @@ def _fixed(beta: float | Tensor) -> float:
 
 @documented
 def pool(x: Tensor, pool: Pool) -> Tensor:
-    """Any `ndpool.Pool` of ndpool's own kinds on a tensor. A kind of your own works on arrays: `pool(x.numpy())`.
+    """Any `ndpool.Pool` on a tensor. A kind of your own is computed by the specification, and differentiable once.
 
     >>> from ndpool import Global
     >>> pool(torch.tensor([[3.0, 4.0]]), Pool(Lp(2), Global(keepdims=False), axes=-1))
@@ -193,7 +193,10 @@ def pool(x: Tensor, pool: Pool) -> Tensor:
             f"pool={pool!r} is a {type(pool).__name__}; give an ndpool.Pool, such as Pool(Max(), Window((2, 2))), or "
             "call a function that takes numbers, such as max_pool2d"
         )
-    return _pooled(tensor_pool(pool.kind, pool.window, pool.axes, _ndim(x)), x)
+    ndim = _ndim(x)
+    if type(pool.kind) not in NAMES:
+        return custom.forward(pool, x)
+    return _pooled(tensor_pool(pool.kind, pool.window, pool.axes, ndim), x)
 
 
 _pool = pool  # which has a parameter of its own name

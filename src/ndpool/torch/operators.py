@@ -1,7 +1,7 @@
 """The operators `torch.ops.ndpool.*`: how PyTorch sees a pool while it traces, exports or pretends.
 
-Each has the engine as its kernel, a fake kernel that gives shapes, strides and dtypes alone, reverse mode by the rules
-of `autograd`, and a rule for `vmap`. They have no forward mode, which PyTorch offers to Functions only.
+Each has the engine as its kernel, a fake kernel that gives shapes, strides and dtypes alone, derivatives in both modes
+by the rules of `autograd`, and a rule for `vmap`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _pool_of(inputs: Sequence[Any]) -> TensorPool:
 
 def _with_pool(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function(pool, *arguments)` as an operator calls it: with the pool's values at the end."""
-    return lambda *inputs: function(_pool_of(inputs), *inputs[:-_VALUES])
+    return autograd.opaque(lambda *inputs: function(_pool_of(inputs), *inputs[:-_VALUES]))
 
 
 # --- kernels --------------------------------------------------------------------------------------
@@ -128,37 +128,23 @@ _FAKES: dict[str, Callable[..., Any]] = {
 
 # --- derivatives and vmap -------------------------------------------------------------------------
 
-_FUNCTIONS: dict[str, Any] = {
+_RULES: dict[str, Any] = {
     "forward": autograd.Forward,
-    "forward_with_winners": autograd.Forward,
+    "forward_with_winners": autograd.ForwardWithWinners,
     "indices": autograd.Indices,
     "jvp": autograd.Jvp,
     "vjp": autograd.Vjp,
 }
 
 
-def _setup_context(function: Any) -> Callable[..., None]:
-    def setup_context(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
-        several = output if isinstance(output, tuple) or function is not autograd.Forward else (output,)
-        function.setup_context(ctx, (*inputs[:-_VALUES], _pool_of(inputs)), several)
-
-    return setup_context
-
-
-def _backward(function: Any) -> Callable[..., Any]:
-    def backward(ctx: Any, *cotangents: Any) -> tuple[Any, ...]:
-        return (*function.backward(ctx, *cotangents)[:-1], *(None,) * _VALUES)
-
-    return backward
-
-
 def _vmap(name: str) -> Callable[..., Any]:
     def vmap(info: Any, dims: tuple[Any, ...], *inputs: Any) -> Any:
-        function, pool = _FUNCTIONS[name], _pool_of(inputs)
-        found, found_dims = function.vmap(info, (*dims[:-_VALUES], None), *inputs[:-_VALUES], pool)
-        return (found[0], found_dims[0]) if name == "forward" else (found, found_dims)
+        return _RULES[name].vmap(info, (*dims[:-_VALUES], None), *inputs[:-_VALUES], _pool_of(inputs))
 
     return vmap
+
+
+_LIBRARY = torch.library.Library("ndpool", "FRAGMENT")  # type: ignore[no-untyped-call]
 
 
 def _register(name: str) -> None:
@@ -166,8 +152,7 @@ def _register(name: str) -> None:
     torch.library.define(called, f"({_SIGNATURES[name]}, {SCHEMA}) -> {_RESULTS.get(name, 'Tensor')}")
     torch.library.impl(called, "cpu")(_with_pool(_KERNELS[name]))
     torch.library.register_fake(called)(_with_pool(_FAKES[name]))
-    function = _FUNCTIONS[name]
-    torch.library.register_autograd(called, _backward(function), setup_context=_setup_context(function))
+    _LIBRARY.impl(name, autograd.kernel(name, decode, _VALUES), "Autograd", with_keyset=True)  # type: ignore[no-untyped-call]
     torch.library.register_vmap(called, _vmap(name))
 
 
