@@ -37,7 +37,7 @@ def smooth_max(pool: TensorPool, x: Tensor, beta: Tensor) -> Tensor:
 
 
 def _value(pool: TensorPool, x: Tensor, beta: Tensor) -> Tensor:
-    y = autograd.forward(pool, _times(x.double(), beta))
+    y = autograd.forward(pool, _times(x, beta))
     return _over(y, _beside(y, beta, pool)).to(result_dtype(pool.kind, x.dtype))
 
 
@@ -53,18 +53,19 @@ class LearnableSmoothMax(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         pool, (x, beta) = ctx.pool, ctx.saved_tensors
-        z = _times(x.double(), beta)
+        z = _times(x, beta)
         g_sum = g.double() / _beside(g, beta, pool)
         gz = autograd.vjp(pool, g_sum, z.shape, pool.order_of(z), z, None, None)
         gx = (gz * beta).to(x.dtype) if ctx.needs_input_grad[0] else None
         if not ctx.needs_input_grad[1]:
             return gx, None, None
-        share = g_sum * _without_infinities(autograd.forward(pool, z))
-        if share.dim() != x.dim():
+        # sum of gz_i x_i is sum of gz_i z_i over beta.
+        rest = g_sum * _without_infinities(autograd.forward(pool, z))
+        if rest.dim() != x.dim():
             for axis in pool.axes_of(x.dim()):
-                share = share.unsqueeze(axis)
-        from_product = (gz * _without_infinities(x.double())).sum_to_size(beta.shape)
-        return gx, from_product - share.sum_to_size(beta.shape) / beta, None
+                rest = rest.unsqueeze(axis)
+        total = (gz * _without_infinities(z)).sum_to_size(beta.shape) - rest.sum_to_size(beta.shape)
+        return gx, total / beta, None
 
 
 def check_beta(beta: Tensor) -> None:
@@ -109,7 +110,8 @@ def _beside(y: Tensor, beta: Tensor, pool: TensorPool) -> Tensor:
 def _times(x: Tensor, beta: Tensor) -> Tensor:
     """`beta x`. An infinite cell weighs nothing, or everything for every beta: beta has no gradient from it."""
     if _is_only_a_value(x):
-        return x * beta
+        return x.to(torch.float64, copy=True).mul_(beta)
+    x = x.double()
     return torch.where(x.isinf(), x * beta.detach(), _without_infinities(x) * beta)
 
 
