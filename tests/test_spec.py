@@ -106,6 +106,16 @@ def test_windows_mark_padding():
     }
 
 
+def test_the_odd_cell_of_the_padding():
+    """To the end with "same", to the start with "same_lower" (rule "Padding")."""
+    seen = {word: spec.windows(Pool(Sum(), Window((3,), 2, word)), (4,)) for word in ("valid", "same", "same_lower")}
+    assert seen == {
+        "valid": {(0,): [(0,), (1,), (2,)]},
+        "same": {(0,): [(0,), (1,), (2,)], (1,): [(2,), (3,), None]},
+        "same_lower": {(0,): [None, (0,), (1,)], (1,): [(1,), (2,), (3,)]},
+    }
+
+
 def test_global_policies():
     x = [[[2.0, 7.0], [7.0, 1.0]]]
     g = [[[6.0]]]
