@@ -105,7 +105,10 @@ class _Plan:
         try:
             method(*arrays)
         except MemoryError:
-            raise MemoryError(self.too_large("there is no memory to work in")) from None
+            raise self.starved() from None
+
+    def starved(self) -> MemoryError:
+        return MemoryError(self.too_large("there is no memory to work in"))
 
     def empty(self, dtype: np.dtype[Any]) -> Array:
         """Room for an output, with its axes in the order in which the engine writes them."""
@@ -241,7 +244,10 @@ class Pool:
             x = as_array("x", x)
         if out is None and (plan := self._ready.get((x.shape, x.dtype))) is not None and _is_plain(x):  # type: ignore[attr-defined]
             y = np.empty(plan.shape, plan.result) if plan.small else plan.empty(plan.result)
-            plan.run(plan.native.forward, x, y)
+            try:
+                plan.native.forward(x, y)
+            except MemoryError:
+                raise plan.starved() from None
             return y
         plan = self._plan(x)
         if plan is None:
