@@ -715,6 +715,7 @@ def test_the_axes_of_an_array_as_an_image(ndpool_says):
         ("1,2", x[:1, ..., 0], "out.png", (7, 5)),  # one page
         ("0", x[0, ..., 0], "out.png", (7, 6)),  # height and width of a picture of which one is pooled
         ("0,2", x[..., 0], "out.tif", (2, 8, 5)),  # no neighbours: the last two, of two pages
+        ("0,2", x, "out.tif", (16, 5, 4)),
         ("0,1,2", x[..., 0], "out.tif", (2, 7, 5)),  # a volume
     ):
         np.save("in.npy", stored)
