@@ -50,7 +50,8 @@ function visit({controls, x}) {
   return {error: document.getElementById("error").textContent, outputs, gradient, unseen: places(".unseen"),
           sizes: ["input-size", "output-size"].map(id => document.getElementById(id).textContent),
           beyond: places(".beyond").length, typed: fields.map(field => field.value),
-          labels: fields.map(field => field.ariaLabel)};
+          labels: fields.map(field => field.ariaLabel),
+          axes: [...document.querySelectorAll("#axes tr:not([hidden]) th")].map(name => name.textContent)};
 }
 report(JSON.parse(decodeURIComponent(document.getElementById("visits").textContent)).map(visit));
 """
@@ -225,6 +226,7 @@ def compare(pool, x, shown, flat=False):
     assert not shown["error"], shown["error"]
     assert shown["sizes"] == [size(x.shape), size(y.shape)]
     assert shown["labels"] == [f"x[{index(cell)}]" for cell in np.ndindex(x.shape)]
+    assert shown["axes"] == (["axis 0"] if flat else ["axis 0", "axis 1"])
     assert shown["beyond"] == uncounted(pool, x.shape)
     expected = list(weights_by_specification(pool, x))
     assert [at(output["at"]) for output in shown["outputs"]] == [out for out, _, _ in expected]
@@ -326,6 +328,14 @@ function misfits(grid) {
   const cut = [...grid.querySelectorAll("input")].filter(field => field.scrollWidth > field.clientWidth);
   return [...outside, ...cut].map(part => `does not fit: ${part.value || part.textContent}`);
 }
+// The names of the fields are in a row and each stands above its fields, or in a column and each beside its fields.
+function misaligned(rows) {
+  const [names, ...axes] = rows.map(row => [...row.children].slice(1).map(boxOf).filter(box => box.width));
+  const inARow = names.every(name => Math.abs(name.top - names[0].top) < 1);
+  const share = (low, high) => axes.every(fields => fields.every((field, k) =>
+    Math.min(field[high], names[k][high]) - Math.max(field[low], names[k][low]) > 10));
+  return !(share("top", "bottom") || inARow && share("left", "right"));
+}
 function seen(frame) {
   const root = frame.contentDocument.documentElement;
   const all = selector => [...root.querySelectorAll(selector)].filter(part => part.getClientRects().length);
@@ -339,6 +349,7 @@ function seen(frame) {
     ...outside.map(part => `outside: ${part.outerHTML}`),
     ...(anyMeet(all(".controls input, .controls select").map(boxOf)) ? ["controls meet"] : []),
     ...grids.filter(grid => anyMeet([...grid.children].map(boxOf))).map(grid => `cells of ${grid.id} meet`),
+    ...(misaligned(all(".controls tr")) ? ["fields are not beside their names"] : []),
     ...grids.flatMap(misfits),
   ].slice(0, 9);
 }

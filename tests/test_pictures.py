@@ -97,6 +97,8 @@ def test_the_table_lines_up():
         at = header.index(f"  {word}  ") + 2
         assert all(row[at - 1] == " " and row[at : at + 1] not in (" ",) for row in rows if row[at : at + 1].strip())
     assert {len(row) for row in rows} == {len(header)}  # numbers end below each other
+    end = header.index("cells") + len("cells")
+    assert all(row[end - 1].isdigit() and row[end : end + 2] == "  " for row in rows)
     assert outputs == "outputs: y, pooled"
     assert total.startswith("total, shared once")
     cells = [int(row.split()[-3].replace(",", "")) for row in rows]
