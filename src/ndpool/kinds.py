@@ -214,7 +214,7 @@ class SmoothMax(Kind):
 
     def __post_init__(self) -> None:
         beta = _real("beta", self.beta)
-        if beta == 0 or not math.isfinite(beta):
+        if beta == 0 or not abs(beta) < math.inf:
             raise ValueError(f"beta={self.beta!r} must be finite and not 0; for a hard maximum use Max")
         object.__setattr__(self, "beta", beta)
         _check_bool("count_include_pad", self.count_include_pad)

@@ -27,7 +27,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
-from torch.compiler import is_compiling
+from torch.compiler import is_compiling, is_exporting
 
 from ..kinds import Lp, Max, Min, SmoothMax, Sum
 from ..pool import Pool
@@ -75,6 +75,15 @@ def is_traced(a: Tensor) -> bool:
     return _modes() > 0 or _tracing() or not a.is_cpu or type(a) not in PLAIN
 
 
+def is_kept() -> bool:
+    """Whether the graph in the making outlives its tensors: `torch.export`, `torch.onnx` and `torch.jit.trace`.
+
+    It says what is computed, with gradients or without, so that it says nothing of winners. Its derivative is there
+    all the same, and finds them again from x.
+    """
+    return is_exporting() or (not is_compiling() and _tracing())
+
+
 def _is_batched_the_old_way(a: Tensor) -> bool:
     """Whether `autograd.grad(is_grads_batched=True)` and its like made this tensor; only operators see through it."""
     return bool(torch._C._dispatch_keys(a).has(_BATCHED))
@@ -105,7 +114,7 @@ def forward(pool: TensorPool, x: Tensor) -> Tensor:
             return _recorded(x, pool)
         return engine.forward(pool, x)
     if is_traced(x):
-        if pool.wins and torch.is_grad_enabled() and x.requires_grad:
+        if pool.wins and torch.is_grad_enabled() and x.requires_grad and not is_kept():
             return forward_with_winners(pool, x)[0]
         y: Tensor = torch.ops.ndpool.forward(x, *encode(pool.pool))
     elif is_differentiated(x):
@@ -129,6 +138,9 @@ def forward_with_winners(pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
 def with_indices(pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
     """`y`, and the flat index over the pooled axes of the first winner in each window, whatever the policy for ties."""
     if pool.wins:
+        if is_traced(x) and is_kept():
+            y, found = torch.ops.ndpool.forward_with_indices(x, *encode(pool.pool))
+            return y, found
         y, winners = forward_with_winners(pool, x)
         return y, indices(pool, winners, x.shape)
     if not isinstance(pool.kind, Max | Min):

@@ -151,7 +151,7 @@ def _lp_pool(rank: int) -> Any:
         input: Tensor, norm_type: float, kernel_size: Ints, stride: Ints | None = None, ceil_mode: bool = False
     ) -> Tensor:
         check_torch_input(name, input, rank)
-        if math.isinf(norm_type):
+        if abs(norm_type) == math.inf:
             sign = 1 if norm_type > 0 else -1
             y: Tensor = sign * maximum(sign * input.abs(), kernel_size, stride, 0, 1, ceil_mode)
             return y
