@@ -13,10 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..windows import Adaptive, AnyWindow, Global, Window
+from ..windows import Global, Window
 from . import autograd, engine
 from .engine import Order, TensorPool
 from .schema import SCHEMA, decode
+from .sizes import number_of_outputs
 
 _SIGNATURES = {
     "forward": "Tensor x",
@@ -91,33 +92,13 @@ def _fake_size(pool: TensorPool, size: Sequence[int]) -> Sequence[int]:
     axes, window = pool.pool.axes or (), pool.pool.window
     if all(type(length) is int for length in size):
         return pool.pool._layout(tuple(size)).output_shape
-    outputs = {axis: _fake_output(window, j, len(axes), size[axis]) for j, axis in enumerate(axes)}
+    outputs = {
+        axis: number_of_outputs(window, j, len(axes), size[axis], torch.sym_max, torch.sym_min)
+        for j, axis in enumerate(axes)
+    }
     drop = isinstance(window, Global) and not window.keepdims
     places = [(d - len(size), length) for d, length in enumerate(size)]
     return [outputs.get(d, length) for d, length in places if not (drop and d in outputs)]
-
-
-def _fake_output(window: AnyWindow, j: int, rank: int, length: int) -> int:
-    """How many outputs the j-th pooled axis has, for a length that may be a symbol."""
-    if isinstance(window, Global):
-        return 1
-    if isinstance(window, Adaptive):
-        outputs = window.output_size if isinstance(window.output_size, tuple) else (window.output_size,) * rank
-        return outputs[j] or length
-    kernel, stride, padding, dilation = window.of_axis(j, rank)
-    if padding in ("same", "same_lower"):
-        return -(-length // stride)
-    lo, hi = padding if isinstance(padding, tuple) else (0, 0) if isinstance(padding, str) else (padding, padding)
-    reach = dilation * (kernel - 1) + 1
-    room = length + lo + hi - reach
-    if not window.ceil_mode:
-        return room // stride + 1
-    outputs_at_most = (room + stride - 1) // stride + 1
-    if hi + stride <= reach:
-        return outputs_at_most  # no window can start in the right padding
-    starts_before_it = (length + lo + stride - 1) // stride
-    fewer: int = torch.sym_max(outputs_at_most - 1, starts_before_it)
-    return torch.sym_min(outputs_at_most, fewer)  # type: ignore[no-any-return]
 
 
 def _winner_dtype(pool: TensorPool, size: Sequence[int]) -> torch.dtype:
@@ -183,7 +164,9 @@ class ForwardWithIndices:
     backward = staticmethod(autograd.Forward.backward)
 
     @staticmethod
-    def vmap(info: Any, dims: autograd.Dims, x: Tensor, pool: TensorPool) -> tuple[tuple[Tensor, Tensor], autograd.Dims]:
+    def vmap(
+        info: Any, dims: autograd.Dims, x: Tensor, pool: TensorPool
+    ) -> tuple[tuple[Tensor, Tensor], autograd.Dims]:
         return autograd.with_indices(pool, autograd._in_front(x, dims[0], info.batch_size)), (0, 0)
 
 
