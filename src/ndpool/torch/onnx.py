@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .onnx_forms import pooled, pooled_with_indices
+from .onnx_forms import RefusedError, pooled, pooled_with_indices
 from .onnx_graph import OPSET, Array, Graph, Value
 from .schema import decode
 
@@ -27,10 +27,19 @@ __all__ = ["export", "translations"]
 def export(
     model: Any, args: tuple[Any, ...] = (), f: Any = None, *, dynamo: bool = True, **options: Any
 ) -> torch.onnx.ONNXProgram | None:
-    """`torch.onnx.export(model, args, f, dynamo=dynamo, **options)` for a model with ndpool's pools in it."""
+    """`torch.onnx.export(model, args, f, dynamo=dynamo, **options)` for a model with ndpool's pools in it.
+
+    A pool that has no form in ONNX is a `NotImplementedError` that names it.
+    """
     if dynamo:
         options["custom_translation_table"] = translations() | (options.get("custom_translation_table") or {})
-    return torch.onnx.export(model, args, f, dynamo=dynamo, **options)
+    try:
+        return torch.onnx.export(model, args, f, dynamo=dynamo, **options)
+    except torch.onnx.OnnxExporterError as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, RefusedError):
+            cause = cause.__cause__
+        raise cause or error from None
 
 
 def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
@@ -132,7 +141,7 @@ _DERIVATIVES = "forward_with_winners", "indices", "jvp", "vjp"
 
 def _refusal(name: str) -> Callable[..., Any]:
     def refuse(*_: Any) -> Any:
-        raise NotImplementedError(
+        raise RefusedError(
             f"ndpool.{name} belongs to a derivative, which has no form in ONNX; export the model without one"
         )
 

@@ -105,8 +105,12 @@ def pooled_with_indices(graph: Graph, x: Value, pool: Pool) -> tuple[Value, Valu
     return graph.cast(y, task.work, task.result), indices
 
 
-def _refused(pool: Pool, reason: str) -> NotImplementedError:
-    return NotImplementedError(f"{pool!r} cannot be exported to ONNX: {reason}")
+class RefusedError(NotImplementedError):
+    """A pool, or an operator, that has no form in ONNX."""
+
+
+def _refused(pool: Pool, reason: str) -> RefusedError:
+    return RefusedError(f"{pool!r} cannot be exported to ONNX: {reason}")
 
 
 def _task(graph: Graph, x: Value, pool: Pool) -> Task:
@@ -230,15 +234,15 @@ def _numbers(boxes: Boxes) -> dict[str, Any]:
 
 def _channels_first(task: Task, x: Value) -> Value:
     """`x` as ONNX's pools take it: two carried axes, then the pooled ones."""
-    graph, carried, order = task.graph, _carried(task), _order(task)
+    graph, carried, order, outside = task.graph, _carried(task), _order(task), x
     if order != sorted(order):
         x = graph.op("Transpose", x, perm=order)
     if len(carried) < 2:
         return graph.op("Unsqueeze", x, graph.whole(list(range(2 - len(carried)))))
     if len(carried) == 2:
         return x
-    sides = graph.op("Shape", x, start=len(carried))
-    return graph.op("Reshape", x, graph.op("Concat", graph.whole([1, -1]), sides, axis=0))
+    sides = [graph.length(outside, task.size, axis) for axis in sorted(task.axes)]
+    return graph.op("Reshape", x, joined(graph, [1, -1, *sides]))
 
 
 def _channels_back(task: Task, x: Value, y: Value) -> Value:
@@ -248,7 +252,8 @@ def _channels_back(task: Task, x: Value, y: Value) -> Value:
         y = graph.op("Squeeze", y, graph.whole(list(range(2 - len(carried)))))
     elif len(carried) > 2:
         lengths = joined(graph, [graph.length(x, task.size, axis) for axis in carried])
-        y = graph.op("Reshape", y, graph.op("Concat", lengths, graph.op("Shape", y, start=2), axis=0))
+        sides = graph.lengths(y, range(2, 2 + len(task.axes)))
+        y = graph.op("Reshape", y, graph.op("Concat", lengths, sides, axis=0))
     return y if order == sorted(order) else graph.op("Transpose", y, perm=[order.index(d) for d in range(len(order))])
 
 
@@ -278,8 +283,21 @@ def _together(task: Task, x: Value, axes: Sequence[int], keepdims: bool) -> Valu
     if isinstance(kind, SmoothMax | Lp):
         y = _smooth_max(task, x, kind.beta, axes) if isinstance(kind, SmoothMax) else _norm(task, x, kind.p, axes)
         return y if keepdims else graph.op("Squeeze", y, graph.whole(list(axes)))
+    if task.work == INT64 and isinstance(kind, Sum):
+        for axis in sorted(axes, reverse=True):
+            x = _whole_sum(task, x, axis, keepdims)
+        return x
     name = "ReduceMax" if isinstance(kind, Max) else "ReduceMin" if isinstance(kind, Min) else "ReduceSum"
     return graph.reduce(name, x, axes, keepdims)
+
+
+def _whole_sum(task: Task, x: Value, axis: int, keepdims: bool) -> Value:
+    """The sum of int64 along an axis, modulo 2**64. ONNX Runtime adds them up as float64: its halves fit into that."""
+    op, half = task.graph.op, task.number(1 << 32)
+    low = op("Mod", x, half)
+    high = op("Div", op("Sub", x, low), half)
+    low, high = (task.graph.reduce("ReduceSum", part, [axis], keepdims) for part in (low, high))
+    return op("Add", op("Mul", high, half), low)
 
 
 def _divided(task: Task, total: Value) -> Value:
@@ -328,6 +346,8 @@ def _over_cells(task: Task, x: Value) -> Value:
     """The kind over the gathered cells, along one axis after the other."""
     graph, kind = task.graph, task.kind
     sides = {axis: side for j, axis in enumerate(task.axes) if (side := _side(task, x, j, axis)) is not None}
+    if not sides and isinstance(kind, Lp):
+        return graph.op("Abs", x)
     outside, nothing = _surroundings(task)
     x = _surrounded(task, x, {axis: (side.lo, side.hi) for axis, side in sides.items()}, outside)
     x = _surrounded(task, x, {axis: (0, side.beyond) for axis, side in sides.items()}, nothing)
@@ -363,7 +383,7 @@ def _surrounded(task: Task, x: Value, sides: Mapping[int, tuple[Whole, Whole]], 
 
 
 def _side(task: Task, x: Value, j: int, axis: int) -> Side | None:
-    """The j-th pooled axis; None where each output sees its own cell alone."""
+    """The j-th pooled axis; None where each output sees its own cell alone, which changes it for Lp only."""
     window, rank, length = task.pool.window, len(task.axes), task.graph.length(x, task.size, axis)
     if isinstance(window, Adaptive):
         outputs = (window.output_size if isinstance(window.output_size, tuple) else (window.output_size,) * rank)[j]

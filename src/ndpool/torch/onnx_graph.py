@@ -56,10 +56,14 @@ class Graph(ABC):
     def cast(self, x: Value, dtype: int, to: int) -> Value:
         return x if dtype == to else self.op("Cast", x, to=to)
 
+    def lengths(self, x: Value, axes: Sequence[int]) -> Value:
+        """The lengths of some axes, when the model runs. TorchScript's exporter misreads the attributes of Shape."""
+        return self.op("Gather", self.op("Shape", x), self.whole(list(axes)), axis=0)
+
     def length(self, x: Value, size: Sequence[int | None], axis: int) -> Whole:
         """The length of one axis of `x`, which has this size as far as it is known."""
         known = size[axis]
-        return Later(self, self.op("Shape", x, start=axis, end=axis + 1)) if known is None else known
+        return Later(self, self.lengths(x, [axis])) if known is None else known
 
 
 @dataclass(frozen=True, eq=False)

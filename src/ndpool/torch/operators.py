@@ -16,7 +16,7 @@ from torch import Tensor
 from ..windows import Global, Window
 from . import autograd, engine
 from .engine import Order, TensorPool
-from .schema import SCHEMA, decode
+from .schema import SCHEMA, decode, encode
 from .sizes import number_of_outputs
 
 _SIGNATURES = {
@@ -167,7 +167,8 @@ class ForwardWithIndices:
     def vmap(
         info: Any, dims: autograd.Dims, x: Tensor, pool: TensorPool
     ) -> tuple[tuple[Tensor, Tensor], autograd.Dims]:
-        return autograd.with_indices(pool, autograd._in_front(x, dims[0], info.batch_size)), (0, 0)
+        x = autograd._in_front(x, dims[0], info.batch_size)
+        return torch.ops.ndpool.forward_with_indices(x, *encode(pool.pool)), (0, 0)
 
 
 _FUNCTIONS: dict[str, Any] = {

@@ -17,7 +17,7 @@ from ..kinds import Avg, Lp, Max
 from ..windows import Ints
 from . import autograd
 from .engine import TensorPool
-from .pools import check_torch_input, for_each, over_torch_bins, over_torch_window
+from .pools import check_torch_input, for_each, may_ask, over_torch_bins, over_torch_window
 
 Sizes = int | Sequence[int | None]
 
@@ -191,7 +191,7 @@ def _max_unpool(rank: int) -> Any:
         output_size: Sequence[int] | None = None,
     ) -> Tensor:
         check_torch_input(name, input, rank)
-        if indices.shape != input.shape or indices.dtype != torch.int64:
+        if indices.dtype != torch.int64 or (may_ask() and indices.shape != input.shape):
             raise ValueError(
                 f"indices has {indices.dtype}{tuple(indices.shape)} beside an input of shape {tuple(input.shape)}; "
                 "give what return_indices=True gave: int64, of the same shape"
