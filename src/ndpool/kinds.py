@@ -256,7 +256,7 @@ class SmoothMax(Kind):
 
     def __post_init__(self) -> None:
         beta = _parameter("beta", self.beta)
-        if beta.is_zero if has_symbols(beta) else beta == 0 or not _is_finite(beta):
+        if not _is_nonzero(beta):
             raise ValueError(f"beta={self.beta!r} must be finite and not 0; for a hard maximum use Max")
         object.__setattr__(self, "beta", beta)
         _check_bool("count_include_pad", self.count_include_pad)
@@ -344,6 +344,8 @@ def _check_bool(name: str, value: Any) -> None:
 
 def _parameter(name: str, value: Any) -> Any:
     """A real number: as a float if one holds it exactly, SymPy's rationals as Fractions, any other as it is."""
+    if type(value) is float or (type(value) is int and abs(value) <= 2**53):
+        return float(value)  # what nearly all are, and all that PyTorch's compiler understands
     known = isinstance(value, int | float | Fraction | Decimal | np.integer | np.floating) or hasattr(value, "_mpf_")
     if is_symbolic(value) and value.is_extended_real is not False:
         known = True
@@ -362,6 +364,13 @@ def _parameter(name: str, value: Any) -> Any:
     if exact == nearest:
         return nearest
     return exact if is_symbolic(value) else value
+
+
+def _is_nonzero(number: Any) -> bool:
+    """Whether a number is finite and not 0, or a symbol that may be so."""
+    if type(number) is float:
+        return number != 0 and abs(number) < math.inf
+    return not number.is_zero if has_symbols(number) else number != 0 and _is_finite(number)
 
 
 def _is_finite(number: Any) -> bool:

@@ -30,7 +30,7 @@ from torch import Tensor
 from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
-from torch.compiler import is_compiling, is_dynamo_compiling
+from torch.compiler import is_compiling, is_dynamo_compiling, is_exporting
 
 from ..kinds import Lp, Max, Min, SmoothMax, Sum
 from ..pool import Pool
@@ -66,6 +66,14 @@ def is_plain(a: Tensor) -> bool:
         and not _tracing()
         and forward_ad._current_level < 0
     )
+
+
+def is_kept() -> bool:
+    """Whether the graph in the making outlives its tensors: `torch.export`, `torch.onnx` and `torch.jit.trace`.
+
+    Such a graph says what is computed and nothing of winners, which only derivatives ask for.
+    """
+    return is_exporting() or (not is_compiling() and _tracing())
 
 
 def _is_recorded(*tensors: Tensor | None) -> bool:
@@ -121,6 +129,10 @@ def forward_with_winners(pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
 def with_indices(pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
     """`y`, and the flat index over the pooled axes of the first winner in each window, whatever the policy for ties."""
     if pool.wins:
+        if is_kept():
+            check_device(x)
+            y, found = torch.ops.ndpool.forward_with_indices(x, *encode(pool.pool))
+            return y, found
         y, winners = forward_with_winners(pool, x)
         return y, indices(pool, winners, x.shape)
     if not isinstance(pool.kind, Max | Min):
@@ -423,6 +435,23 @@ class ForwardWithWinners(Forward):
         return forward_with_winners(pool, in_front(x, dims[0], info.batch_size)), (0, 0)
 
 
+class ForwardWithIndices(ForwardWithWinners):
+    """y and the winners' indices."""
+
+    @staticmethod
+    def forward(ctx: Any, level: Level, pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
+        y, winners = level.below("forward_with_winners", x)
+        found = level.below("indices", winners, x.shape)
+        ctx.mark_non_differentiable(found)
+        ctx.pool, ctx.size, ctx.order = pool, x.shape, pool.order_of(x)
+        keep_apart(ctx, (None, None, winners), (x, winners))
+        return y, found
+
+    @staticmethod
+    def vmap(info: Any, dims: Dims, x: Tensor, pool: TensorPool) -> tuple[Any, Any]:
+        return with_indices(pool, in_front(x, dims[0], info.batch_size)), (0, 0)
+
+
 class Indices:
     """The winners' indices, which have no derivative."""
 
@@ -517,6 +546,7 @@ class Vjp(torch.autograd.Function):
 _OPERATORS = {
     "forward": _named(Forward),
     "forward_with_winners": _named(ForwardWithWinners),
+    "forward_with_indices": _named(ForwardWithIndices),
     "jvp": _named(Jvp, "Jvp"),
     "vjp": _named(Vjp, "Vjp"),
 }

@@ -6,26 +6,28 @@ by the rules of `autograd`, and a rule for `vmap`.
 
 from __future__ import annotations
 
-import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..windows import Adaptive, layout
+from ..windows import Global, Window
 from . import autograd, engine
 from .engine import Order, TensorPool
 from .schema import SCHEMA, decode
+from .sizes import number_of_outputs
 
 _SIGNATURES = {
     "forward": "Tensor x",
     "forward_with_winners": "Tensor x",
+    "forward_with_indices": "Tensor x",
     "indices": "Tensor winners, SymInt[] size",
     "jvp": "Tensor t, Tensor? x, Tensor? winners",
     "vjp": "Tensor g, SymInt[] size, int[]? order, Tensor? x, Tensor? y, Tensor? winners",
 }
-_RESULTS = {"forward_with_winners": "(Tensor, Tensor)"}
+_RESULTS = {"forward_with_winners": "(Tensor, Tensor)", "forward_with_indices": "(Tensor, Tensor)"}
 _VALUES = SCHEMA.count(",") + 1
 
 
@@ -51,9 +53,15 @@ def _indices(pool: TensorPool, winners: Tensor, size: Sequence[int]) -> Tensor:
     return engine.indices(pool, winners, tuple(size))
 
 
+def _forward_with_indices(pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
+    y, winners = engine.forward_with_winners(pool, x)
+    return y, engine.indices(pool, winners, x.shape)
+
+
 _KERNELS: dict[str, Callable[..., Any]] = {
     "forward": engine.forward,
     "forward_with_winners": engine.forward_with_winners,
+    "forward_with_indices": _forward_with_indices,
     "indices": _indices,
     "jvp": engine.jvp,
     "vjp": _vjp,
@@ -77,19 +85,29 @@ def _fake_y(pool: TensorPool, size: Sequence[int], order: Order, like: Tensor, d
 
 
 def _fake_size(pool: TensorPool, size: Sequence[int]) -> Sequence[int]:
-    """The size of the output, with no question asked about a symbol that the answer does not need."""
-    window = pool.pool.window
-    if not isinstance(window, Adaptive):
-        return layout(window, pool.pool.axes, tuple(size), cell_for=None).output_shape
-    outputs = window.output_size if isinstance(window.output_size, tuple) else itertools.repeat(window.output_size)
-    bins = dict(zip(pool.pool.axes or (), outputs, strict=False))
-    return [bins.get(d - len(size)) or length for d, length in enumerate(size)]
+    """The size of the output: checked where it is numbers; where it has symbols, with no question asked about them.
+
+    An answer would bind the whole program, and what it may not be is known when it runs: the kernel checks then.
+    """
+    axes, window = pool.pool.axes or (), pool.pool.window
+    if all(type(length) is int for length in size):
+        return pool.pool._layout(tuple(size)).output_shape
+    outputs = {
+        axis: number_of_outputs(window, j, len(axes), size[axis], torch.sym_max, torch.sym_min)
+        for j, axis in enumerate(axes)
+    }
+    drop = isinstance(window, Global) and not window.keepdims
+    places = [(d - len(size), length) for d, length in enumerate(size)]
+    return [outputs.get(d, length) for d, length in places if not (drop and d in outputs)]
 
 
 def _winner_dtype(pool: TensorPool, size: Sequence[int]) -> torch.dtype:
-    cells = 1
-    for axis in pool.pool._layout(tuple(size)).geometry:
-        cells *= axis.kernel
+    axes, window = pool.pool.axes or (), pool.pool.window
+    if isinstance(window, Window):
+        kernels = [window.of_axis(j, len(axes))[0] for j in range(len(axes))]
+    else:
+        kernels = [axis.kernel for axis in window.axes_of([size[axis] for axis in axes])]
+    cells = math.prod(kernels)
     return engine.WINNERS[1 if cells <= 1 << 8 else 2 if cells <= 1 << 16 else 4]
 
 
@@ -100,6 +118,11 @@ def _fake_forward(pool: TensorPool, x: Tensor) -> Tensor:
 def _fake_forward_with_winners(pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
     order = pool.order_of(x)
     return _fake_forward(pool, x), _fake_y(pool, x.shape, order, x, _winner_dtype(pool, x.shape))
+
+
+def _fake_forward_with_indices(pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
+    winners = _fake_y(pool, x.shape, pool.order_of(x), x, torch.int64)
+    return _fake_forward(pool, x), _fake_indices(pool, winners, x.shape)
 
 
 def _fake_indices(pool: TensorPool, winners: Tensor, size: Sequence[int]) -> Tensor:
@@ -120,6 +143,7 @@ def _fake_vjp(
 _FAKES: dict[str, Callable[..., Any]] = {
     "forward": _fake_forward,
     "forward_with_winners": _fake_forward_with_winners,
+    "forward_with_indices": _fake_forward_with_indices,
     "indices": _fake_indices,
     "jvp": _fake_jvp,
     "vjp": _fake_vjp,
@@ -131,6 +155,7 @@ _FAKES: dict[str, Callable[..., Any]] = {
 _RULES: dict[str, Any] = {
     "forward": autograd.Forward,
     "forward_with_winners": autograd.ForwardWithWinners,
+    "forward_with_indices": autograd.ForwardWithIndices,
     "indices": autograd.Indices,
     "jvp": autograd.Jvp,
     "vjp": autograd.Vjp,

@@ -7,6 +7,7 @@ from operator import is_
 from typing import Any, ParamSpec
 
 import numpy as np
+import torch
 from torch import Tensor
 from torch.compiler import is_compiling
 
@@ -164,11 +165,17 @@ def for_each(name: str, value: Any, rank: int, least: int) -> tuple[int, ...]:
     return tuple(whole(name, number, least) for number in (given * rank if len(given) == 1 else given))
 
 
+def may_ask() -> bool:
+    """Whether a shape may be asked questions: `torch.jit.trace` warns of each, and its kernels ask as well."""
+    return is_compiling() or not torch._C._is_tracing()
+
+
 def check_torch_input(name: str, x: Tensor, rank: int) -> None:
     """PyTorch's shapes: channels and `rank` axes, none of them empty, with or without a batch, which may be."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} takes a tensor and got a {type(x).__name__}; call torch.as_tensor on it")
-    if x.dim() not in (rank + 1, rank + 2) or (x.numel() == 0 and 0 in x.shape[-rank - 1 :]):
+    empty = may_ask() and x.numel() == 0 and 0 in x.shape[-rank - 1 :]
+    if x.dim() not in (rank + 1, rank + 2) or empty:
         check_dense_layout(x)
         raise ValueError(
             f"{name} got a tensor of shape {tuple(x.shape)}; give {rank + 1} axes, none of length 0, or a batch of such"

@@ -21,7 +21,7 @@ from ..windows import Ints
 from . import autograd
 from .engine import TYPES, TensorPool, check_dense_layout
 from .overriding import handed_over
-from .pools import as_tuples, check_torch_input, for_each, over_torch_bins, over_torch_window
+from .pools import as_tuples, check_torch_input, for_each, may_ask, over_torch_bins, over_torch_window
 
 Sizes = int | Sequence[int | None]
 
@@ -168,7 +168,7 @@ def _lp_pool(rank: int) -> Any:
         if has_torch_function_unary(input) and not is_compiling():
             return handed_over(lp_pool, locals())
         check_torch_input(name, input, rank)
-        if math.isinf(norm_type):
+        if abs(norm_type) == math.inf:
             sign = 1 if norm_type > 0 else -1
             y: Tensor = sign * maximum(sign * input.abs(), kernel_size, stride, 0, 1, ceil_mode)
             return y
@@ -230,7 +230,7 @@ def _max_unpool(rank: int) -> Any:
         if has_torch_function_variadic(input, indices) and not is_compiling():
             return handed_over(max_unpool, locals())
         check_torch_input(name, input, rank)
-        if indices.shape != input.shape or indices.dtype != torch.int64:
+        if indices.dtype != torch.int64 or (may_ask() and indices.shape != input.shape):
             raise ValueError(
                 f"indices has {indices.dtype}{tuple(indices.shape)} beside an input of shape {tuple(input.shape)}; "
                 "give what return_indices=True gave: int64, of the same shape"
