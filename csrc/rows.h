@@ -619,6 +619,7 @@ class RowPooler {
         i64 origin = begin * s - axis.pad_lo;
         i64 cells = (end - 1 - begin) * s + (k - 1) * d + 1;
         i64 from = origin < 0 ? -origin : 0;  // the first real cell, and the first beyond
+        if (from > cells) from = cells;       // padding may be longer than this part of the row
         i64 to = axis.length - origin < cells ? axis.length - origin : cells;
         if (to < from) to = from;
         const bool fill = edges_filled != begin || way == Along::WIDEN;

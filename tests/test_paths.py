@@ -261,6 +261,31 @@ def test_windows_of_padding_alone(kind, k, padding):
             within(forced_vjp(pool, x, g, choice), gx, vjp_allowance(pool, x, g, gx))
 
 
+@pytest.mark.parametrize(
+    "window",
+    [
+        Window((3,), 2, ((6000, 0),)),
+        Window((3,), 1, ((9000, 9000),)),
+        Window((9,), 1, ((0, 9000),)),
+        Window((2,), 3, ((5000, 12001),), dilation=7),
+        Window((5,), 9, ((50000, 3),)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", [Sum(), Avg(), SmoothMax(0.7)], ids=lambda kind: type(kind).__name__)
+def test_padding_longer_than_a_part_of_a_row(kind, window):
+    """Rows are pooled in parts, and here whole parts are padding, with one element to a place and with several."""
+    for shape, axes in [((2, 8), (1,)), ((8, 3), (0,)), ((8, 40), (0,))]:
+        pool, rng = Pool(kind, window, axes), np.random.default_rng(8)
+        x, t, g = (rng.normal(size=s).astype(np.float32) for s in (shape, shape, pool.output_shape(shape)))
+        wanted = Gathered(pool, x)
+        for level in _engine.levels():
+            _engine.set_level(level)
+            within(pool(x), wanted.value().astype(np.float32), 1e-5)
+            within(pool.jvp(x, t)[1], wanted.jvp(t).astype(np.float32), 1e-5)
+            within(pool.vjp(x)[1](g), wanted.vjp(g).astype(np.float32), 1e-4)
+
+
 @pytest.mark.parametrize("rows", [2, 3, 42, 43, 84, 85])
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.float32])
 def test_padding_does_not_win_a_tie(rows, dtype):
