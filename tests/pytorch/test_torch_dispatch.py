@@ -231,3 +231,16 @@ def test_it_is_the_adapter_that_answers():
     assert type(ndpool.max_pool2d(x, 2)) is type(F.max_pool(x, (2, 2)))
     meta = ndpool.max_pool2d(torch.empty(2, 3, 8, 8, device="meta"), 2)
     assert (meta.shape, meta.device.type) == ((2, 3, 4, 4), "meta")
+
+
+def test_what_only_passes_for_a_tensor_goes_to_functional_pool(monkeypatch):
+    """A proxy of a tracer, say: it has neither a shape nor a number of axes to be looked at here."""
+
+    class Proxy:
+        def __torch_function__(self):
+            raise AssertionError("not called")
+
+    proxy = Proxy()
+    monkeypatch.setattr(F, "pool", lambda x, pool: (x, pool))
+    assert SMALL(proxy) == (proxy, SMALL)
+    assert ndpool.max_pool(proxy, (2,)) == (proxy, SMALL)
