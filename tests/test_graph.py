@@ -393,6 +393,7 @@ METHODS = [
     ("transpose", [(2, 3)], {"axes": [1, 0]}, ops.Transpose((1, 0))),
     ("sum", [(2, 3)], {"axes": 1, "keepdims": True}, ops.ReduceSum(1, True)),
     ("mean", [(2, 3)], {"axes": (0, 1)}, ops.ReduceMean((0, 1))),
+    ("mean", [(2, 3)], {"axes": -1, "keepdims": True}, ops.ReduceMean(-1, True)),
     ("softmax", [(2, 3)], {"axis": 0}, ops.Softmax(0)),
     ("log_softmax", [(2, 3)], {"axis": 0}, ops.LogSoftmax(0)),
     ("cross_entropy", [(2, 3), (2, 3)], {}, ops.CrossEntropy()),
@@ -509,11 +510,82 @@ def test_what_the_outputs_do_not_need_is_not_run():
     op = Counting()
     g = Graph()
     x = g.input((2,))
-    g.apply(op, x, x)
+    y = g.apply(op, x, x)
+    g.apply(op, y, g.apply(op, y, x))
     f = g.build(g.relu(x))
     f([1.0, 2.0])
     assert op.calls["call"] == 0
     assert len(f.nodes) == 2
+
+
+def test_what_follows_from_constants_is_not_differentiated():
+    op = Counting()
+    g = Graph()
+    c = g.constant([1.0, 2.0])
+    fixed = g.apply(op, c, g.apply(op, c, c))
+    f = g.build(g.mul(g.input((2,)), fixed))
+    np.testing.assert_array_equal(f.vjp([1.0, 1.0])[1]([3.0, 4.0]), [3.0, 8.0])
+    np.testing.assert_array_equal(f.jvp([1.0, 1.0], [3.0, 4.0])[1], [3.0, 8.0])
+    assert op.calls == {"call": 4, "jvp": 0, "vjp": 0, "pullback": 0}
+
+
+class Pick:
+    """The cells of x that a second input, of whole numbers, names."""
+
+    def output_shape(self, x, places):
+        return places
+
+    def __call__(self, x, places):
+        assert places.dtype.kind == "i"
+        return x[places]
+
+    def jvp(self, xs, ts):
+        assert not np.any(ts[1])
+        return self(*xs), ts[0][xs[1]]
+
+    def vjp(self, x, places):
+        def pullback(g):
+            gx = g[:1] * np.zeros(x.shape, int)
+            np.add.at(gx, places, g)
+            return gx, np.zeros(places.shape)
+
+        return self(x, places), pullback
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_whole_inputs_are_not_moved(exact):
+    g = Graph()
+    f = g.build(g.apply(Pick(), g.input((4,)), g.input((3,), dtype=np.int64)))
+    assert abs(f.check_adjoint([1.0, 2.0, 3.0, 4.0], [2, 0, 2], exact=exact)) < 1e-14
+
+
+def test_a_gradient_of_exact_numbers_starts_from_an_exact_one():
+    """An op of one's own is given a number of the output's sort."""
+    given = []
+
+    class Total:
+        def output_shape(self, shape):
+            return ()
+
+        def __call__(self, x):
+            return np.sum(x)
+
+        def jvp(self, x, t):
+            return np.sum(x), np.sum(t)
+
+        def vjp(self, x):
+            def pullback(g):
+                given.append(g.item())
+                return np.full(x.shape, g.item())
+
+            return np.sum(x), pullback
+
+    g = Graph()
+    f = g.build(g.apply(Total(), g.input((2,))))
+    for one in (Fraction(1), Decimal(1), 1.0):
+        f.value_and_grad(np.array([one, one]))
+        assert type(given[-1]) is type(one)
+        assert given[-1] == 1
 
 
 class Tracked(np.ndarray):

@@ -983,7 +983,8 @@ def test_memory_of_a_network(network, shape, kept):
 
 
 def test_memory_of_a_network_counts_shared_weights_once():
-    assert one_dense().memory((1, 4), np.float64).parameters == 8 * (16 + 4)
+    """And never as something that is kept: that is the input of each Dense, one of which is ReLU's output."""
+    assert one_dense().memory((1, 4), np.float64) == (8 * (16 + 4), 8 * 3 * 4, 8 * 4)
     with pytest.raises(TypeError, match=re.escape("Doubled(...) is no OpLayer, and what it keeps is not known")):
         Sequential(Doubled(ReLU())).memory((1, 2))
 

@@ -287,6 +287,15 @@ def test_means_of_ints_that_are_objects_are_fractions():
     assert ops.MeanSquaredError()(np.array(Fraction(1, 3)), np.array(Fraction(1, 2))).item() == Fraction(1, 36)
 
 
+@pytest.mark.parametrize("op", [ops.Add(), ops.Sub(), ops.Mul()], ids=repr)
+def test_one_number_that_is_an_object_stays_one(op):
+    """NumPy makes a plain number of an object array without axes, and a product of these would wrap around."""
+    a, b = np.array(2**40, dtype=object), np.array(3, dtype=object)
+    y, pullback = op.vjp(a, b)
+    assert {v.dtype for v in (y, op(a, b), op.jvp((a, b), (1, 2))[1], *pullback(1))} == {np.dtype(object)}
+    assert ops.Mul()(y, y).item() == int(y) ** 2
+
+
 def test_a_factor_that_is_a_fraction_leaves_the_dtype_alone():
     x = np.array([-3.0, 3.0], np.float32)
     for op, wanted in [(ops.Scale(Fraction(1, 4)), [-0.75, 0.75]), (ops.LeakyRelu(Fraction(1, 4)), [-0.75, 3.0])]:
@@ -369,6 +378,7 @@ def test_cross_entropy_with_labels():
     gx, glabels = pullback(0.7)
     np.testing.assert_allclose(gx, leaf.grad.numpy(), rtol=1e-12)
     np.testing.assert_array_equal(glabels, np.zeros(4))
+    assert glabels.dtype == np.float64
     dy = ops.CrossEntropy().jvp((x, LABELS), (t, None))[1]
     np.testing.assert_allclose(0.7 * dy, inner(t, gx), rtol=1e-12)
     one_hot = np.eye(3)[LABELS]
