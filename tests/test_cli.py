@@ -538,6 +538,14 @@ def test_difference():
     assert checking.difference(np.array([101.0]), np.array([100.0])) == 0.01
 
 
+NOT_OFFERED = {
+    "PyTorch": set(),
+    "ONNX Runtime": {ndpool.Min, ndpool.Sum},
+    "JAX": {Avg},
+    "TensorFlow": {ndpool.Min, ndpool.Sum, Avg},
+}
+
+
 def test_a_tally_counts_by_result_and_is_strict_by_dtype():
     found = {case.x.dtype.name: case for case in checking.cases(20, 0)}
     want, tally = np.array([0.5, -0.25]), checking.Tally("someone")
@@ -577,6 +585,18 @@ def test_padding_that_a_framework_needs():
     assert not frameworks.counts_kernel(Avg(False), padded)
     before = axes(Window((3,), 1, ((1, 0),)), 5)
     assert not frameworks.counts_kernel(Avg(False), before)
+
+
+@pytest.mark.parametrize("kind", [Max(), ndpool.Min(), Avg(), Avg(False), ndpool.Sum()], ids=str)
+def test_frameworks_with_windows_that_overhang(kind):
+    x = np.random.default_rng(8).standard_normal((2, 3, 8, 7)).astype(np.float32)
+    pool = Pool(kind, Window((3, 3), 2, 1, ceil_mode=True))
+    for framework in frameworks.installed():
+        function = framework.pooling(pool, x)
+        if function is None:
+            assert type(kind) in NOT_OFFERED[framework.name], framework.name
+        else:
+            np.testing.assert_allclose(framework.forward(function, x)(), pool(x), rtol=1e-5, err_msg=framework.name)
 
 
 def test_silence_ends(capfd):
@@ -641,6 +661,13 @@ def test_demo_says_when_a_result_is_wrong(monkeypatch, capsys, short_demo):
     monkeypatch.setattr(demo_module, "ENOUGH_ULPS", -1.0)
     assert main(["demo", "-o", "here.png"]) == 2
     assert "further from the exact one than rounding allows" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("errors", [(0.0, 1e9), (1e9, 0.0)])
+def test_demo_proves_values_and_gradients(monkeypatch, capsys, short_demo, errors):
+    monkeypatch.setattr(demo_module, "_errors", lambda *_: errors)
+    assert main(["demo"]) == 2
+    assert "WRONG" in capsys.readouterr().out
 
 
 def test_demo_refuses_a_folder_that_is_not_there(ndpool_says):
