@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import subprocess
 import sys
@@ -546,6 +547,74 @@ def test_difference():
     assert checking.difference(np.array([101.0]), np.array([100.0])) == 0.01
 
 
+NOT_OFFERED = {
+    "PyTorch": set(),
+    "ONNX Runtime": {ndpool.Min, ndpool.Sum},
+    "JAX": {Avg},
+    "TensorFlow": {ndpool.Min, ndpool.Sum, Avg},
+}
+
+
+def test_a_tally_counts_by_result_and_is_strict_by_dtype():
+    found = {case.x.dtype.name: case for case in checking.cases(20, 0)}
+    want, tally = np.array([0.5, -0.25]), checking.Tally("someone")
+    tally.compare(found["float64"], "dy", want + 1e-9, want)
+    assert [fault.partition(" in #")[0] for fault in tally.faults] == ["someone: dy is off by 1e-09"]
+    assert tally.agreed == {"y": 0, "dy": 0, "gx": 0}
+    tally.compare(found["float32"], "gx", want + 1e-6, want)
+    tally.compare(found["float32"], "gx", want, want)
+    tally.compare(found["float32"], "y", want + 1e-4, want)
+    assert tally.agreed == {"y": 0, "dy": 0, "gx": 2}
+    assert tally.largest == pytest.approx(1e-6)
+    assert len(tally.faults) == 2
+
+
+def test_check_sees_a_value_beside_the_derivative_differ(ndpool_says, monkeypatch):
+    right = Pool.jvp
+    monkeypatch.setattr(Pool, "jvp", lambda self, x, t: (right(self, x, t)[0] + 1e-14, right(self, x, t)[1]))
+    assert "engine: y beside dy differs from y alone in #" in ndpool_says("check -n 4 --no-frameworks", code=1)
+
+
+def test_padding_that_a_framework_needs():
+    def axes(window, length, kind=None):
+        return frameworks.axes_of(Pool(kind or Avg(), window), np.empty((1, 1, length)))
+
+    overhanging = axes(Window((3,), 3, ((0, 1),), ceil_mode=True), 7)
+    assert [frameworks.needed_padding(axis) for axis in overhanging] == [(0, 2)]
+    assert frameworks.seen_cells(overhanging) == (slice(7),)
+    assert not frameworks.counts_kernel(Avg(), overhanging)
+    short = axes(Window((2,)), 5)
+    assert [frameworks.needed_padding(axis) for axis in short] == [(0, -1)]
+    assert frameworks.seen_cells(short) == (slice(4),)
+    assert frameworks.counts_kernel(Avg(False), short)
+    assert not frameworks.counts_kernel(Avg(divisor_override=2), short)
+    padded = axes(Window((3,), 1, 1), 5)
+    assert [frameworks.needed_padding(axis) for axis in padded] == [(1, 1)]
+    assert frameworks.counts_kernel(Avg(), padded)
+    assert not frameworks.counts_kernel(Avg(False), padded)
+    before = axes(Window((3,), 1, ((1, 0),)), 5)
+    assert not frameworks.counts_kernel(Avg(False), before)
+
+
+@pytest.mark.parametrize("kind", [Max(), ndpool.Min(), Avg(), Avg(False), ndpool.Sum()], ids=str)
+def test_frameworks_with_windows_that_overhang(kind):
+    x = np.random.default_rng(8).standard_normal((2, 3, 8, 7)).astype(np.float32)
+    pool = Pool(kind, Window((3, 3), 2, 1, ceil_mode=True))
+    for framework in frameworks.installed():
+        function = framework.pooling(pool, x)
+        if function is None:
+            assert type(kind) in NOT_OFFERED[framework.name], framework.name
+        else:
+            np.testing.assert_allclose(framework.forward(function, x)(), pool(x), rtol=1e-5, err_msg=framework.name)
+
+
+def test_silence_ends(capfd):
+    with frameworks.silence():
+        os.write(2, b"not heard")
+    os.write(2, b"heard")
+    assert capfd.readouterr().err == "heard"
+
+
 @pytest.mark.parametrize("arguments", ["-n 0", "-n x", "--seed -1"])
 def test_check_refuses(ndpool_says, arguments):
     assert "Invalid value for '--" in ndpool_says(f"check {arguments}", code=2)
@@ -601,6 +670,13 @@ def test_demo_says_when_a_result_is_wrong(monkeypatch, capsys, short_demo):
     monkeypatch.setattr(demo_module, "ENOUGH_ULPS", -1.0)
     assert main(["demo", "-o", "here.png"]) == 2
     assert "further from the exact one than rounding allows" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("errors", [(0.0, 1e9), (1e9, 0.0)])
+def test_demo_proves_values_and_gradients(monkeypatch, capsys, short_demo, errors):
+    monkeypatch.setattr(demo_module, "_errors", lambda *_: errors)
+    assert main(["demo"]) == 2
+    assert "WRONG" in capsys.readouterr().out
 
 
 def test_demo_refuses_a_folder_that_is_not_there(ndpool_says):

@@ -789,6 +789,12 @@ def test_arrays_of_every_number(ndpool_says):
         assert "give real numbers of at most 64 bits" in line
 
 
+def test_an_empty_batch_stays_one(ndpool_says):
+    np.save("in.npy", np.zeros((0, 8, 6)))
+    ndpool_says("pool in.npy -o out.npy --kernel 2,2")
+    assert np.load("out.npy").shape == (0, 4, 3)
+
+
 def test_any_name_in_an_npz_is_kept(ndpool_says):
     with zipfile.ZipFile("in.npz", "w") as archive:
         for name in ("file", "allow_pickle", "a b"):
