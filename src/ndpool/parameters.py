@@ -1,46 +1,86 @@
-"""What each parameter of the pooling functions means, said once and written into every docstring that has it."""
+"""What each parameter means, said once: every public function with a parameter of that name shows the same lines.
+
+>>> @documented
+... def halved(x, *, keepdims=True):
+...     '''Half of `x`.'''
+>>> print(halved.__doc__)
+Half of `x`.
+<BLANKLINE>
+Parameters:
+    x: The input, of any rank: an array, nested lists of numbers, or a tensor.
+    keepdims: Whether the pooled axes stay, one cell long.
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
+from textwrap import fill
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: One line a name. A function of another front end has the same words for the same thing.
+#: A line or two for each name.
 DESCRIPTIONS: dict[str, str] = {
-    "x": "The array or tensor; axes that are not pooled are carried along.",
+    # arrays
+    "x": "The input, of any rank: an array, nested lists of numbers, or a tensor.",
     "input": "The tensor: channels and the pooled axes, with or without a batch in front.",
-    "pool": "An `ndpool.Pool`: a kind over a window. The kind is one of ndpool's own.",
+    "t": "A tangent: how the input moves. It has the input's shape.",
+    "g": "A cotangent. It has the output's shape.",
+    "out": "A NumPy array with the result's shape and dtype, to write into and return; it must not overlap `x`.",
+    "indices": "Where each number goes: what `return_indices` gave.",
+    "shape": "The shape of an input.",
+    # the pool
+    "pool": "An `ndpool.Pool`: a kind over a window.",
+    "kind": "What one output is, given the cells that it sees: `Max()`, `Avg()`, or a `Kind` of your own.",
+    "window": "Which cells each output sees: a `Window`, an `Adaptive` or a `Global`.",
+    "axes": "The pooled axes, the j-th of which has the window's j-th numbers; None is the last ones.",
+    # windows
     "kernel_size": "Cells that a window has along each pooled axis: one int, or one an axis.",
-    "stride": "Cells from a window to the next: one int, or one an axis; None is the kernel size.",
-    "padding": "Cells added at both ends of each axis: an int, or one an axis. Where PyTorch has no such function, "
-    'also a (lo, hi) pair an axis, or "same", "same_lower" or "valid".',
-    "dilation": "The distance between the cells of one window: one int, or one an axis.",
+    "stride": "Cells from one window to the next: one int, or one an axis; None is the kernel size.",
+    "padding": (
+        "Cells around the input: one int, or one an axis. Where PyTorch has no such function, also a `(lo, hi)` pair "
+        'an axis, or "valid", "same" or "same_lower".'
+    ),
+    "dilation": "Cells from one cell of a window to the next: one int, or one an axis.",
     "ceil_mode": "Whether the output size is rounded up, so that the last window may reach over the end.",
+    "output_size": "Cells of the result along each pooled axis: one int, or one an axis; None keeps the axis.",
+    "keepdims": "Whether the pooled axes stay, one cell long.",
+    # kinds
     "ties": 'Who gets the gradient among equal winners: the "first", each the same share ("split"), or "all" in full.',
     "return_indices": "Whether to give `(y, indices)`, with each winner's flat row-major index over the pooled axes.",
     "count_include_pad": "Whether padded cells count: as cells in an average, as the number 0 in a smooth maximum.",
     "divisor_override": "What sums are divided by in place of the number of cells; None is that number.",
-    "beta": "How sharp the maximum is: a number that is not 0, a minimum if negative. In PyTorch also a tensor to "
-    "differentiate in: one number, or one a channel.",
+    "beta": (
+        "How sharp the maximum is: a number that is not 0, a minimum if negative. In `ndpool.torch` also a tensor to "
+        "differentiate in: one number, or one a channel."
+    ),
     "p": "The power of the norm, at least 1.",
     "norm_type": "The power; `inf` for the largest magnitude.",
-    "output_size": "Cells of the result along each pooled axis: one int, or one an axis; None keeps the axis.",
-    "axes": "The pooled axes; None is the last ones, as many as the window has numbers.",
-    "keepdims": "Whether the pooled axes stay, at length 1.",
-    "indices": "Where each number goes: what `return_indices` gave.",
+    # the rest
+    "n": "How many threads.",
 }
 
-
-def parameters_of(names: Iterable[str]) -> str:
-    """The part of a docstring that says what these are."""
-    return "Parameters\n----------\n" + "\n".join(f"{name}\n    {DESCRIPTIONS[name]}" for name in names)
+_HEAD = "\n\nParameters:\n"
 
 
 def documented(function: F) -> F:
-    """The function itself, with its parameters described at the end of its docstring."""
-    text = inspect.cleandoc(function.__doc__ or "")
-    function.__doc__ = f"{text}\n\n{parameters_of(inspect.signature(function).parameters)}\n"
+    """`function`, or a class, with a line for each of its parameters at the end of its docstring."""
+    if function.__doc__ is not None:  # python -OO takes docstrings away
+        names = inspect.signature(function).parameters
+        function.__doc__ = inspect.cleandoc(function.__doc__) + section(name for name in names if name != "self")
     return function
+
+
+def section(names: Iterable[str]) -> str:
+    """The part of a docstring that describes these parameters, in the form that the reference is made from."""
+    lines = (
+        fill(f"{name}: {DESCRIPTIONS[name]}", 112, initial_indent=4 * " ", subsequent_indent=8 * " ") for name in names
+    )
+    return _HEAD + "\n".join(lines)
+
+
+def section_of(text: str | None) -> str:
+    """That part of a docstring, if it has one."""
+    _, head, lines = (text or "").partition(_HEAD)
+    return head + lines

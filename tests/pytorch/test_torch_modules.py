@@ -452,10 +452,10 @@ def test_every_parameter_is_described():
     for name in F.__all__:
         function = getattr(F, name)
         for parameter in inspect.signature(function).parameters:
-            assert f"\n{parameter}\n    " in function.__doc__, (name, parameter)
+            assert f"\n    {parameter}: " in function.__doc__, (name, parameter)
     modules = {name: module for name, module in vars(nn).items() if getattr(module, "__module__", "") == nn.__name__}
     modules = {name: module for name, module in modules.items() if not name.startswith("_")}
     assert len(modules) > 50
     for name, module in modules.items():
         for parameter in inspect.signature(module).parameters:
-            assert f"\n{parameter}\n    " in module.__doc__, (name, parameter)
+            assert f"\n    {parameter}: " in module.__doc__, (name, parameter)

@@ -25,7 +25,7 @@ from torch.fx import Proxy
 from torch.jit import is_scripting  # type: ignore[attr-defined]
 
 from ..kinds import Avg, Lp, Max
-from ..parameters import parameters_of
+from ..parameters import section
 from . import functional, scripting
 from .engine import TensorPool
 from .overriding import called_as_leaf
@@ -85,7 +85,7 @@ class _Theirs(_Ours):
         if "_function" in vars(cls):
             signature = inspect.signature(getattr(torch.nn, cls.__name__))
             cls.__signature__ = signature  # type: ignore[attr-defined]
-            cls.__doc__ = f"As `torch.nn.{cls.__name__}`, from ndpool.\n\n{parameters_of(signature.parameters)}\n"
+            cls.__doc__ = f"As `torch.nn.{cls.__name__}`, from ndpool.{section(signature.parameters)}"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -331,7 +331,7 @@ class _Module(_Ours, torch.nn.Module):
         cls._names = tuple(other.name for other in others)
         cls._defaults = {other.name: other.default for other in others}
         cls.__signature__ = inspect.Signature(others)  # type: ignore[attr-defined]
-        cls.__doc__ = f"{text}\n\n{parameters_of(cls._names)}\n"
+        cls.__doc__ = text + section(cls._names)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
