@@ -148,6 +148,25 @@ def test_a_tracer_with_a_rule_of_its_own_is_obeyed():
     same(torch.fx.GraphModule(model, graph)(X), model(X))
 
 
+class Shifted(nn.MaxPool2d):
+    def forward(self, x):
+        return super().forward(x) + 1
+
+
+class Derived(nn.MinPool2d):
+    """With nothing of its own in forward."""
+
+
+def test_a_forward_that_does_more_is_done_once():
+    """A leaf would do all of it where the tracer has asked for the part, and the tracer the rest again."""
+    model = torch.nn.Sequential(Shifted(2), Derived(2), nn.AvgPool2d(1))
+    original = model[2].forward
+    model[2].forward = lambda x: 2 * original(x)
+    graph = torch.fx.symbolic_trace(model)
+    same(graph(X), model(X))
+    assert [node.target for node in graph.graph.nodes if node.op == "call_module"] == ["1"]
+
+
 def test_a_module_by_itself_is_traced_through():
     for module in (nn.MaxPool2d(2), nn.LPPool2d(2, 3), nn.MinPool2d(2), nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(2)):
         graph = torch.fx.symbolic_trace(module)
