@@ -319,6 +319,20 @@ def test_scripted(module):
     assert str(module) == text
 
 
+def test_scripted_in_another_order_of_axes():
+    """Axes from the start are known when the tensor is, as are its strides."""
+    x = X.to(memory_format=torch.channels_last).requires_grad_()
+    for module in (
+        nn.MaxPool(3, axes=(1, 2)),
+        nn.MinPool(2, axes=(0, 3)),
+        nn.GlobalLpPool(2, axes=(1, 2), keepdims=False),
+    ):
+        got, want = torch.jit.script(module)(x), module(x)
+        g = torch.randn_like(want)
+        assert_close(got, want)
+        assert_close(torch.autograd.grad(got, x, g), torch.autograd.grad(want, x, g))
+
+
 def test_scripted_integers_and_shapes():
     x = torch.tensor([[[7, -8, -9], [0, 1, 1], [5, 5, 5]]])
     for module in (nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(2), nn.AvgPool2d(2, divisor_override=-3)):
