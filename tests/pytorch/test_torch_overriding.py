@@ -330,6 +330,7 @@ def test_scripted_in_another_order_of_axes():
         got, want = torch.jit.script(module)(x), module(x)
         g = torch.randn_like(want)
         assert_close(got, want)
+        assert got.stride() == want.stride()
         assert_close(torch.autograd.grad(got, x, g), torch.autograd.grad(want, x, g))
 
 
