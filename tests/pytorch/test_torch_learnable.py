@@ -177,6 +177,33 @@ def test_channels_last_stays():
         assert_close(y, F.smooth_max_pool2d(x.contiguous(), beta, 2))
 
 
+def test_any_strides_and_an_empty_batch():
+    base, beta = distinct(4, 6, 6, 3), torch.tensor([1.5, -2.0, 0.5], dtype=torch.float64)
+    for x in (
+        base.permute(0, 3, 1, 2),
+        base.permute(0, 3, 2, 1)[..., ::2],
+        base[:1].expand(5, -1, -1, -1).movedim(3, 1),
+    ):
+        a, b = x.detach().requires_grad_(), x.contiguous().detach().requires_grad_()
+        y, want = F.smooth_max_pool2d(a, beta, 2), F.smooth_max_pool2d(b, beta, 2)
+        assert_close(y, want)
+        g = torch.randn_like(want)
+        assert_close(torch.autograd.grad(y, a, g)[0], torch.autograd.grad(want, b, g)[0])
+    empty = torch.empty(0, 3, 4, 4, requires_grad=True)
+    y = F.smooth_max_pool2d(empty, beta.requires_grad_(), 2)
+    gx, slope = torch.autograd.grad(y.sum(), (empty, beta))
+    assert (y.shape, gx.shape, slope.tolist()) == ((0, 3, 2, 2), (0, 3, 4, 4), [0, 0, 0])
+
+
+def test_what_is_kept_for_backward():
+    """X and beta: no float64 of the size of x."""
+    kept = []
+    x, beta = torch.randn(2, 3, 8, 8, requires_grad=True), torch.tensor(2.0, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(lambda a: (kept.append(a), a)[1], lambda a: a):
+        F.smooth_max_pool2d(x, beta, 2)
+    assert sum(a.nbytes for a in kept) < x.nbytes + 100
+
+
 # --- shapes and errors ----------------------------------------------------------------------------
 
 

@@ -432,6 +432,25 @@ def test_arguments_are_checked_when_a_module_is_made(make, error, message):
         make()
 
 
+def test_powers_that_are_no_norm():
+    """PyTorch has them, so they are taken and converted."""
+    x = distinct(1, 4, 4).abs()
+    for p in (0.5, -1.0, 3):
+        theirs = torch.nn.LPPool2d(p, 2)
+        want = theirs(x)
+        assert_close(nn.LPPool2d(p, 2)(x), want)
+        assert convert(theirs).replaced == {"": "LPPool2d"}
+        assert_close(theirs(x), want)
+
+
+def test_the_axes_of_a_spelling_with_a_number():
+    """The last ones, unless others are named."""
+    x = distinct(2, 4, 6)
+    assert torch.equal(F.min_pool2d(x, 2), F.min_pool(x, 2, axes=(-2, -1)))
+    assert torch.equal(F.min_pool2d(x, 2, axes=(0, 1)), F.min_pool(x, 2, axes=(0, 1)))
+    assert torch.equal(nn.MinPool2d(2, axes=(0, 1))(x), F.min_pool(x, 2, axes=(0, 1)))
+
+
 def test_axes_from_the_start_are_known_when_called():
     """A module is made for tensors of any rank; what does not fit one is said then."""
     module = nn.MaxPool(2, axes=(1, 3))
@@ -452,10 +471,10 @@ def test_every_parameter_is_described():
     for name in F.__all__:
         function = getattr(F, name)
         for parameter in inspect.signature(function).parameters:
-            assert f"\n{parameter}\n    " in function.__doc__, (name, parameter)
+            assert f"\n    {parameter}: " in function.__doc__, (name, parameter)
     modules = {name: module for name, module in vars(nn).items() if getattr(module, "__module__", "") == nn.__name__}
     modules = {name: module for name, module in modules.items() if not name.startswith("_")}
     assert len(modules) > 50
     for name, module in modules.items():
         for parameter in inspect.signature(module).parameters:
-            assert f"\n{parameter}\n    " in module.__doc__, (name, parameter)
+            assert f"\n    {parameter}: " in module.__doc__, (name, parameter)

@@ -148,6 +148,25 @@ def test_a_tracer_with_a_rule_of_its_own_is_obeyed():
     same(torch.fx.GraphModule(model, graph)(X), model(X))
 
 
+class Shifted(nn.MaxPool2d):
+    def forward(self, x):
+        return super().forward(x) + 1
+
+
+class Derived(nn.MinPool2d):
+    """With nothing of its own in forward."""
+
+
+def test_a_forward_that_does_more_is_done_once():
+    """A leaf would do all of it where the tracer has asked for the part, and the tracer the rest again."""
+    model = torch.nn.Sequential(Shifted(2), Derived(2), nn.AvgPool2d(1))
+    original = model[2].forward
+    model[2].forward = lambda x: 2 * original(x)
+    graph = torch.fx.symbolic_trace(model)
+    same(graph(X), model(X))
+    assert [node.target for node in graph.graph.nodes if node.op == "call_module"] == ["1"]
+
+
 def test_a_module_by_itself_is_traced_through():
     for module in (nn.MaxPool2d(2), nn.LPPool2d(2, 3), nn.MinPool2d(2), nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(2)):
         graph = torch.fx.symbolic_trace(module)
@@ -298,6 +317,21 @@ def test_scripted(module):
     assert_close(torch.autograd.grad(got, a, g), torch.autograd.grad(want, b, g))
     same(pickle.loads(pickle.dumps(module))(x), before)
     assert str(module) == text
+
+
+def test_scripted_in_another_order_of_axes():
+    """Axes from the start are known when the tensor is, as are its strides."""
+    x = X.to(memory_format=torch.channels_last).requires_grad_()
+    for module in (
+        nn.MaxPool(3, axes=(1, 2)),
+        nn.MinPool(2, axes=(0, 3)),
+        nn.GlobalLpPool(2, axes=(1, 2), keepdims=False),
+    ):
+        got, want = torch.jit.script(module)(x), module(x)
+        g = torch.randn_like(want)
+        assert_close(got, want)
+        assert got.stride() == want.stride()
+        assert_close(torch.autograd.grad(got, x, g), torch.autograd.grad(want, x, g))
 
 
 def test_scripted_integers_and_shapes():

@@ -177,6 +177,15 @@ def test_unpool_1d_and_3d():
         assert torch.equal(mine(y, places, 3, 2, 1), theirs(y, places, 3, 2, 1))
 
 
+def test_padding_up_to_half_of_what_a_kernel_reaches_over():
+    """Where PyTorch leaves dilation out of account, and refuses more than half of the kernel size."""
+    x = distinct(1, 9, 9)
+    for padding in range(3):
+        want = F.max_pool(x, (2, 2), 1, padding, dilation=3)
+        assert torch.equal(F.max_pool2d(x, 2, 1, padding, 3), want)
+        assert padding == 2 or torch.equal(T.max_pool2d(x, 2, 1, padding, 3), want)
+
+
 def test_empty_batch():
     x = torch.empty(0, 3, 4, 4, requires_grad=True)
     for y in (F.max_pool2d(x, 2), F.avg_pool2d(x, 2), F.smooth_max_pool2d(x, 1.0, 2)):
@@ -296,6 +305,8 @@ ERRORS = [
     (lambda: F.max_pool(X.numpy(), (2, 2)), TypeError, "x is a ndarray; give a tensor"),
     (lambda: F.max_pool2d(X, 2, padding=2), ValueError, "padding=2 is more than half of the 2 cells"),
     (lambda: F.max_pool2d(X, (2, 2, 2)), ValueError, r"kernel_size=\(2, 2, 2\) has 3 entries; give one int, or 2"),
+    (lambda: F.max_pool3d(X[None], (2, 2)), ValueError, r"kernel_size=\(2, 2\) has 2 entries; give one int, or 3"),
+    (lambda: F.max_pool2d(X, 2, dilation=3, padding=3), ValueError, "padding=3 is more than half of the 4 cells"),
     (lambda: F.max_pool2d(X, 2.0), TypeError, "kernel_size=2.0 is a float"),
     (lambda: F.max_pool2d(X, np.array([2.0, 2.0])), TypeError, "kernel_size=2.0 is a float"),
     (lambda: F.max_pool2d(X, np.array([True, True])), TypeError, "kernel_size=True is a bool"),

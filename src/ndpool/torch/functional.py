@@ -17,6 +17,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.compiler import is_compiling
 from torch.overrides import has_torch_function_unary, has_torch_function_variadic
@@ -139,7 +140,7 @@ def axes_of_unseen(axes: list[int]) -> list[int]:
 
 
 def _ndim(x: Any) -> int:
-    if isinstance(x, Tensor):
+    if isinstance(x, torch.Tensor):
         return x.dim()
     if x is UNSEEN:
         return _Unseen.axes

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from . import autograd
-from .engine import TYPES, TensorPool, check_dense_layout, result_dtype
+from .engine import PLAIN, TYPES, TensorPool, check_dense_layout, result_dtype
 
 
 def smooth_max(pool: TensorPool, x: Tensor, beta: Tensor) -> Tensor:
@@ -30,7 +30,8 @@ def smooth_max(pool: TensorPool, x: Tensor, beta: Tensor) -> Tensor:
     if x.dtype not in TYPES:
         raise TypeError(f"x has dtype {x.dtype}, which ndpool does not pool; give one of {', '.join(map(str, TYPES))}")
     wide = spread(beta, x.shape, pool.axes_of(x.dim())).double()
-    if autograd.is_plain(x) and autograd.is_plain(beta) and autograd.is_differentiated(x, beta):
+    recorded = torch.is_grad_enabled() and (x.requires_grad or beta.requires_grad)
+    if recorded and autograd.is_plain(x) and autograd.is_plain(beta):
         y: Tensor = LearnableSmoothMax.apply(x, wide, pool)  # type: ignore[no-untyped-call]
         return y
     return _value(pool, x, wide)
@@ -72,9 +73,11 @@ def check_beta(beta: Tensor) -> None:
     """Real numbers, finite and not 0, wherever numbers are there to be looked at."""
     if beta.is_complex() or beta.dtype == torch.bool:
         raise TypeError(f"beta has dtype {beta.dtype}; give real numbers")
-    if is_compiling() or autograd.is_traced(beta):
+    if is_compiling() or torch._C._len_torch_dispatch_stack() or torch._C._is_tracing():
         return
     numbers = torch.func.debug_unwrap(beta.detach(), recurse=True)
+    if type(numbers) not in PLAIN or not numbers.is_cpu:
+        return
     wrong = numbers[~numbers.isfinite() | (numbers == 0)]
     if wrong.numel():
         raise ValueError(f"beta has {wrong[0].item()!r} in it and must be finite and not 0; for a hard maximum use Max")

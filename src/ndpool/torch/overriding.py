@@ -54,9 +54,12 @@ def called_as_leaf(module: Any, *inputs: Any) -> torch.fx.Proxy | None:
     """A call of this module in the graph that is traced, as PyTorch's own pools are called there; or None.
 
     A tracer takes the modules of `torch.nn` for leaves, and looks into all others. One with a rule of its own for this
-    is not overruled, and a module that is traced by itself is looked into.
+    is not overruled, and a module that is traced by itself is looked into. So is one whose `forward` is another, which
+    has called this one: the call of the module would do the rest of that once more.
     """
     tracer: Any = inputs[0].tracer
+    if "forward" in vars(module) or type(module).forward.__module__ != f"{__package__}.nn":
+        return None
     if getattr(type(tracer), "is_leaf_module", None) is not torch.fx.Tracer.is_leaf_module:
         return None
     path = tracer.path_of_module(module)
