@@ -82,7 +82,8 @@ def test_a_program_checks_what_it_is_given():
         def forward(self, x):
             return F.max_pool2d(x, (5, 2))
 
-    program = torch.export.export(Wide(), (distinct(1, 1, 12, 12),), dynamic_shapes=sides, strict=True).module()
+    exported = torch.export.export(Wide(), (distinct(1, 1, 12, 12),), dynamic_shapes=sides, strict=True)
+    program = exported.module(check_guards=False)
     assert_close(program(x := distinct(1, 1, 23, 12)), Wide()(x))
     with pytest.raises(ValueError, match="reaches over 5 cells"):
         program(distinct(1, 1, 4, 12))
@@ -247,3 +248,19 @@ def test_a_compiled_module_whose_number_is_set_again():
 def test_a_number_that_is_none_is_refused_as_ever(beta):
     with pytest.raises(ValueError, match="must be finite and not 0"):
         F.smooth_max_pool2d(torch.zeros(1, 4, 4), beta, 2)
+
+
+# --- onnx -----------------------------------------------------------------------------------------
+
+
+def test_nothing_of_onnx_is_needed_before_it_is_asked_for():
+    """Neither to import the adapter nor the translations."""
+    code = """
+import sys
+sys.modules["onnx"] = sys.modules["onnxscript"] = sys.modules["onnxruntime"] = None  # as if they were not there
+import ndpool.torch
+assert "ndpool.torch.onnx" not in sys.modules
+import ndpool.torch.onnx
+assert len(ndpool.torch.onnx.translations()) == 6
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=120)
