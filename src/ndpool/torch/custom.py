@@ -140,6 +140,7 @@ class CustomPoolSlope(torch.autograd.Function):
         return _applied(CustomPoolSlope, a, x, pool, back), 0
 
 
+@opaque
 def _applied(function: type[torch.autograd.Function], *inputs: Any) -> Tensor:
     made: Tensor = function.apply(*inputs)  # type: ignore[no-untyped-call]
     return made
