@@ -272,3 +272,35 @@ def test_backward_inside_compiled_code():
 
     x = distinct(2, 4, 4)
     assert_close(torch.compile(slope, backend="aot_eager")(x), slope(x))
+
+
+class Trained(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.tensor(2.0, dtype=torch.float64))
+
+    def forward(self, x):
+        return F.max_pool2d(self.weight * x, 2)
+
+
+@pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec:FutureWarning")  # of run_decompositions
+@pytest.mark.parametrize("strict", [False, True])
+def test_what_is_trained_is_exported_without_winners(strict):
+    """They are for backward, which an exported program does not have."""
+    x = distinct(1, 4, 4)
+    program = torch.export.export(Trained(), (x,), strict=strict)
+    for graph in (program.graph, program.run_decompositions().graph):
+        assert [str(node.target) for node in graph.nodes if "ndpool" in str(node.target)] == ["ndpool.forward.default"]
+    assert_close(program.module()(x), Trained()(x))
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.*` is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+def test_what_is_trained_is_traced():
+    """By the old tracer, which checks itself by a second run; and the gradient goes through the trace."""
+    x = distinct(1, 4, 4)
+    traced, model = torch.jit.trace(Trained(), x), Trained()
+    y, want = traced(-x), model(-x)
+    assert_close(y, want)
+    g = torch.randn_like(want)
+    assert_close(*(torch.autograd.grad(a, m.parameters(), g) for a, m in ((y, traced), (want, model))))
