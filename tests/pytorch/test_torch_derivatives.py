@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 from torch.testing import assert_close
-from torch_cases import FEW_POOLS, POOLS, distinct
+from torch_cases import FEW_POOLS, KINDS, POOLS, distinct
 
 import ndpool
 import ndpool.torch.functional as F
 from ndpool import Lp, Max, Min, Pool, SmoothMax, Window
+from ndpool.torch import autograd
+from ndpool.torch.engine import TensorPool
+from ndpool.torch.schema import encode
 
 
 def call(pool):
@@ -32,31 +37,57 @@ def test_second_derivatives(pool):
     gradgradcheck(call(pool), x, check_fwd_over_rev=True, check_rev_over_rev=True, check_batched_grad=True)
 
 
+def pytorchs(name, *arguments, **options):
+    """A function under PyTorch's name: ours, and PyTorch's own."""
+    return tuple(lambda x, m=m: getattr(m, name)(x, *arguments, **options) for m in (F, torch.nn.functional))
+
+
+def arrays(name, *arguments, **options):
+    """A function that PyTorch does not have: ours, and that of NumPy arrays."""
+    mine, theirs = getattr(F, name), getattr(ndpool, name)
+    return (
+        lambda x: mine(x, *arguments, **options),
+        lambda x: torch.from_numpy(theirs(x.numpy(), *arguments, **options)),
+    )
+
+
+PLACES = torch.arange(30).reshape(2, 3, 5) % 15 * 2
 FUNCTIONS = {
-    "max_pool1d": lambda x: F.max_pool1d(x[0], 3, 2, 1),
-    "max_pool2d": lambda x: F.max_pool2d(x, 2, dilation=2, padding=1),
-    "max_pool2d, indices": lambda x: F.max_pool2d(x, 2, return_indices=True)[0],
-    "max_pool3d": lambda x: F.max_pool3d(x[None], 2, 1),
-    "avg_pool1d": lambda x: F.avg_pool1d(x[0], 3, 2, 1),
-    "avg_pool2d": lambda x: F.avg_pool2d(x, 3, 2, 1, divisor_override=-2),
-    "avg_pool3d": lambda x: F.avg_pool3d(x[None], 2, 1),
-    "adaptive_max_pool2d": lambda x: F.adaptive_max_pool2d(x, (2, 3)),
-    "adaptive_avg_pool2d": lambda x: F.adaptive_avg_pool2d(x, (2, 3)),
-    "lp_pool2d, even": lambda x: F.lp_pool2d(x, 4, 2),
-    "lp_pool2d, odd": lambda x: F.lp_pool2d(x.abs(), 3, 2),
-    "lp_pool2d, ceil": lambda x: F.lp_pool2d(x, 2, 2, ceil_mode=True),
-    "lp_pool2d, infinite": lambda x: F.lp_pool2d(x, float("inf"), 2),
-    "max_unpool2d": lambda x: F.max_unpool2d(x, torch.arange(30).reshape(2, 3, 5) % 15 * 2, 2, output_size=(6, 10)),
-    "min_pool2d": lambda x: F.min_pool2d(x, 2, ties="split"),
-    "sum_pool, any axes": lambda x: F.sum_pool(x, 2, axes=(0, 2)),
+    "max_pool1d": pytorchs("max_pool1d", 3, 2, 1),
+    "max_pool2d": pytorchs("max_pool2d", 2, dilation=2, padding=1),
+    "max_pool2d, indices": tuple(
+        lambda x, m=m: m.max_pool2d(x, 2, return_indices=True)[0] for m in (F, torch.nn.functional)
+    ),
+    "max_pool3d": tuple(lambda x, m=m: m.max_pool3d(x[None], 2, 1) for m in (F, torch.nn.functional)),
+    "avg_pool1d": pytorchs("avg_pool1d", 3, 2, 1),
+    "avg_pool2d": pytorchs("avg_pool2d", 3, 2, 1, divisor_override=-2),
+    "avg_pool3d": tuple(lambda x, m=m: m.avg_pool3d(x[None], 2, 1) for m in (F, torch.nn.functional)),
+    "adaptive_max_pool2d": pytorchs("adaptive_max_pool2d", (2, 3)),
+    "adaptive_avg_pool2d": pytorchs("adaptive_avg_pool2d", (2, 3)),
+    "lp_pool2d, even": pytorchs("lp_pool2d", 4, 2),
+    "lp_pool2d, odd": tuple(lambda x, m=m: m.lp_pool2d(x.abs(), 3, 2) for m in (F, torch.nn.functional)),
+    "lp_pool2d, ceil": pytorchs("lp_pool2d", 2, 2, ceil_mode=True),
+    "lp_pool2d, infinite": pytorchs("lp_pool2d", float("inf"), 2),
+    "max_unpool2d": pytorchs("max_unpool2d", PLACES, 2, output_size=(6, 10)),
+    "min_pool2d": arrays("min_pool2d", 2, ties="split"),
+    "sum_pool, any axes": arrays("sum_pool", 2, axes=(0, 2)),
+    "smooth_max_pool1d": arrays("smooth_max_pool1d", -1.5, 3, 2, 1, count_include_pad=False),
+    "lp_pool": arrays("lp_pool", 3, (2, 3), 1, ((0, 1), (1, 1))),
+    "adaptive_lp_pool2d": arrays("adaptive_lp_pool2d", 1.5, (2, 3)),
+    "global_min_pool": arrays("global_min_pool", axes=(0, 2), keepdims=False),
 }
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_function(name):
-    x = distinct(2, 3, 5).requires_grad_()
-    gradcheck(FUNCTIONS[name], x, check_forward_ad=True, check_batched_grad=True)
-    gradgradcheck(FUNCTIONS[name], x, check_fwd_over_rev=True, check_rev_over_rev=True)
+    """Its values, and then its derivatives against differences of these."""
+    mine, theirs = FUNCTIONS[name]
+    x = distinct(2, 3, 5)
+    y, want = mine(x), theirs(x)
+    assert y.shape == want.shape
+    assert_close(y, want)
+    gradcheck(mine, x.requires_grad_(), check_forward_ad=True, check_batched_grad=True)
+    gradgradcheck(mine, x, check_fwd_over_rev=True, check_rev_over_rev=True)
 
 
 @pytest.mark.parametrize("pool", FEW_POOLS, ids=str)
@@ -114,6 +145,24 @@ def test_lp_where_it_has_a_corner():
     assert_close(curvature, hessian(lambda x: x.norm())(x))
 
 
+def test_higher_derivatives_of_lp_at_zeros():
+    """Where all cells of a window are 0 there are none; where some are, they are those of PyTorch's own functions."""
+    for p in (2, 2.5, 3):
+        for third in (jacrev(hessian(lambda x, p=p: F.lp_pool(x, p, (3,)).sum())), jacfwd(jacfwd(jacrev(call_lp(p))))):
+            assert third(torch.zeros(3, dtype=torch.float64)).count_nonzero() == 0
+    x = torch.tensor([3.0, 0.0, 4.0, 0.0, 0.0, 0.0], dtype=torch.float64)
+    for p, theirs in ((2, lambda x: x[:3].norm()), (3, lambda x: x[:3].abs().pow(3).sum().pow(1 / 3))):
+        for transforms in ((jacrev, jacrev, jacrev), (jacrev, jacrev, jacfwd), (jacfwd, jacfwd, jacfwd)):
+            mine, want = call_lp(p), theirs
+            for transform in transforms:
+                mine, want = transform(mine), jacrev(want)
+            assert_close(mine(x), want(x))
+
+
+def call_lp(p):
+    return lambda x: F.lp_pool(x, p, (3,)).sum()
+
+
 def test_third_derivatives():
     x = distinct(4)
     for mine, theirs in [
@@ -142,6 +191,41 @@ def test_channels_last_derivatives():
     x = distinct(2, 3, 4, 6).to(memory_format=torch.channels_last).requires_grad_()
     gradcheck(lambda x: F.max_pool2d(x, 3, 2, 1), x, check_forward_ad=True, check_batched_grad=True)
     gradcheck(lambda x: F.smooth_max_pool2d(x, 2.0, 2), x, check_forward_ad=True, check_batched_grad=True)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_tangents_that_lie_otherwise_than_the_input(kind):
+    """Channels last beside the usual order and a strided view, either way around, in both directions of the map."""
+    found = TensorPool(Pool(kind, Window(3, 2, 1), (-2, -1)))
+    x, t = distinct(2, 3, 5, 4), torch.randn(2, 3, 5, 4, dtype=torch.float64)
+    want, g = autograd.jvp(found, t, x, None), torch.randn(2, 3, 3, 2, dtype=torch.float64)
+    back = autograd.vjp(found, g, x.shape, None, x, None, None)
+    layouts = (
+        lambda a: a,
+        lambda a: a.to(memory_format=torch.channels_last),
+        lambda a: a.transpose(2, 3).contiguous().transpose(2, 3),
+        lambda a: a.repeat_interleave(2, -1)[..., ::2],
+        lambda a: a.transpose(0, 1).contiguous().transpose(0, 1),
+    )
+    for of_x, of_t in itertools.product(layouts, repeat=2):
+        a, b = of_x(x), of_t(t)
+        assert_close(autograd.jvp(found, b, a, None), want)
+        assert_close(torch.ops.ndpool.jvp(b, a, None, *encode(found.pool)), want)
+        assert_close(autograd.vjp(found, of_t(g), a.shape, found.order_of(a), a, None, None), back)
+        if found.wins:
+            winners = autograd.forward_with_winners(found, a)[1]
+            assert_close(autograd.jvp(found, b, None, winners), want)
+            assert_close(autograd.vjp(found, of_t(g), x.shape, found.order_of(b), None, None, winners), back)
+
+
+def test_a_batch_of_gradients_lies_like_the_input():
+    x = distinct(2, 3, 4, 6).to(memory_format=torch.channels_last)
+    for function in (lambda x: F.max_pool2d(x, 2), lambda x: F.avg_pool2d(x, 2), lambda x: F.lp_pool2d(x, 2, 2)):
+        y, pull = vjp(function, x)
+        g = torch.randn(5, *y.shape, dtype=torch.float64)
+        found = vmap(lambda g, pull=pull: pull(g)[0])(g)
+        assert_close(found, torch.stack([pull(one)[0] for one in g]))
+        assert found[0].stride() == x.stride()
 
 
 def test_integers_have_no_derivative():

@@ -14,7 +14,7 @@ from torch_cases import FEW_POOLS, distinct
 
 import ndpool
 import ndpool.torch.functional as F
-from ndpool import Avg, Kind, Lp, Max, Pool, SmoothMax, Window
+from ndpool import Avg, Lp, Max, Pool, SmoothMax, Window
 
 T = torch.nn.functional
 
@@ -291,14 +291,6 @@ def test_other_devices_are_refused():
         F.max_pool2d(torch.empty(1, 4, 4, device="cuda"), 2)
 
 
-class Mine(Kind):
-    def value(self, x, pad=0):
-        return x[0]
-
-    def weights(self, x, pad=0):
-        return [(0, 1)]
-
-
 X = torch.zeros(1, 4, 4)
 ERRORS = [
     (lambda: F.max_pool2d(X.numpy(), 2), TypeError, "max_pool2d takes a tensor and got a ndarray"),
@@ -331,7 +323,6 @@ ERRORS = [
     (lambda: F.max_pool2d(X.to(torch.complex64), 2), TypeError, "dtype torch.complex64, which ndpool does not pool"),
     (lambda: F.max_pool(X, (2, 2), return_indices=1), TypeError, "return_indices=1 is not a bool"),
     (lambda: F.max_pool(X, 2, axes=(1, 3)), ValueError, "3 is out of range for 3 axes"),
-    (lambda: F.pool(X, Pool(Mine(), Window((2,)))), TypeError, "not one of the engine's kinds"),
     (lambda: F.pool(X, Pool(Max(), Window((5,)))), ValueError, "reaches over 5 cells"),
     (lambda: F.adaptive_max_pool2d(X, (2, 2, 2)), ValueError, "has 3 entries; give one int, or 2"),
     (lambda: F.lp_pool2d(X, 0, 2), ValueError, "norm_type=0 has no root"),

@@ -27,7 +27,6 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 from torch.compiler import is_compiling, is_dynamo_compiling, is_exporting
@@ -35,7 +34,7 @@ from torch.compiler import is_compiling, is_dynamo_compiling, is_exporting
 from ..kinds import Lp, Max, Min, SmoothMax, Sum
 from ..pool import Pool
 from . import engine
-from .engine import NAMES, PLAIN, Order, Size, TensorPool
+from .engine import NAMES, PLAIN, Order, Size, TensorPool, opaque
 from .schema import Values, encode
 
 Dims: TypeAlias = tuple[int | None, ...]
@@ -255,6 +254,7 @@ class Recorded(torch.autograd.Function):
     """y where only backward is to come."""
 
     @staticmethod
+    @opaque
     def forward(ctx: Any, pool: TensorPool, x: Tensor) -> Tensor:
         ctx.set_materialize_grads(False)
         plan = pool.plan_of(x)
@@ -266,6 +266,7 @@ class Recorded(torch.autograd.Function):
         return y
 
     @staticmethod
+    @opaque
     def backward(ctx: Any, g: Tensor | None, *_: None) -> tuple[None, Tensor | None]:
         if g is None:
             return None, None
@@ -278,6 +279,7 @@ class RecordedWithWinners(Recorded):
     """The same, and the winners, for whom wants to see them."""
 
     @staticmethod
+    @opaque
     def forward(ctx: Any, pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         ctx.set_materialize_grads(False)
         plan = pool.plan_of(x)
@@ -329,18 +331,6 @@ class Level:
             torch._C._AutoDispatchBelowAutograd(),
         ):
             return operator.redispatch(self.keys, *inputs, *self.values)
-
-
-_NOT_COMPILED = _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP)
-
-
-def opaque(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, into which the compiler does not look, nor into what that calls.
-
-    It would where it has given up on a caller, as it does on compiled code with a transform around it.
-    """
-    set_code_exec_strategy(function.__code__, _NOT_COMPILED)
-    return function
 
 
 def kernel(name: str, pool_of: Callable[..., TensorPool], values: int) -> Callable[..., Any]:

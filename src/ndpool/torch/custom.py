@@ -17,7 +17,7 @@ from torch.compiler import is_compiling
 from .. import spec
 from ..pool import Pool
 from .autograd import Dims, check_device, in_front, is_batched_the_old_way, keep, rule
-from .engine import PLAIN, check_dtype, dense, strides
+from .engine import PLAIN, check_dtype, dense, opaque, strides
 
 
 def forward(pool: Pool, x: Tensor) -> Tensor:
@@ -82,6 +82,7 @@ class CustomPool(torch.autograd.Function):
     """y."""
 
     @staticmethod
+    @opaque
     def forward(x: Tensor, pool: Pool) -> Tensor:
         return _tensor(spec.forward(pool, _array(x)), x)
 
@@ -108,6 +109,7 @@ class CustomPoolSlope(torch.autograd.Function):
     """`J a`, or `J^T a` on the way back. Each is the other's transpose, as long as x stays what it is."""
 
     @staticmethod
+    @opaque
     def forward(a: Tensor, x: Tensor, pool: Pool, back: bool) -> Tensor:
         if back:
             return _tensor(spec.vjp(pool, _array(x), _array(a)), x)
@@ -138,6 +140,7 @@ class CustomPoolSlope(torch.autograd.Function):
         return _applied(CustomPoolSlope, a, x, pool, back), 0
 
 
+@opaque
 def _applied(function: type[torch.autograd.Function], *inputs: Any) -> Tensor:
     made: Tensor = function.apply(*inputs)  # type: ignore[no-untyped-call]
     return made

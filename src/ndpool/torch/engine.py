@@ -10,11 +10,12 @@ table of C functions by which PyTorch shares its tensors (`TensorPlan`); where t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
+from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
 
 from .. import _engine
 from ..kinds import Avg, Kind, Lp, Max, Min, SmoothMax, Sum
@@ -51,6 +52,18 @@ NAMES = {
 }
 
 V = TypeVar("V")
+Called = TypeVar("Called", bound=Callable[..., Any])
+
+_NOT_COMPILED = _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP)
+
+
+def opaque(function: Called) -> Called:
+    """The function, into which the compiler does not look, nor into what that calls.
+
+    It would where it has given up on a caller, as it does on compiled code with a transform around it.
+    """
+    set_code_exec_strategy(function.__code__, _NOT_COMPILED)
+    return function
 
 
 def put(kept: dict[Any, V], key: Any, value: V, most: int) -> V:
@@ -273,16 +286,19 @@ def result_dtype(kind: Kind, dtype: torch.dtype) -> torch.dtype:
 # --- what the engine does -------------------------------------------------------------------------
 
 
+@opaque
 def forward(pool: TensorPool, x: Tensor) -> Tensor:
     """`y`."""
     return pool.plan_of(x).forward(x)
 
 
+@opaque
 def forward_with_winners(pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
     """`y`, and each winner's place in its window: one byte for windows of up to 256 cells."""
     return pool.plan_of(x).forward_with_winners(x)
 
 
+@opaque
 def indices(pool: TensorPool, winners: Tensor, size: Size) -> Tensor:
     """Each winner's flat row-major index over the pooled axes."""
     plan = pool.plan(size, y_order(pool, winners, size), torch.float32)
@@ -292,6 +308,7 @@ def indices(pool: TensorPool, winners: Tensor, size: Size) -> Tensor:
     return found
 
 
+@opaque
 def jvp(pool: TensorPool, t: Tensor, x: Tensor | None, winners: Tensor | None) -> Tensor:
     """`dy`, linear in `t`; from `x` where it is known, else from the winners or, for linear kinds, from neither."""
     if pool.linear:
@@ -318,6 +335,7 @@ def _gather(pool: TensorPool, t: Tensor, winners: Tensor) -> Tensor:
     return cells.gather(-1, found.flatten(-len(axes))).reshape(found.shape).movedim(last, axes).contiguous()
 
 
+@opaque
 def vjp(
     pool: TensorPool, g: Tensor, size: Size, order: Order, x: Tensor | None, y: Tensor | None, winners: Tensor | None
 ) -> Tensor:

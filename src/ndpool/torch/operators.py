@@ -37,7 +37,7 @@ def _pool_of(inputs: Sequence[Any]) -> TensorPool:
 
 def _with_pool(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function(pool, *arguments)` as an operator calls it: with the pool's values at the end."""
-    return autograd.opaque(lambda *inputs: function(_pool_of(inputs), *inputs[:-_VALUES]))
+    return engine.opaque(lambda *inputs: function(_pool_of(inputs), *inputs[:-_VALUES]))
 
 
 # --- kernels --------------------------------------------------------------------------------------
