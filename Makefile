@@ -6,10 +6,10 @@ BUILD_TOOLS := 'scikit-build-core>=0.10' 'nanobind>=2.4' 'cmake>=3.18' ninja
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 INSTALL := $(PIP) --no-build-isolation --editable
 
-.PHONY: demo examples test lint format sanitize bench clean
+.PHONY: demo examples test test-onnx lint format sanitize bench clean
 
 demo: .venv/.cli
-	$(BIN)/ndpool demo
+	$(BIN)/ndpool demo --force
 
 examples: .venv/.examples
 	$(BIN)/python examples/signals.py
@@ -20,8 +20,13 @@ docs: .venv/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The documentation is in site/index.html"
 
+# As many processes as there are processors.
 test: .venv/.test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
+
+# Exported models in ONNX Runtime: a suite of its own, for the packages that it needs.
+test-onnx: .venv/.test-onnx
+	$(BIN)/python -m pytest tests/onnx_export
 
 lint: .venv/.lint .venv/.test
 	$(BIN)/ruff check .
@@ -80,6 +85,10 @@ clean:
 
 .venv/.test: .venv/.installed constraints.txt
 	$(INSTALL) '.[test]'
+	touch $@
+
+.venv/.test-onnx: .venv/.test
+	$(INSTALL) '.[test-onnx]'
 	touch $@
 
 .venv/.bench: .venv/.installed constraints.txt
