@@ -85,6 +85,18 @@ class Kind(ABC):
         return np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
 
 
+def places_checked(kind: Kind, x: Cells, pad: int) -> Weights:
+    """The weights of a window, every one of which must belong to one of its cells."""
+    weights = list(kind.weights(x, pad))
+    for place, _ in weights:
+        if isinstance(place, bool) or not isinstance(place, int | np.integer) or not 0 <= place < len(x):
+            raise ValueError(
+                f"{kind!r}.weights gave a weight for cell {place!r} of a window of {len(x)} cells; "
+                f"a place is an int from 0 up that is less than {len(x)}"
+            )
+    return weights
+
+
 def derivative_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype of tangents and cotangents for inputs of this dtype: derivatives of integers are float64."""
     return np.dtype(np.float64) if dtype.kind in "biu" else dtype

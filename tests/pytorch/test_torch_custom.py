@@ -12,6 +12,7 @@ from torch.testing import assert_close
 from torch_cases import distinct
 
 import ndpool.torch.functional as F
+import ndpool.torch.nn as N
 from ndpool import Adaptive, Global, Kind, Max, Pool, Window, spec
 from ndpool.torch.engine import TensorPool
 
@@ -163,6 +164,14 @@ def test_compiled_code_runs_it_outside_of_the_graph():
         torch.compile(function, backend="eager", fullgraph=True)(x)
     torch._dynamo.reset()
     assert_close(torch.compile(lambda x: function(x.sin()) + 1, backend="eager")(x), function(x.sin()) + 1)
+
+
+def test_as_a_module():
+    x = distinct(2, 4)
+    module = N.Pool(POOLS["axes by default"])
+    assert_close(module(x), F.pool(x, POOLS["axes by default"]))
+    with pytest.raises(TypeError, match="cannot be scripted: its kind is Python code of your own; call it in eager"):
+        torch.jit.script(module)
 
 
 def test_errors():

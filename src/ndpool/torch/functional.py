@@ -27,7 +27,7 @@ from ..parameters import documented
 from ..pool import Pool
 from ..windows import Ints, PaddingLike
 from . import autograd, custom, learnable
-from .engine import NAMES, TYPES, TensorPool
+from .engine import NAMES, TensorPool
 from .overriding import call_of, handed_over
 from .pools import over_all, over_bins, over_window, tensor_pool
 from .signatures import (
@@ -147,15 +147,9 @@ def _ndim(x: Any) -> int:
     raise TypeError(f"x is a {type(x).__name__}; give a tensor, or use the functions of ndpool itself")
 
 
-#: Integers, which Lp and SmoothMax compute in float64 (rule "Integers").
-_INTEGERS = tuple(dtype for dtype in TYPES if not dtype.is_floating_point)
-
-
 def _pooled(pool: TensorPool, x: Tensor) -> Tensor:
     if x is UNSEEN:
         return pool  # type: ignore[return-value]
-    if isinstance(pool.kind, SmoothMax | Lp) and x.dtype in _INTEGERS:
-        x = x.double()
     return autograd.forward(pool, x)
 
 
@@ -196,7 +190,7 @@ def pool(x: Tensor, pool: Pool) -> Tensor:
         )
     ndim = _ndim(x)
     if type(pool.kind) not in NAMES:
-        return custom.forward(pool, x)
+        return x if x is UNSEEN else custom.forward(pool, x)
     return _pooled(tensor_pool(pool.kind, pool.window, pool.axes, ndim), x)
 
 

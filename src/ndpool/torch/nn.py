@@ -376,7 +376,10 @@ class _Module(_Ours, torch.nn.Module):
                 f"{self} cannot be scripted: its beta is a tensor, and TorchScript's operators take a number; use "
                 "torch.compile or torch.export, or a beta that is a float"
             )
-        return self._prepared(self._pool(), getattr(self, "return_indices", False))
+        pool = self._pool()
+        if pool is functional.UNSEEN:
+            raise TypeError(f"{self} cannot be scripted: its kind is Python code of your own; call it in eager code")
+        return self._prepared(pool, getattr(self, "return_indices", False))
 
     def extra_repr(self) -> str:
         """The arguments that are not the defaults."""
