@@ -13,7 +13,23 @@ import pytest
 
 import ndpool
 from closeness import same
-from ndpool import Avg, Kind, Lp, Max, Min, Pool, SmoothMax, Sum, Window, spec
+from ndpool import (
+    Avg,
+    Graph,
+    Kind,
+    Lp,
+    Max,
+    Min,
+    Pool,
+    SmoothMax,
+    Sum,
+    Window,
+    explain,
+    layers,
+    ops,
+    spec,
+    viz,
+)
 from ndpool.arrays import NATIVE_TYPES, as_array
 from processes import run_python
 
@@ -80,6 +96,17 @@ def of_function(function):
     return lambda x, **more: function(x, *number, *size, axes=-1, **more)
 
 
+def program():
+    graph = Graph()
+    return graph.build(graph.relu(graph.input((4,))))
+
+
+def stepped(layer):
+    """A layer after a forward in training."""
+    layer.forward(X)
+    return layer
+
+
 ENTRANCES = {
     "call": lambda a: POOL(a),
     "with_indices": lambda a: POOL.with_indices(a),
@@ -96,6 +123,26 @@ ENTRANCES = {
     "spec.vjp of g": lambda a: spec.vjp(POOL, X, a[:2] if isinstance(a, np.ndarray) else a),
     "spec.winners": lambda a: spec.winners(POOL, a),
     "spec.fractions": lambda a: spec.fractions(a),
+    "an op": lambda a: ops.Relu()(a),
+    "an op of two": lambda a: ops.Add()(X, a),
+    "a product": lambda a: ops.Mul()(X, a),
+    "an op along t": lambda a: ops.Relu().jvp((X,), (a,)),
+    "an op's vjp": lambda a: ops.Relu().vjp(a),
+    "an op's pullback": lambda a: ops.Relu().vjp(X)[1](a),
+    "log softmax": lambda a: ops.LogSoftmax()(a),
+    "cross entropy": lambda a: ops.CrossEntropy()(X, a),
+    "a loss": lambda a: layers.MeanSquaredErrorLoss().forward(X, a),
+    "a layer": lambda a: layers.ReLU().forward(a),
+    "a layer's backward": lambda a: stepped(layers.ReLU()).backward(a),
+    "a network": lambda a: layers.Sequential(layers.ReLU()).forward(a),
+    "a network's backward": lambda a: stepped(layers.Sequential(layers.ReLU())).backward(a),
+    "a program": lambda a: program()(a),
+    "a program along t": lambda a: program().jvp((X,), (a,)),
+    "a program's pullback": lambda a: program().vjp(X)[1](a),
+    "a constant": lambda a: Graph().constant(a),
+    "a plot": lambda a: viz.plot_pool(POOL, a),
+    "a plot's g": lambda a: viz.plot_gradient(POOL, X, a),
+    "a page": lambda a: explain.page(POOL, a),
     **{function.__name__: of_function(function) for function in FUNCTIONS},
 }
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .arrays import as_array
 from .kinds import Avg, Kind, SmoothMax
 from .pool import Pool
 from .windows import Adaptive, Axis, Global, layout
@@ -112,7 +113,7 @@ def page(pool: Pool, x: ArrayLike) -> str:
     >>> page(Pool(Max(), Window((2, 2))), [[1.0, 2.0], [4.0, 3.0]]).startswith("<!DOCTYPE html>")
     True
     """
-    x = np.asarray(x, dtype=np.float64)
+    x = as_array("x", x).astype(np.float64)
     if x.ndim not in (1, 2) or max(x.shape, default=0) > MOST_CELLS:
         raise ValueError(f"x has shape {x.shape}; the page shows one axis or two, of at most {MOST_CELLS} cells each")
     if type(pool.kind).__name__ not in KINDS:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from . import ops
+from .arrays import as_array
 from .functional import over_last
 from .kinds import Avg, Kind, Lp, Max, Min, SmoothMax, Sum
 from .ops import Array, Op, Shape
@@ -95,7 +96,7 @@ class Graph:
 
     def constant(self, value: ArrayLike, *, name: str | None = None) -> Var:
         """An array that is part of the program; it is copied, and has no derivative."""
-        array: Array = np.array(value)
+        array: Array = as_array("value", value).copy()
         array.flags.writeable = False
         return self._add(Node(self._named(name, "constant"), None, (), array.shape, array.dtype, array))
 

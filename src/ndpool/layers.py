@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from . import ops
+from .arrays import as_array
 from .graph import Graph, Var
 from .kinds import Avg, Kind, Max, SmoothMax, derivative_dtype
 from .ops import Array, Directions, Op, Shape, lifted
@@ -240,7 +241,7 @@ class OpLayer(Layer):
         """The op of x and the parameters; in training its pullback is kept until the next call."""
         # What was kept goes before something new is made, and is not there for backward if that fails.
         lost, self._kept = self._loses(), None
-        x = np.asarray(x)
+        x = as_array("x", x)
         op = self.op(x.shape)
         inputs = (x, *(parameter.value for parameter in self.parameters()))
         if not self.training:
@@ -251,7 +252,7 @@ class OpLayer(Layer):
 
     def backward(self, g: ArrayLike) -> Array:
         """The cotangent of x, where `g` is that of the output; those of the parameters are put into their `grad`."""
-        g, kept = np.asarray(g), self._kept_for("backward")
+        g, kept = as_array("g", g), self._kept_for("backward")
         if g.shape != kept.outputs.shape:
             raise ValueError(
                 f"{self!r}.backward got g of shape {g.shape}, and the last forward gave {kept.outputs.shape}; "
@@ -310,7 +311,7 @@ class Sequential(Layer):
     def forward(self, x: ArrayLike) -> Array:
         """The output of the last layer; in training every place keeps what backward needs until the next call."""
         lost, self._kept = self._loses(), None
-        y, places = np.asarray(x), []
+        y, places = as_array("x", x), []
         for layer in self.layers:
             y = layer.forward(y)
             places.append(layer._kept)
@@ -323,7 +324,7 @@ class Sequential(Layer):
 
         The gradients of parameters that stand in several places add up.
         """
-        kept, g = self._used_by_backward(), np.asarray(g)
+        kept, g = self._used_by_backward(), as_array("g", g)
         uses = Counter(parameter for layer in self.layers for parameter in layer.parameters())
         sums: dict[Parameter, Array] = {}
         for layer, place in zip(reversed(self.layers), reversed(kept.places), strict=True):

@@ -37,6 +37,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
+from .arrays import as_array
 from .kinds import derivative_dtype
 from .scalars import lift, one
 from .windows import Axis, Ints, PaddingLike, Window, whole
@@ -118,7 +119,7 @@ class Directions:
 
     def read(self, name: str, v: ArrayLike) -> Array:
         """`v` as one of them; `name` is what an error calls it."""
-        v = np.asarray(v)
+        v = as_array(name, v)
         if v.shape != self.shape:
             raise ValueError(
                 f"{name} has shape {v.shape} and belongs to an array of shape {self.shape}; make them equal"
@@ -329,14 +330,14 @@ class SelfAdjoint(Promoting, ABC):
 
     def __call__(self, x: ArrayLike) -> Array:
         """The output."""
-        x = np.asarray(x)
+        x = as_array("x", x)
         self.output_shape(x.shape)
         y: Array = _computed(self.value, x)
         return y
 
     def jvp(self, x: ArrayLike, t: ArrayLike) -> tuple[Array, Array]:
         """The output, and its change along the tangent `t`."""
-        x = np.asarray(x)
+        x = as_array("x", x)
         y = self(x)
         return y, _computed(self.lean, y, Directions.of(x).read("t", t))
 
@@ -483,7 +484,7 @@ class LinearMap(Promoting, ABC):
 
     def __call__(self, *xs: ArrayLike) -> Array:
         """The output."""
-        arrays = [np.asarray(x) for x in xs]
+        arrays = [as_array("x", x) for x in xs]
         self.output_shape(*(x.shape for x in arrays))
         y: Array = _computed(self.value, *arrays)
         return y
@@ -491,7 +492,7 @@ class LinearMap(Promoting, ABC):
     def jvp(self, x: Any, t: Any) -> tuple[Array, Array]:
         """The output, and its change along `t`; with several inputs both are tuples."""
         xs, ts = ((x,), (t,)) if self.inputs == 1 else (x, t)
-        arrays = [np.asarray(x) for x in xs]
+        arrays = [as_array("x", x) for x in xs]
         return self(*arrays), _computed(self.value, *_directions(ts, arrays))
 
     def vjp(self, *xs: ArrayLike) -> tuple[Array, Callable[[ArrayLike], Any]]:
@@ -781,7 +782,7 @@ class Product(Promoting, ABC):
 
     def __call__(self, *xs: ArrayLike) -> Array:
         """The output."""
-        arrays = [np.asarray(x) for x in xs]
+        arrays = [as_array("x", x) for x in xs]
         self.output_shape(*(x.shape for x in arrays))
         y: Array = _computed(self._with_bias, *arrays)
         return y
@@ -795,12 +796,12 @@ class Product(Promoting, ABC):
 
     def jvp(self, xs: Sequence[ArrayLike], ts: Sequence[ArrayLike]) -> tuple[Array, Array]:
         """The output, and its change along the tangents `ts`, one for each input."""
-        arrays = [np.asarray(x) for x in xs]
+        arrays = [as_array("x", x) for x in xs]
         return self(*arrays), _computed(self._change, *arrays[:2], *_directions(ts, arrays))
 
     def vjp(self, *xs: ArrayLike) -> tuple[Array, Callable[[ArrayLike], tuple[Array, ...]]]:
         """The output, and the function that takes its cotangent back to each input; it keeps the inputs."""
-        arrays = [np.asarray(x) for x in xs]
+        arrays = [as_array("x", x) for x in xs]
         y = self(*arrays)
         a, b, *bias = arrays
         directions = Directions.of(y)
@@ -996,7 +997,7 @@ class LogSoftmax(Promoting):
 
     def __call__(self, x: ArrayLike) -> Array:
         """The output."""
-        x = np.asarray(x)
+        x = as_array("x", x)
         self.output_shape(x.shape)
         y: Array = _computed(lambda wide: _log_softmax(wide, self.axis), _floats(self, x))
         return y
@@ -1009,7 +1010,7 @@ class LogSoftmax(Promoting):
 
     def jvp(self, x: ArrayLike, t: ArrayLike) -> tuple[Array, Array]:
         """The output, and its change along the tangent `t`."""
-        x = np.asarray(x)
+        x = as_array("x", x)
         y = self(x)
         return y, _computed(self._change, y, Directions.of(x).read("t", t))
 
@@ -1065,13 +1066,13 @@ class CrossEntropy(Promoting):
 
     def __call__(self, x: ArrayLike, q: ArrayLike) -> Array:
         """The loss of the logits `x` against `q`, labels or weights."""
-        x, q = np.asarray(x), np.asarray(q)
+        x, q = as_array("x", x), as_array("q", q)
         log_p, weights, _, n = self._read(x, q)
         return _rounded(self._value(log_p, weights, n), self.result_dtype(x.dtype, q.dtype))
 
     def jvp(self, xs: Sequence[ArrayLike], ts: Sequence[ArrayLike]) -> tuple[Array, Array]:
         """The loss, and its change along the tangents `ts` of logits and targets; that of labels is ignored."""
-        (x, q), (tx, tq) = (np.asarray(v) for v in xs), ts
+        (x, q), (tx, tq) = (as_array("x", v) for v in xs), ts
         log_p, weights, total, n = self._read(x, q)
         dy = np.sum((np.exp(log_p) * total - weights) * Directions.of(x).read("ts[0]", tx)) / n
         if q.shape == x.shape:
@@ -1081,7 +1082,7 @@ class CrossEntropy(Promoting):
 
     def vjp(self, x: ArrayLike, q: ArrayLike) -> tuple[Array, Callable[[ArrayLike], tuple[Array, Array]]]:
         """The loss, and the function that takes its cotangent back to logits and targets; 0 for labels."""
-        x, q = np.asarray(x), np.asarray(q)
+        x, q = as_array("x", x), as_array("q", q)
         log_p, weights, total, n = self._read(x, q)
         slope = np.exp(log_p) * total - weights
         slope_q = -log_p if q.shape == log_p.shape else None
@@ -1139,20 +1140,20 @@ class MeanSquaredError(Promoting):
 
     def __call__(self, a: ArrayLike, b: ArrayLike) -> Array:
         """The loss."""
-        a, b = np.asarray(a), np.asarray(b)
+        a, b = as_array("a", a), as_array("b", b)
         gap = self._gap(a, b)
         return _rounded(self._mean(gap * gap, gap), self.result_dtype(a.dtype, b.dtype))
 
     def jvp(self, xs: Sequence[ArrayLike], ts: Sequence[ArrayLike]) -> tuple[Array, Array]:
         """The loss, and its change along the tangents `ts` of both arrays."""
-        a, b = arrays = [np.asarray(x) for x in xs]
+        a, b = arrays = [as_array("x", x) for x in xs]
         gap, da, db = _in_one_arithmetic(self._gap(a, b), *_directions(ts, arrays))
         dy = self._mean(2 * gap * (_wide(da) - _wide(db)), gap)
         return self(a, b), _rounded(dy, self.result_dtype(a.dtype, b.dtype))
 
     def vjp(self, a: ArrayLike, b: ArrayLike) -> tuple[Array, Callable[[ArrayLike], tuple[Array, Array]]]:
         """The loss, and the function that takes its cotangent back to both arrays; it keeps their difference."""
-        a, b = np.asarray(a), np.asarray(b)
+        a, b = as_array("a", a), as_array("b", b)
         gap, dtype = self._gap(a, b), self.result_dtype(a.dtype, b.dtype)
         directions = Directions((), gap.dtype, _a_number_of(gap))
 

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import pictures, spec
+from .arrays import as_array
 from .ops import Array, Directions, Op, Shape
 
 
@@ -380,7 +381,7 @@ def _sequence(values: Any, count: int) -> Sequence[Any]:
 
 def _array(x: ArrayLike, dtype: np.dtype[Any]) -> Array:
     """`x` as an array; ints that are in no array yet have no dtype of their own, and take this one if they fit."""
-    array: Array = np.asarray(x)
+    array: Array = as_array("x", x)
     if hasattr(x, "dtype") or array.dtype.kind not in "iu":
         return array
     with np.errstate(invalid="ignore", over="ignore"):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .arrays import as_array
 from .explain import Line, lines
 from .pictures import brief
 from .pool import Pool
@@ -64,7 +65,7 @@ def plot_pool(pool: Pool, x: ArrayLike, *, figure: AnyFigure | None = None) -> A
     >>> from ndpool import Avg, Window
     >>> figure = plot_pool(Pool(Avg(), Window((2, 2))), [[1.0, 2.0], [4.0, 3.0]])
     """
-    x = np.asarray(x)
+    x = as_array("x", x)
     y = pool(x)
     figure = figure if figure is not None else _new_figure()
     left, right = figure.subplots(1, 2)
@@ -83,9 +84,9 @@ def plot_gradient(
     >>> from ndpool import Max, Window
     >>> figure = plot_gradient(Pool(Max("split"), Window((2, 2))), [[1.0, 4.0], [4.0, 3.0]])
     """
-    x = np.asarray(x)
+    x = as_array("x", x)
     y, pullback = pool.vjp(x)
-    g = np.ones(y.shape) if g is None else np.asarray(g)
+    g = np.ones(y.shape) if g is None else as_array("g", g)
     gx = pullback(g)
     figure = figure if figure is not None else _new_figure(width=9.6)
     panels = figure.subplots(1, 3)

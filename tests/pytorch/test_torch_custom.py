@@ -166,6 +166,13 @@ def test_compiled_code_runs_it_outside_of_the_graph():
     assert_close(torch.compile(lambda x: function(x.sin()) + 1, backend="eager")(x), function(x.sin()) + 1)
 
 
+def test_as_a_pool_that_is_given_a_tensor():
+    x = distinct(2, 4).requires_grad_()
+    y = POOLS["axes by default"](x)
+    assert_close(y, F.pool(x, POOLS["axes by default"]))
+    assert y.requires_grad
+
+
 def test_as_a_module():
     x = distinct(2, 4)
     module = N.Pool(POOLS["axes by default"])

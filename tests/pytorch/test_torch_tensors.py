@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -326,6 +327,8 @@ ERRORS = [
     (lambda: F.pool(X, Pool(Max(), Window((5,)))), ValueError, "reaches over 5 cells"),
     (lambda: F.adaptive_max_pool2d(X, (2, 2, 2)), ValueError, "has 3 entries; give one int, or 2"),
     (lambda: F.lp_pool2d(X, 0, 2), ValueError, "norm_type=0 has no root"),
+    (lambda: F.lp_pool2d(X, Fraction(7, 3), 2), TypeError, "norm_type=.* is a Fraction; give an int or a float"),
+    (lambda: F.lp_pool2d(X, True, 2), TypeError, "norm_type=True is a bool; give an int or a float"),
     (lambda: F.max_unpool2d(X, X.long(), 2, output_size=(20, 20)), ValueError, "does not fit"),
     (lambda: F.max_unpool2d(X, X, 2), ValueError, "int64, of the same shape"),
 ]

@@ -18,23 +18,25 @@ from torch import Tensor
 
 from ..pool import Pool
 from . import autograd, functional
-from .engine import PLAIN, TensorPool
-from .pools import remembered, tensor_pool
+from .engine import NAMES, PLAIN
+from .pools import over_pool
 
 
 def forward(pool: Pool, x: Tensor) -> Tensor:
-    """`y`. What only passes for a tensor, or is one with a meaning of its own, is for `functional.pool` to know."""
-    return autograd.forward(_over(pool, x.dim()), x) if type(x) in PLAIN else functional.pool(x, pool)
+    """`y`. Other kinds, and what only passes for a tensor, are for `functional.pool` to know."""
+    if type(x) in PLAIN and type(pool.kind) in NAMES:
+        return autograd.forward(over_pool(pool, x.dim()), x)
+    return functional.pool(x, pool)
 
 
 def with_indices(pool: Pool, x: Tensor) -> tuple[Tensor, Tensor]:
     """`y`, and the flat index over the pooled axes of the first winner in each window."""
-    return autograd.with_indices(_over(pool, x.dim()), x)
+    return autograd.with_indices(over_pool(pool, x.dim()), x)
 
 
 def jvp(pool: Pool, x: Tensor, t: Any) -> tuple[Tensor, Tensor]:
     """`y`, and its change `dy` along `t`."""
-    found = _over(pool, x.dim())
+    found = over_pool(pool, x.dim())
     _check_float(x)
     t = _direction("t", t, x.shape, x.dtype)
     return autograd.forward(found, x), autograd.jvp(found, t, x, None)
@@ -42,7 +44,7 @@ def jvp(pool: Pool, x: Tensor, t: Any) -> tuple[Tensor, Tensor]:
 
 def vjp(pool: Pool, x: Tensor) -> tuple[Tensor, Callable[[Any], Tensor]]:
     """`y`, and the function that takes a cotangent back to `x`. It keeps the winners, nothing, or `x`."""
-    found = _over(pool, x.dim())
+    found = over_pool(pool, x.dim())
     _check_float(x)
     kept_x = winners = None
     if found.wins:
@@ -56,11 +58,6 @@ def vjp(pool: Pool, x: Tensor) -> tuple[Tensor, Callable[[Any], Tensor]]:
         return autograd.vjp(found, _direction("g", g, outputs, dtype), size, order, kept_x, None, winners)
 
     return y, pullback
-
-
-@remembered
-def _over(pool: Pool, ndim: int) -> TensorPool:
-    return tensor_pool(pool.kind, pool.window, pool.axes, ndim)
 
 
 def _check_float(x: Tensor) -> None:

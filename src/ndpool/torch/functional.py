@@ -29,7 +29,7 @@ from ..windows import Ints, PaddingLike
 from . import autograd, custom, learnable
 from .engine import NAMES, TensorPool
 from .overriding import call_of, handed_over
-from .pools import over_all, over_bins, over_window, tensor_pool
+from .pools import over_all, over_bins, over_pool, over_window
 from .signatures import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -191,7 +191,7 @@ def pool(x: Tensor, pool: Pool) -> Tensor:
     ndim = _ndim(x)
     if type(pool.kind) not in NAMES:
         return x if x is UNSEEN else custom.forward(pool, x)
-    return _pooled(tensor_pool(pool.kind, pool.window, pool.axes, ndim), x)
+    return _pooled(over_pool(pool, ndim), x)
 
 
 _pool = pool  # which has a parameter of its own name

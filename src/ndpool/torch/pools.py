@@ -88,6 +88,12 @@ def tensor_pool(kind: Kind, window: AnyWindow, axes: Ints | None, ndim: int) -> 
 
 
 @remembered
+def over_pool(pool: Pool, ndim: int) -> TensorPool:
+    """A pool of one of the engine's kinds, for tensors with `ndim` axes."""
+    return tensor_pool(pool.kind, pool.window, pool.axes, ndim)
+
+
+@remembered
 def over_window(
     kind: type[Kind],
     kernel_size: Ints,

@@ -185,6 +185,8 @@ def _lp_pool(rank: int) -> Any:
 
 
 def check_norm_type(norm_type: float) -> None:
+    if isinstance(norm_type, bool) or not isinstance(norm_type, int | float):
+        raise TypeError(f"norm_type={norm_type!r} is a {type(norm_type).__name__}; give an int or a float")
     if norm_type == 0:
         raise ValueError("norm_type=0 has no root; give another number")
 
