@@ -765,7 +765,7 @@ def test_masks_of_global_pools_over_any_axes():
         (GlobalAvgPool(), lambda x, axes: ndpool.global_avg_pool(x, axes=axes)),
         (GlobalMaxPool(), lambda x, axes: ndpool.global_max_pool(x, axes=axes)),
     ],
-    ids=repr,
+    ids=["adaptive max", "adaptive avg", "global avg", "global max"],
 )
 def test_one_layer_for_inputs_of_several_ranks(layer, function):
     layer, rng = copy.copy(layer), np.random.default_rng(0)
