@@ -137,6 +137,7 @@ def test_modes_that_are_off():
         grad,
         lambda f: lambda x: jvp(f, (x,), (t,))[1],
         lambda f: grad(lambda x: jvp(f, (x,), (t,))[1]),
+        lambda f: grad(lambda x: jvp(f, (x,), (t,))[0]),
         lambda f: lambda x: jvp(grad(f), (x,), (t,))[1],
         lambda f: lambda x: jvp(lambda x: jvp(f, (x,), (t,))[1], (x,), (t,))[1],
     ):
