@@ -228,6 +228,17 @@ def test_a_batch_of_gradients_lies_like_the_input():
         assert found[0].stride() == x.stride()
 
 
+@pytest.mark.parametrize("kind", [Max(), Max("all"), Lp(2)], ids=str)
+def test_the_gradient_of_a_tangent_lies_like_it(kind):
+    found = TensorPool(Pool(kind, Window(2), (-2, -1)))
+    x, t = (distinct(2, 3, 4, 6).to(memory_format=torch.channels_last) for _ in range(2))
+    dy = autograd.jvp(found, t.requires_grad_(), x, None)
+    g = torch.randn_like(dy)
+    (gt,) = torch.autograd.grad(dy, t, g)
+    assert_close(gt, autograd.vjp(found, g, x.shape, None, x, None, None))
+    assert gt.stride() == t.stride()
+
+
 def test_integers_have_no_derivative():
     x = torch.arange(16).reshape(1, 4, 4)
     assert not F.max_pool2d(x, 2).requires_grad
