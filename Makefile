@@ -6,7 +6,7 @@ BUILD_TOOLS := 'scikit-build-core>=0.10' 'nanobind>=2.4' 'cmake>=3.18' ninja
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 INSTALL := $(PIP) --no-build-isolation --editable
 
-.PHONY: demo examples test test-onnx lint format sanitize bench clean
+.PHONY: demo examples test test-onnx test-docs lint format sanitize bench clean
 
 demo: .venv/.cli
 	$(BIN)/ndpool demo --force
@@ -27,6 +27,10 @@ test: .venv/.test
 # Exported models in ONNX Runtime: a suite of its own, for the packages that it needs.
 test-onnx: .venv/.test-onnx
 	$(BIN)/python -m pytest tests/onnx_export
+
+# The site as a reader sees it, in Chromium.
+test-docs: .venv/.docs .venv/.test
+	$(BIN)/python -m pytest tests/test_docs.py tests/test_parameters.py
 
 lint: .venv/.lint .venv/.test
 	$(BIN)/ruff check .

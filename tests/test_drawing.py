@@ -214,7 +214,8 @@ def test_the_demo_shows_ties(figure):
 
 def test_the_demo_is_written_and_closed(tmp_path):
     photo = np.zeros((12, 12, 3), np.uint8)
-    demo_figure.draw(photo, Window((3, 3)), (Max(), Min(), Avg()), tmp_path / "picture")
+    with (tmp_path / "picture").open("wb") as file:
+        demo_figure.draw(photo, Window((3, 3)), (Max(), Min(), Avg()), file, "png")
     assert plt.get_fignums() == []
     with Image.open(tmp_path / "picture") as picture:
         assert (picture.format, picture.size) == ("PNG", (1430, 1034))
