@@ -98,9 +98,21 @@ class _Theirs(_Ours):
     def _pool(self) -> TensorPool:
         raise NotImplementedError
 
+    def _call(self, input: Any) -> Any:
+        raise NotImplementedError
+
     def __prepare_scriptable__(self) -> Any:
         self._rank = self._dimensions()
         return self._prepared(self._pool(), getattr(self, "return_indices", False))
+
+    def forward(self, input):  # type: ignore[no-untyped-def]
+        if is_scripting():
+            return self._script(input)
+        if isinstance(input, Proxy):
+            call = called_as_leaf(self, input)
+            if call is not None:
+                return call
+        return self._call(input)
 
     def _script(self, input: Tensor):  # type: ignore[no-untyped-def]
         scripting.check_dimensions(input, self._rank)
@@ -119,13 +131,7 @@ class _Max(_Theirs):
         window = self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode
         return over_torch_window(Max, self._dimensions(), *window)
 
-    def forward(self, input):  # type: ignore[no-untyped-def]
-        if is_scripting():
-            return self._script(input)
-        if isinstance(input, Proxy):
-            call = called_as_leaf(self, input)
-            if call is not None:
-                return call
+    def _call(self, input: Any) -> Any:
         return self._function(
             input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
         )
@@ -140,7 +146,7 @@ class _MaxUnpool(_Theirs):
     def __prepare_scriptable__(self) -> Any:
         raise TypeError(f"{self} cannot be scripted, nor can PyTorch's own; use torch.compile or torch.export")
 
-    def forward(self, input, indices, output_size=None):  # type: ignore[no-untyped-def]
+    def forward(self, input, indices, output_size=None):  # type: ignore[no-untyped-def, override]
         if isinstance(input, Proxy):
             call = called_as_leaf(self, input, indices, output_size)
             if call is not None:
@@ -166,13 +172,7 @@ class _Avg(_Theirs):
         scripting.check_dimensions(input, self._rank)
         return scripting.averaged(input, self._values, self._sign)
 
-    def forward(self, input):  # type: ignore[no-untyped-def]
-        if is_scripting():
-            return self._script(input)
-        if isinstance(input, Proxy):
-            call = called_as_leaf(self, input)
-            if call is not None:
-                return call
+    def _call(self, input: Any) -> Any:
         window = self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad
         if hasattr(self, "divisor_override"):
             return self._function(input, *window, self.divisor_override)
@@ -196,11 +196,7 @@ class _LP(_Theirs):
         theirs.__class__ = next(cls for cls in type(self).__mro__ if cls.__module__.startswith("torch.nn"))
         return theirs
 
-    def forward(self, input):  # type: ignore[no-untyped-def]
-        if isinstance(input, Proxy):
-            call = called_as_leaf(self, input)
-            if call is not None:
-                return call
+    def _call(self, input: Any) -> Any:
         return self._function(input, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
 
 
@@ -211,13 +207,7 @@ class _AdaptiveMax(_Theirs):
     def _pool(self) -> TensorPool:
         return over_torch_bins(Max, self._dimensions(), self.output_size)
 
-    def forward(self, input):  # type: ignore[no-untyped-def]
-        if is_scripting():
-            return self._script(input)
-        if isinstance(input, Proxy):
-            call = called_as_leaf(self, input)
-            if call is not None:
-                return call
+    def _call(self, input: Any) -> Any:
         return self._function(input, self.output_size, self.return_indices)
 
 
@@ -229,13 +219,7 @@ class _AdaptiveAvg(_Theirs):
         scripting.check_dimensions(input, self._rank)
         return scripting.averaged(input, self._values, 1)
 
-    def forward(self, input):  # type: ignore[no-untyped-def]
-        if is_scripting():
-            return self._script(input)
-        if isinstance(input, Proxy):
-            call = called_as_leaf(self, input)
-            if call is not None:
-                return call
+    def _call(self, input: Any) -> Any:
         return self._function(input, self.output_size)
 
 
