@@ -84,18 +84,28 @@ def test_the_formula_for_symbols_is_the_layout(window, length):
 # --- fakes ----------------------------------------------------------------------------------------
 
 
+def steps(a):
+    """The strides that say something: not of axes of length 1, nor of a tensor without elements."""
+    return [step for n, step in zip(a.shape, a.stride(), strict=True) if n > 1 and a.numel()]
+
+
+def laid_like(a):
+    """The tensor on the meta device; `a.to("meta")` would lay one with gaps out anew."""
+    return torch.empty_strided(a.shape, a.stride(), dtype=a.dtype, device="meta")
+
+
 def check_fakes(name, *inputs):
     """Shape, strides and dtype of every output, pretended and real, in a fake mode and on meta tensors."""
     operator = getattr(OPS, name)
     real = operator(*inputs)
     with FakeTensorMode() as mode:
         fake = operator(*(mode.from_tensor(a) if isinstance(a, torch.Tensor) else a for a in inputs))
-    meta = operator(*(a.to("meta") if isinstance(a, torch.Tensor) else a for a in inputs))
+    meta = operator(*(laid_like(a) if isinstance(a, torch.Tensor) else a for a in inputs))
     several = isinstance(real, tuple)
     for told in (fake, meta):
         for a, b in zip(told if several else (told,), real if several else (real,), strict=True):
             assert (a.shape, a.dtype) == (b.shape, b.dtype), name
-            assert b.numel() == 0 or a.stride() == b.stride(), (name, a.shape, a.stride(), b.stride())
+            assert steps(a) == steps(b), (name, a.shape, a.stride(), b.stride())
     return real
 
 

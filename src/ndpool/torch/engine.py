@@ -332,9 +332,7 @@ def _gather(pool: TensorPool, t: Tensor, winners: Tensor) -> Tensor:
     if found.dim() != t.dim():
         return cells.gather(-1, found.unsqueeze(-1)).squeeze(-1)
     found = found.movedim(axes, last)
-    dy = cells.gather(-1, found.flatten(-len(axes))).reshape(found.shape).movedim(last, axes)
-    # `contiguous` would leave the strides of axes of length 1 as they are, and the fake kernel promises the usual ones.
-    return dy.clone(memory_format=torch.contiguous_format)
+    return cells.gather(-1, found.flatten(-len(axes))).reshape(found.shape).movedim(last, axes).contiguous()
 
 
 @opaque
