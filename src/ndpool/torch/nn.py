@@ -69,7 +69,7 @@ class _Ours:
 
 
 class _Theirs(_Ours):
-    """A pool as PyTorch has it. `_pool` makes the pool of its arguments, which are thereby checked."""
+    """A pool as PyTorch has it. `_pool` makes the pool of its arguments, which are thereby checked; `_call` pools."""
 
     _function: ClassVar[Callable[..., Any]]
     if TYPE_CHECKING:

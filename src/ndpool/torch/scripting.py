@@ -22,8 +22,7 @@ def pooled_with_indices(x: Tensor, values: Values) -> tuple[Tensor, Tensor]:
     """`y` and the winners' indices."""
     kind, parameter, option, window, numbers, axes = values
     places = from_the_end(axes, x.dim())
-    y, winners = torch.ops.ndpool.forward_with_winners(x, kind, parameter, option, window, numbers, places)
-    found: Tensor = torch.ops.ndpool.indices(winners, x.shape, kind, parameter, option, window, numbers, places)
+    y, found = torch.ops.ndpool.forward_with_indices(x, kind, parameter, option, window, numbers, places)
     return y, found
 
 
