@@ -1,6 +1,6 @@
 // What the engine can do, once for each instruction level.
 #pragma once
-#include "geometry.h"
+#include "plan/choice.h"
 
 namespace ndpool {
 
@@ -39,9 +39,9 @@ struct Call {
     double parameter = 0;  // beta or p
     bool count_pad = false;
     int winner_bytes = 0;
-    // For tests: 0 forbids and 1 demands the method for wide windows or, in a VJP, gathering; 2 demands results that are written
-    // past the caches, in a VJP with gathering.
-    int forced = -1;
+    Way asked = Way::NONE;         // the way that must be gone, if any
+    bool past_the_caches = false;  // whether results must be written there, worth it or not
+    Way *told = nullptr;           // if set, the way is written here and nothing is run
     const void *x = nullptr, *y_in = nullptr, *t = nullptr, *g = nullptr, *winners_in = nullptr;
     void *y = nullptr, *dy = nullptr, *gx = nullptr, *winners = nullptr;
     i64 *indices = nullptr;

@@ -2,14 +2,16 @@
 //
 // A kind has
 //   In, Lane              the type of a cell, and of what is carried
+//   Lanes                 the same kind over cells that are lanes already
 //   lift(cells, tag)      a State from N cells; the tag is their place in the window
+//   HEAVY                 whether a merge is so long that it is better not unrolled
+// and, as its Lanes have it,
 //   merge(a, b)           both together; b's cells come later in row-major order than all of a's
 //   merge_any(a, b)       the same in any order
 //   retag(a, radix, tag)  the places in a window that has one axis more; retag_each adds 0, 1, 2, ... along the lanes
 //   empty()               the State of no cell, where there is one
 //   IDEMPOTENT            whether a cell may be merged twice
 //   TAGGED, CARRIES       whether places matter, and whether another array is read along
-// and from what it is made of
 //   PLANES                how many arrays of lanes a State takes when it rests in memory
 //   put, get              a State to and from memory
 //   unzip(a, b)           the lanes of both at even places in a, those at odd ones in b
@@ -17,8 +19,7 @@
 #pragma once
 #include <type_traits>
 
-#include "geometry.h"
-#include "lanes.h"
+#include "../base/lanes.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
@@ -40,54 +41,30 @@ struct IntegerKey {
         store<N>(p, key ^ flip);
     }
     template <int N>
-    static auto better(vec<K, N> a, vec<K, N> b) {
-        return a > b;
-    }
-    template <int N>
-    static auto as_good(vec<K, N> a, vec<K, N> b) {
-        return a >= b;
-    }
-    template <int N>
-    static vec<K, N> best(vec<K, N> a, vec<K, N> b) {
-        return a > b ? a : b;
-    }
-    template <int N>
     static auto equal(vec<K, N> a, vec<K, N> b) {
         return a == b;
     }
-    static K lowest() { return static_cast<K>(-(i64(1) << (sizeof(K) * 8 - 2)) * 2); }
 };
 
-// Floats, or with LEAST their negatives, for Min. NaN beats every number (rule "NaN").
-template <class T, bool LEAST>
+// Floats; `sign` turns the order round (Min). NaN beats every number (rule "NaN").
+template <class T>
 struct FloatKey {
     using In = T;
     using Key = T;
+    using Bits = typename IntOf<sizeof(T)>::u;
+    Bits sign;
     template <int N>
     vec<T, N> in(const T *p) const {
-        return LEAST ? -load<N>(p) : load<N>(p);
+        return bits<vec<T, N>>(bits<vec<Bits, N>>(load<N>(p)) ^ sign);
     }
     template <int N>
     void out(T *p, vec<T, N> key) const {
-        store<N>(p, LEAST ? -key : key);
-    }
-    template <int N>
-    static auto better(vec<T, N> a, vec<T, N> b) {
-        return ~(a <= b) & (b == b);
-    }
-    template <int N>
-    static auto as_good(vec<T, N> a, vec<T, N> b) {
-        return (a >= b) | (a != a);
-    }
-    template <int N>
-    static vec<T, N> best(vec<T, N> a, vec<T, N> b) {
-        return best_of_floats<T, N>(a, b);
+        store<N>(p, bits<vec<T, N>>(bits<vec<Bits, N>>(key) ^ sign));
     }
     template <int N>
     static auto equal(vec<T, N> a, vec<T, N> b) {
         return (a == b) | ((a != a) & (b != b));
     }
-    static T lowest() { return static_cast<T>(-__builtin_inff()); }
 };
 
 // 16-bit floats as integers in the same order: both zeros are 0, and NaN is the largest.
@@ -115,22 +92,9 @@ struct HalfKey {
         store<N>(p, (is_nan & nan) | (~is_nan & b));
     }
     template <int N>
-    static auto better(vec<Key, N> a, vec<Key, N> b) {
-        return a > b;
-    }
-    template <int N>
-    static auto as_good(vec<Key, N> a, vec<Key, N> b) {
-        return a >= b;
-    }
-    template <int N>
-    static vec<Key, N> best(vec<Key, N> a, vec<Key, N> b) {
-        return a > b ? a : b;
-    }
-    template <int N>
     static auto equal(vec<Key, N> a, vec<Key, N> b) {
         return a == b;
     }
-    static Key lowest() { return -32768; }
 };
 
 // The same for the value alone, with less to do: all NaNs are above all numbers, but not equal, and neither are the zeros.
@@ -147,17 +111,45 @@ struct HalfOrder {
     void out(In *p, vec<Key, N> key) const {
         store<N>(p, turned<N>(bits<vec<In, N>>(key + minus_infinity)) ^ flip);
     }
-    template <int N>
-    static vec<Key, N> best(vec<Key, N> a, vec<Key, N> b) {
-        return a > b ? a : b;
-    }
-    static Key lowest() { return 0; }
 
   private:
     // The larger a negative number's size, the lower.
     template <int N>
     static vec<In, N> turned(vec<In, N> b) {
         return b ^ ((b >> 15) & In(0x7fff));
+    }
+};
+
+// --- the order of keys --------------------------------------------------------------------------
+
+// The largest wins; of floats, NaN.
+template <class T>
+struct Order {
+    static constexpr bool FLOAT = std::is_floating_point_v<T>;
+    template <int N>
+    static auto better(vec<T, N> a, vec<T, N> b) {
+        if constexpr (FLOAT)
+            return ~(a <= b) & (b == b);
+        else
+            return a > b;
+    }
+    template <int N>
+    static auto as_good(vec<T, N> a, vec<T, N> b) {
+        if constexpr (FLOAT)
+            return (a >= b) | (a != a);
+        else
+            return a >= b;
+    }
+    template <int N>
+    static vec<T, N> best(vec<T, N> a, vec<T, N> b) {
+        if constexpr (FLOAT)
+            return best_of_floats<T, N>(a, b);
+        else
+            return a > b ? a : b;
+    }
+    static T lowest() {
+        if constexpr (FLOAT) return static_cast<T>(-__builtin_inff());
+        if constexpr (!FLOAT) return std::is_signed_v<T> ? static_cast<T>(-(i64(1) << (sizeof(T) * 8 - 2)) * 2) : T(0);
     }
 };
 
@@ -226,7 +218,7 @@ struct TwoLanes {
 
 // A kind to which the places of the cells do not matter.
 struct Untagged {
-    static constexpr bool TAGGED = false, CARRIES = false;
+    static constexpr bool TAGGED = false, CARRIES = false, HEAVY = false;
     template <int N, class State>
     static State retag(State a, i64, i64) {
         return a;
@@ -239,24 +231,22 @@ struct Untagged {
 
 // --- Max and Min: the value alone ---------------------------------------------------------------
 
-template <class K>
-struct Extreme : OneLane<typename K::Key>, Untagged {
-    using In = typename K::In;
-    using Lane = typename K::Key;
+template <class L>
+struct Best : OneLane<L>, Untagged {
+    using In = L;
+    using Lanes = Best;
     static constexpr bool IDEMPOTENT = true;
     template <int N>
-    using State = typename OneLane<Lane>::template State<N>;
-    K key;
+    using State = typename OneLane<L>::template State<N>;
 
-    explicit Extreme(const K &key) : key(key) {}
-
+    Lanes lanes() const { return *this; }
     template <int N>
-    State<N> lift(const In *p, i64) const {
-        return {key.template in<N>(p)};
+    State<N> lift(const L *p, i64) const {
+        return {load<N>(p)};
     }
     template <int N>
     static void merge(State<N> &a, const State<N> &b) {
-        a.v = K::template best<N>(a.v, b.v);
+        a.v = Order<L>::template best<N>(a.v, b.v);
     }
     template <int N>
     static void merge_any(State<N> &a, const State<N> &b) {
@@ -264,55 +254,47 @@ struct Extreme : OneLane<typename K::Key>, Untagged {
     }
     template <int N>
     static State<N> empty() {
-        return {splat<Lane, N>(K::lowest())};
+        return {splat<L, N>(Order<L>::lowest())};
+    }
+};
+
+template <class K>
+struct Extreme : Best<typename K::Key> {
+    using In = typename K::In;
+    using Lanes = Best<typename K::Key>;
+    K key;
+
+    explicit Extreme(const K &key) : key(key) {}
+    Lanes lanes() const { return {}; }
+    template <int N>
+    typename Lanes::template State<N> lift(const In *p, i64) const {
+        return {key.template in<N>(p)};
     }
 };
 
 // --- Max and Min: the value and its place in the window ------------------------------------------
 
 // With TANGENT, what an array of the same shape holds there is carried along.
-template <class K, bool TANGENT = false>
-struct ArgExtreme {
-    using In = typename K::In;
-    using Lane = typename K::Key;
-    using Place = typename IntOf<sizeof(Lane)>::u;
+template <class L, bool TANGENT>
+struct ArgBest {
+    using Lane = L;
+    using Place = typename IntOf<sizeof(L)>::u;
     static constexpr int PLANES = TANGENT ? 3 : 2;
-    static constexpr bool TAGGED = true, CARRIES = TANGENT;
-    static constexpr bool IDEMPOTENT = false;
-    K key;
-    const In *x = nullptr;    // where both arrays start
-    const Lane *t = nullptr;
+    static constexpr bool TAGGED = true, CARRIES = false, HEAVY = false, IDEMPOTENT = false;
 
     template <int N>
     struct State {
-        vec<Lane, N> v;
+        vec<L, N> v;
         vec<Place, N> place;
-        vec<Lane, N> t;
+        vec<L, N> t;
     };
     template <int N>
-    State<N> lift(const In *p, i64 tag) const {
-        State<N> a;
-        a.v = key.template in<N>(p);
-        a.place = splat<Place, N>(static_cast<Place>(tag));
-        if constexpr (TANGENT) {
-            prefetch<N>(t + (p - x));
-            a.t = load<N>(t + (p - x));
-        }
-        return a;
-    }
-    template <int N>
-    State<N> lift_some(const In *p, i64 tag, int count) const {
-        In some[N];
-        for (int i = 0; i < N; ++i) some[i] = p[i < count ? i : 0];
-        return {key.template in<N>(some), splat<Place, N>(static_cast<Place>(tag)), load_some<N>(t + (p - x), count)};
-    }
-    template <int N>
     static void merge(State<N> &a, const State<N> &b) {
-        take<N>(a, b, K::template better<N>(b.v, a.v));
+        take<N>(a, b, Order<L>::template better<N>(b.v, a.v));
     }
     template <int N>
     static void merge_any(State<N> &a, const State<N> &b) {
-        take<N>(a, b, K::template better<N>(b.v, a.v) | (K::template as_good<N>(b.v, a.v) & (b.place < a.place)));
+        take<N>(a, b, Order<L>::template better<N>(b.v, a.v) | (Order<L>::template as_good<N>(b.v, a.v) & (b.place < a.place)));
     }
     template <int N, class Mask>
     static void take(State<N> &a, const State<N> &b, Mask wins) {
@@ -332,7 +314,7 @@ struct ArgExtreme {
         return b;
     }
     template <int N>
-    static State<N> get(const Lane *p, i64 plane) {
+    static State<N> get(const L *p, i64 plane) {
         State<N> a;
         a.v = load<N>(p);
         a.place = bits<vec<Place, N>>(load<N>(p + plane));
@@ -340,9 +322,9 @@ struct ArgExtreme {
         return a;
     }
     template <int N>
-    static void put(Lane *p, i64 plane, const State<N> &a) {
+    static void put(L *p, i64 plane, const State<N> &a) {
         store<N>(p, a.v);
-        store<N>(p + plane, bits<vec<Lane, N>>(a.place));
+        store<N>(p + plane, bits<vec<L, N>>(a.place));
         if constexpr (TANGENT) store<N>(p + 2 * plane, a.t);
     }
     template <int N>
@@ -364,23 +346,59 @@ struct ArgExtreme {
     template <int N>
     static State<N> empty() {
         // Its place is after all others, so that it is never first.
-        return {splat<Lane, N>(K::lowest()), splat<Place, N>(static_cast<Place>(-1)), vec<Lane, N>{}};
+        return {splat<L, N>(Order<L>::lowest()), splat<Place, N>(static_cast<Place>(-1)), vec<L, N>{}};
+    }
+};
+
+template <class K, bool TANGENT = false>
+struct ArgExtreme : ArgBest<typename K::Key, TANGENT> {
+    using In = typename K::In;
+    using Lane = typename K::Key;
+    using Lanes = ArgBest<Lane, TANGENT>;
+    using Place = typename Lanes::Place;
+    static constexpr bool CARRIES = TANGENT;
+    template <int N>
+    using State = typename Lanes::template State<N>;
+    K key;
+    const In *x;    // where both arrays start
+    const Lane *t;
+
+    explicit ArgExtreme(const K &key, const In *x = nullptr, const Lane *t = nullptr) : key(key), x(x), t(t) {}
+    Lanes lanes() const { return {}; }
+    template <int N>
+    State<N> lift(const In *p, i64 tag) const {
+        State<N> a;
+        a.v = key.template in<N>(p);
+        a.place = splat<Place, N>(static_cast<Place>(tag));
+        if constexpr (TANGENT) {
+            prefetch<N>(t + (p - x));
+            a.t = load<N>(t + (p - x));
+        }
+        return a;
+    }
+    template <int N>
+    State<N> lift_some(const In *p, i64 tag, int count) const {
+        In some[N];
+        for (int i = 0; i < N; ++i) some[i] = p[i < count ? i : 0];
+        return {key.template in<N>(some), splat<Place, N>(static_cast<Place>(tag)), load_some<N>(t + (p - x), count)};
     }
 };
 
 // --- sums ---------------------------------------------------------------------------------------
 
 // In a type wide enough that rounding does not show: 64-bit integers, double for narrower floats.
-template <class T, class A>
-struct PlainSum : OneLane<A>, Untagged {
-    using In = T;
+template <class A>
+struct Total : OneLane<A>, Untagged {
+    using In = A;
+    using Lanes = Total;
     static constexpr bool IDEMPOTENT = false;
     template <int N>
     using State = typename OneLane<A>::template State<N>;
 
+    Lanes lanes() const { return *this; }
     template <int N>
-    State<N> lift(const T *p, i64) const {
-        return {load_as<A, N>(p)};
+    State<N> lift(const A *p, i64) const {
+        return {load<N>(p)};
     }
     template <int N>
     static void merge(State<N> &a, const State<N> &b) {
@@ -404,23 +422,22 @@ struct PlainSum : OneLane<A>, Untagged {
         return a.v;
     }
 };
-
-// Doubles, and with them the rounding errors of all additions; 64-bit integers enter exactly.
-template <class T>
-struct ExactSum : TwoLanes<double>, Untagged {
+template <class T, class A>
+struct PlainSum : Total<A> {
     using In = T;
+    using Lanes = Total<A>;
+
+    Lanes lanes() const { return {}; }
+    template <int N>
+    typename Lanes::template State<N> lift(const T *p, i64) const {
+        return {load_as<A, N>(p)};
+    }
+};
+
+// Doubles, and with them the rounding errors of all additions.
+struct ExactTotal : TwoLanes<double>, Untagged {
     static constexpr bool IDEMPOTENT = false;
 
-    template <int N>
-    State<N> lift(const T *p, i64) const {
-        vec<T, N> x = load<N>(p);
-        if constexpr (std::is_same_v<T, double>) return {x, splat<double, N>(0)};
-        if constexpr (!std::is_same_v<T, double>) {
-            // The upper half alone is exact as a double, and so is the lower one.
-            vec<T, N> lower = x & T(0xffffffff);
-            return {convert<double, N>(x - lower), convert<double, N>(lower)};
-        }
-    }
     template <int N>
     static void merge(State<N> &a, const State<N> &b) {
         vec<double, N> s = a.v + b.v;
@@ -442,6 +459,24 @@ struct ExactSum : TwoLanes<double>, Untagged {
         // Beside an infinity the error is not a number, and the infinity is the sum.
         auto finite = (a.with - a.with) == 0;
         return finite ? a.v + a.with : a.v;
+    }
+};
+// Of doubles, or of 64-bit integers, which enter exactly.
+template <class T>
+struct ExactSum : ExactTotal {
+    using In = T;
+    using Lanes = ExactTotal;
+
+    Lanes lanes() const { return {}; }
+    template <int N>
+    State<N> lift(const T *p, i64) const {
+        vec<T, N> x = load<N>(p);
+        if constexpr (std::is_same_v<T, double>) return {x, splat<double, N>(0)};
+        if constexpr (!std::is_same_v<T, double>) {
+            // The upper half alone is exact as a double, and so is the lower one.
+            vec<T, N> lower = x & T(0xffffffff);
+            return {convert<double, N>(x - lower), convert<double, N>(lower)};
+        }
     }
 };
 

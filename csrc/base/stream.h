@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "lanes.h"
-#include "threads.h"
+#include "../threads.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
@@ -28,11 +28,6 @@ inline bool worth_streaming(const void *p, i64 bytes, i64 moved) {
 #else
     return false;
 #endif
-}
-
-// The same, unless `forced` decides; see Call.
-inline bool streams(const void *p, i64 bytes, i64 moved, int forced) {
-    return forced == 2 || (forced < 0 && worth_streaming(p, bytes, moved));
 }
 
 // Stores a register past the caches, at a multiple of its size. Other threads see it after end_streaming().
@@ -95,13 +90,13 @@ class Outbox {
         } else if (filled >= ENOUGH) {
             send(filled - (reinterpret_cast<std::intptr_t>(to) & (LINE - 1)));
         }
-        if (!made) made = static_cast<char *>(scratch(slot, static_cast<std::size_t>(ENOUGH + LINE + most)));
+        if (!made) made = static_cast<char *>(scratch(slot, static_cast<std::size_t>(ENOUGH + LINE + most + BEYOND)));
         filled += bytes;
         return made + filled - bytes;
     }
 
   private:
-    static constexpr i64 ENOUGH = 1024;
+    static constexpr i64 ENOUGH = 1024, BEYOND = 256;  // a register may be written beyond the room that was asked for
     const Slot slot;
     char *made = nullptr, *first = nullptr;  // and where what is made belongs
     i64 filled = 0;

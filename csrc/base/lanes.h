@@ -12,7 +12,7 @@
 #include <immintrin.h>
 #endif
 
-#include "geometry.h"
+#include "../geometry.h"
 
 #if defined(__AVX512F__)
 #define NDPOOL_VECTOR_BYTES 64
@@ -20,6 +20,13 @@
 #define NDPOOL_VECTOR_BYTES 32
 #else
 #define NDPOOL_VECTOR_BYTES 16
+#endif
+
+// Whether the ways in registers are compiled at this level: not for processors without AVX2, which are too old for it to matter.
+#if defined(__x86_64__) && !defined(__AVX2__)
+#define NDPOOL_TUNED false
+#else
+#define NDPOOL_TUNED true
 #endif
 
 // Before a loop over the few registers that are worked on at a time.
@@ -30,6 +37,8 @@
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
+
+constexpr bool LEVEL_IS_TUNED = NDPOOL_TUNED;
 
 template <class T, int N>
 struct VecOf {

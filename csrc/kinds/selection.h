@@ -1,6 +1,8 @@
 // Max and Min: the values, their winners, and the derivative as a walk over the winners.
 #pragma once
-#include "transpose.h"
+#include "../engine.h"
+#include "../passes/back.h"
+#include "../passes/slide.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
@@ -17,7 +19,7 @@ struct ValueSink {
     void move_to(const Plan &plan, i64 index, const OutputRow &) { row = y + index * plan.out_row; }
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
     static bool finishes() { return false; }
-    bool needs_counts() const { return false; }
+    static bool in_parts() { return true; }
     void advance(i64 elements) { y += elements; }
     template <class Use>
     NDPOOL_INLINE void over_arrays(const Use &use) {
@@ -99,6 +101,7 @@ struct TangentSink {
     }
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
     static bool finishes() { return false; }
+    static bool in_parts() { return false; }
     template <class Use>
     NDPOOL_INLINE void over_arrays(const Use &use) {
         use(y, row);
@@ -131,7 +134,7 @@ struct WinnerSink {
     void move_to(const Plan &plan, i64 at, const OutputRow &) {
         index = at;
         row = y + at * plan.out_row;
-        winner_row = winners ? static_cast<char *>(winners) + at * plan.out_row * bytes : scratch(PLANE, plan.out_row * bytes);
+        winner_row = winners ? static_cast<char *>(winners) + at * plan.out_row * bytes : scratch(PLANE, (plan.out_row + 64) * bytes);
     }
     template <class Use>
     NDPOOL_INLINE void over_arrays(const Use &use) {
@@ -145,6 +148,7 @@ struct WinnerSink {
             use_winners<std::uint32_t>(use);
     }
     bool finishes() const { return t != nullptr; }
+    static bool in_parts() { return false; }
     template <int N>
     void put(i64 at, const typename ArgExtreme<K>::template State<N> &s, int count) {
         put_some<N, PAST>(row + at, count, [&](T *p) { key.template out<N>(p, s.v); });
@@ -205,15 +209,33 @@ struct WinnerSource {
     WinnerSource with(const Border &border) const { return {border.around(winners, BORDER), border.around(g, BORDER2)}; }
 };
 
-// gx[winner] += g, by asking every window over a cell: for small windows.
-template <class G, class A>
-void gather_winners(const Plan &plan, const std::uint8_t *winners, const G *g, G *gx, int forced) {
-    over_input_parts(plan, Gradient(plan, gx, sizeof(G), forced), [&](const auto &over) {
+// What is kept of the outputs of a part, in floats: 16-bit ones are widened.
+inline const float *widened(const Plan &plan, const InputPart &in, bool brain, const void *g) {
+    const OutputPart part = outputs_over(plan, in.begin, in.end);
+    const i64 begin = part.row_begin * plan.out_row + part.begin * plan.inner;
+    if (part.row_begin == part.row_end || part.begin == part.end) return nullptr;
+    i64 end = part.row_end * plan.out_row + 1;  // squares may read a row more, of which they take nothing
+    auto *plane = static_cast<float *>(scratch(PLANE4, sizeof(float) * static_cast<std::size_t>(end + plan.out_row - begin + 64)));
+    if (end > plan.out_slab) end = plan.out_slab;
+    with_narrow(brain, [&](auto zero) {
+        auto *from = static_cast<const decltype(zero) *>(g) + in.slab * plan.out_slab + begin;
+        blocks<LANES<float>>(end - begin, [&](i64 i, int count) {
+            if (count == LANES<float>) return store<LANES<float>>(plane + i, load_as<float, LANES<float>>(from + i));
+            for (int l = 0; l < count; ++l) plane[i + l] = load_as<float, 1>(from + i + l)[0];
+        });
+    });
+    return plane - begin;
+}
+
+// gx[winner] += g, by asking every window over a cell: for small windows. The cotangents of a part are cotangents(part), and
+// its Target is target(part).
+template <class A, class Cotangents, class Make>
+void gather_winners(const Plan &plan, const std::uint8_t *winners, const Gradient &gradient, Way way, const Cotangents &cotangents, const Make &target) {
+    over_input_parts(plan, gradient, [&](const auto &over) {
         InputRow rows(plan);
         over([&](const InputPart &part) {
-            WinnerSource<G, A> from{winners + part.slab * plan.out_slab, g + part.slab * plan.out_slab};
-            GradientTarget<G, A, false> to{reinterpret_cast<G *>(part.gx), 1, plan.in_row};
-            gather_part(plan, rows, part, from, to);
+            WinnerSource<A, A> from{winners + part.slab * plan.out_slab, cotangents(part)};
+            gather_part<true>(plan, rows, part, from, target(part), way);
         });
     });
 }
@@ -249,10 +271,26 @@ void scatter_winners(const Plan &plan, const W *winners, const G *g, G *gx) {
     });
 }
 
+inline void gather_narrow_winners(const Plan &plan, const std::uint8_t *winners, const Gradient &gradient, Way way, bool brain, const void *g) {
+    gather_winners<float>(plan, winners, gradient, way, [&](const InputPart &in) { return widened(plan, in, brain, g); },
+                          [&](const InputPart &in) { return NarrowTarget<float, false>{in.gx, brain, 1, plan.in_row}; });
+}
+
+// G is the type of the cotangents, A that in which they are added up.
 template <class W, class G, class A>
-void winners_vjp(const Plan &plan, const W *winners, const G *g, G *gx, int forced) {
-    if constexpr (sizeof(W) == 1)
-        if (gathers<A>(plan, {9, 0, plan.inner >= 4 * LANES<A> ? 9 : 0}, forced)) return gather_winners<G, A>(plan, winners, g, gx, forced);
+void winners_vjp(const Plan &plan, const W *winners, const G *g, G *gx, const Route &route) {
+    const Way way = way_back<A>(plan, {9, 0, plan.inner >= 4 * LANES<A> ? 9 : 0, sizeof(W) == 1}, Way::SCATTER, route);
+    if (route.tell(way)) return;
+    if constexpr (sizeof(W) == 1) {
+        if (way != Way::SCATTER) {
+            const Gradient gradient(plan, gx, sizeof(G), route);
+            if constexpr (std::is_same_v<G, A>)
+                return gather_winners<A>(plan, winners, gradient, way, [&](const InputPart &in) { return g + in.slab * plan.out_slab; },
+                                         [&](const InputPart &in) { return GradientTarget<G, A, false>{reinterpret_cast<G *>(in.gx), 1, plan.in_row}; });
+            else
+                return gather_narrow_winners(plan, winners, gradient, way, std::is_same_v<G, BFloat>, g);
+        }
+    }
     scatter_winners<W, G, A>(plan, winners, g, gx);
 }
 

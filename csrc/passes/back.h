@@ -1,4 +1,4 @@
-// The transposed map: what every cell of the input gets from the windows that see it, an input row at a time.
+// The way back, the transposed map: what every cell of the input gets from the windows that see it, an input row at a time.
 //
 // Nothing is scattered: a cell's windows are known, so a register of cells gathers from each of them in turn, in the order of
 // the outputs. What a window hands to its cells is a Source:
@@ -30,10 +30,10 @@ struct Gradient {
     bool streamed;  // whether it is better written past the caches
 
     Gradient(void *gx, i64 element_bytes) : gx(static_cast<char *>(gx)), element_bytes(element_bytes), streamed(false) {}
-    // One that is gathered, and so written from end to end. `forced` as in Call.
-    Gradient(const Plan &plan, void *gx, i64 element_bytes, int forced) : Gradient(gx, element_bytes) {
+    // One that is gathered, and so written from end to end.
+    Gradient(const Plan &plan, void *gx, i64 element_bytes, const Route &route) : Gradient(gx, element_bytes) {
         const i64 written = plan.outer * plan.in_slab * element_bytes, read = plan.outer * plan.out_slab * element_bytes;
-        streamed = streams(gx, written, read + written, forced);
+        streamed = route.streams(gx, written, read + written);
     }
     // Whether it is, and rows of so many elements are whole lines, which are best stored there right away.
     bool in_lines(i64 row) const { return streamed && reinterpret_cast<std::uintptr_t>(gx) % LINE == 0 && row * element_bytes % LINE == 0; }
@@ -238,22 +238,10 @@ void over_part_rows(const Plan &plan, InputRow &rows, const InputPart &part, con
 
 // --- gathering ------------------------------------------------------------------------------------
 
-// Up to how many cells of a window gathering was measured to be faster than other ways, as every cell asks all windows over it:
-// in general, in rows too short for a register, with channels last.
-struct GatherLimits {
-    i64 most, in_short_rows, channels_last;
-};
-
-// Whether a plan's rows are gathered, with sums in A. `forced` as in Call.
+// The way back of a plan, with sums in A; `always` is the one that can always be gone.
 template <class A>
-bool gathers(const Plan &plan, const GatherLimits &limits, int forced) {
-    const Axis &axis = plan.last();
-    bool places = plan.inner >= LANES<A>;
-    bool cells = plan.inner == 1 && !axis.adaptive && axis.dilation == 1 && axis.stride <= 2;
-    if (forced >= 0) return forced > 0 && (places || cells);
-    if (places) return plan.cells <= limits.channels_last;
-    bool short_row = axis.output < FEW_LANES<A> + axis.kernel / axis.stride;
-    return cells && (short_row ? plan.cells <= limits.in_short_rows : plan.cells <= limits.most || in_squares(plan));
+Way way_back(const Plan &plan, const GatherLimits &limits, Way always, const Route &route) {
+    return choose_back(plan, {LANES<A>, FEW_LANES<A>, true, false, LEVEL_IS_TUNED ? Tuned::ALL : Tuned::NOT, true}, limits, always, route.asked);
 }
 
 // Fills the rows of a part of the input, N lanes at a time.
@@ -265,17 +253,18 @@ class RowGatherer {
     RowGatherer(const Plan &plan, const InputPart &part, const Source &from, const Target &to)
         : plan(plan), axis(plan.last()), part(part), from(from), to(to) {}
 
+    void gather_in_squares() const {
+        if (axis.kernel == 2) return gather_squares<2, 0>();
+        return axis.pad_lo % 2 ? gather_squares<3, 1>() : gather_squares<3, 0>();
+    }
+
     void gather_part(InputRow &rows) const {
-        if (in_squares(plan) && axis.length >= 2 * N) {
-            if (axis.kernel == 2) return gather_squares<2, 0>();
-            return axis.pad_lo % 2 ? gather_squares<3, 1>() : gather_squares<3, 0>();
-        }
         const bool places_in_lines = plan.inner >= N && part.in_lines && plan.inner * to.element_bytes() % LINE == 0;
         over_part_rows(plan, rows, part, [&](i64 row, i64 begin, i64 end, bool others) {
             i64 at = row * plan.in_row;
             if constexpr (Target::REPEATS)
                 if (!others && !part.streamed) return to.repeat(at, plan.in_row);
-            if constexpr (Target::STREAMS)
+            if constexpr (Target::STREAMS && N == LANES<A>)
                 if (places_in_lines) return gather_places(rows, at, begin, end, to.past_the_caches());
             write(at + begin * plan.inner, (end - begin) * plan.inner, [&](const Target &target) { gather(rows, at, begin, end, target); });
         });
@@ -298,9 +287,9 @@ class RowGatherer {
     }
 
     void gather(const InputRow &rows, i64 at, i64 begin, i64 end, const Target &target) const {
-        if (plan.inner >= N)
-            gather_places(rows, at, begin, end, target);
-        else if (axis.stride == 1)
+        if constexpr (N == LANES<A>)  // fewer lanes are for short rows of single cells
+            if (plan.inner >= N) return gather_places(rows, at, begin, end, target);
+        if (axis.stride == 1)
             gather_cells<1>(rows, at, begin, end, target);
         else
             gather_cells<2>(rows, at, begin, end, target);
@@ -433,15 +422,57 @@ class RowGatherer {
     }
 };
 
-// All of a part.
-template <class Source, class Target>
-void gather_part(const Plan &plan, InputRow &rows, const InputPart &part, const Source &from, const Target &to) {
-    constexpr int MANY = LANES<typename Source::A>, FEW = FEW_LANES<typename Source::A>;
+// All of a part. SQUARES says whether that way is compiled.
+template <bool SQUARES, class Source, class Target>
+void gather_part(const Plan &plan, InputRow &rows, const InputPart &part, const Source &from, const Target &to, Way way) {
+    using A = typename Source::A;
+    constexpr int MANY = LANES<A>, FEW = FEW_LANES<A>;
+    const Axis &axis = plan.last();
     if constexpr (FEW < MANY)
-        if (plan.inner == 1 && plan.last().output < MANY + plan.last().kernel)
-            return RowGatherer<FEW, Source, Target>(plan, part, from, to).gather_part(rows);
-    RowGatherer<MANY, Source, Target>(plan, part, from, to).gather_part(rows);
+        if (plan.inner == 1 && axis.output < MANY + axis.kernel) {
+            const RowGatherer<FEW, Source, Target> gatherer(plan, part, from, to);
+            if constexpr (SQUARES && LEVEL_IS_TUNED && std::is_same_v<A, float> && Target::STREAMS)
+                if (way == Way::SQUARES && axis.length >= 2 * FEW) return gatherer.gather_in_squares();
+            return gatherer.gather_part(rows);
+        }
+    const RowGatherer<MANY, Source, Target> gatherer(plan, part, from, to);
+    if constexpr (SQUARES && LEVEL_IS_TUNED)
+        if (way == Way::SQUARES && axis.length >= 2 * MANY) return gatherer.gather_in_squares();
+    gatherer.gather_part(rows);
 }
+
+// Calls f(type) with the type of 16-bit floats.
+template <class F>
+NDPOOL_INLINE void with_narrow(bool brain, const F &f) {
+    if (brain)
+        f(BFloat());
+    else
+        f(Half());
+}
+
+// Writes sums as 16-bit floats, of one sort or the other, times a number.
+template <class A, bool REPEATING = true>
+struct NarrowTarget {
+    void *gx;  // the slab's
+    bool brain;
+    A scale;
+    i64 row;  // elements of a row
+    static constexpr bool REPEATS = REPEATING, STREAMS = false, PAST = false;
+
+    static i64 element_bytes() { return 2; }
+    NarrowTarget instead(void *other) const { return {other, brain, scale, row}; }
+    void repeat(i64 at, i64 length) const {
+        auto *to = static_cast<std::uint16_t *>(gx) + at;
+        std::memcpy(to, to - row, 2 * static_cast<std::size_t>(length));
+    }
+    template <int N>
+    void put(i64 at, vec<A, N> sum, int count) const {
+        with_narrow(brain, [&](auto zero) {
+            using G = decltype(zero);
+            put_some<N>(static_cast<G *>(gx) + at, count, [&](G *p) { store_as<N>(p, sum * scale); });
+        });
+    }
+};
 
 // Writes sums as G, times a number.
 template <class G, class A, bool REPEATING = true, bool STREAMING = false>

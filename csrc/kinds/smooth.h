@@ -7,9 +7,8 @@
 // and its transpose: in floats, where those do, or in doubles. A window whose sum is out of the range in which that is
 // accurate (far below s, or not finite) is computed again by itself, with a scale of its own.
 #pragma once
-#include "engine.h"
+#include "../engine.h"
 #include "log_sum.h"
-#include "wide.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
@@ -299,16 +298,18 @@ struct TermPart {
     void pool(const E *cells, S *to) const {
         using P = PlainSum<E, S>;
         const P p{};
-        SumSink<P, S> sink{to, {Count::NONE, 1}, nullptr, nullptr};
-        if (!plan.axes[0].adaptive) return pool_wide_or_all(plan.part(in_begin, in_end, lo, hi), p, cells + low(), sink, -1);
+        SumSink<Total<S>, S> sink{to, {Count::NONE, 1}, nullptr, nullptr};
+        if (!plan.axes[0].adaptive) return pool_all<std::is_same_v<S, float> ? Tuned::ALL : Tuned::NOT>(plan.part(in_begin, in_end, lo, hi), p, cells + low(), sink, {});
         // Some bins of an adaptive axis are not the bins of a shorter one.
         OutputRow rows(plan);
-        RowPooler<P, SumSink<P, S>, LANES<S>> pooler(plan, p, plan.last().output, -1);
+        const auto lanes = p.lanes();
+        const auto from = source_of(p, cells, in_end * first_stride(plan));
+        LanePooler<Total<S>, SumSink<Total<S>, S>> pooler(plan, lanes, from, plan.last().output, choose_forward(plan, lanes_of<P>(Tuned::NOT, false), Way::NONE));
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
             rows.move_to(row);
             sink.move_to(plan, row - part.row_begin, rows);
             sink.row -= part.begin * plan.inner;
-            pooler.pool(cells, rows, sink, part.begin, part.end);
+            pooler.pool(0, rows, sink, part.begin, part.end, part.end * plan.inner + 32, 0);
         }
     }
 
@@ -502,17 +503,21 @@ void store_plane(Type type, void *y, i64 to, const S *from, i64 length) {
 
 // y, and with a tangent dy. SmoothMax in double gets y from LogSum, and that of few floats as well.
 inline void smooth_forward(const Plan &plan, const Smooth &kind, Type type, Type result, const void *x, void *y,
-                           const void *t, void *dy, int forced) {
+                           const void *t, void *dy, const Route &route) {
     const bool few_floats = result == Type::F32 && !kind.lp && floats_do_for(plan, kind.parameter);
     const bool value_done = few_floats || (result == Type::F64 && !kind.lp);
-    if (value_done) {
+    const bool own = few_floats && in_own_squares(plan, kind.parameter);
+    const Way usual = own ? Way::OWN : value_done ? Way::NONE : Way::TERMS;  // NONE: as LogSum chooses
+    if (usual != Way::NONE && (route.asked == Way::NONE || route.asked == usual)) {
+        if (route.tell(usual)) return;
+        if (own) squares_value(plan, kind.parameter, static_cast<const float *>(x), static_cast<float *>(y), route);
+    } else if (value_done) {
         auto value = few_floats ? log_sum_all<float> : log_sum_all<double>;
-        if (few_floats && in_own_squares(plan, kind.parameter))
-            squares_value(plan, kind.parameter, static_cast<const float *>(x), static_cast<float *>(y), forced);
-        else
-            value(plan, kind.parameter, kind.count_pad, x, y, forced);
-        if (!t) return;
+        value(plan, kind.parameter, kind.count_pad, x, y, route);
+    } else {
+        cannot_go(route.asked);
     }
+    if (route.told || (value_done && !t)) return;
     over_output_parts(plan, [&](i64 slab, const OutputPart &part, i64 lo, i64 hi) {
         over_terms(plan, kind, type, result, x, slab, part, lo, hi, plan.axes[0].length, 0, t != nullptr, kind.floats_do_for_sums(plan), [&](auto &terms) {
             using S = std::decay_t<decltype(terms.sum[0])>;
@@ -576,20 +581,27 @@ struct SmoothTarget {
 };
 
 inline void smooth_vjp(const Plan &plan, const Smooth &kind, Type type, Type result, const void *x, const void *g, void *gx,
-                       int forced) {
-    if (result == Type::F32 && !kind.lp && forced != 0 && in_own_squares(plan, kind.parameter))
+                       const Route &route) {
+    const bool own = result == Type::F32 && !kind.lp && in_own_squares(plan, kind.parameter);
+    Way way = Way::OWN;
+    if (!own || (route.asked != Way::NONE && route.asked != Way::OWN)) {
+        way = Way::SPREAD;
+        if (kind.floats_do_for_sums(plan)) way = way_back<float>(plan, {0, 0, 0}, Way::SPREAD, route);
+        if (way == Way::SPREAD) way = way_back<double>(plan, {0, 0, 0}, Way::SPREAD, route);
+    }
+    if (route.tell(way)) return;
+    if (way == Way::OWN)
         return squares_vjp(plan, kind.parameter, static_cast<const float *>(x), static_cast<const float *>(g),
-                           Gradient(plan, gx, sizeof(float), forced));
-    const bool float_sums = kind.floats_do_for_sums(plan) && gathers<float>(plan, {0, 0, 0}, forced);
-    const bool gather = float_sums || gathers<double>(plan, {0, 0, 0}, forced);
-    transpose_all(plan, gx, size_of(result), gather, forced, [&](const InputPart &in, const OutputPart &part, const auto &use) {
+                           Gradient(plan, gx, sizeof(float), route));
+    const bool float_sums = kind.floats_do_for_sums(plan) && way != Way::SPREAD && way == way_back<float>(plan, {0, 0, 0}, Way::SPREAD, route);
+    transpose_all(plan, gx, size_of(result), way, route, [&](const InputPart &in, const OutputPart &part, const auto &use) {
         const i64 slab = in.slab;
         i64 rows_each = plan.dim_count ? plan.out_rows / plan.axes[0].output : 1;
         i64 lo = plan.dim_count ? part.row_begin / rows_each : part.begin;
         i64 hi = plan.dim_count ? part.row_end / rows_each : part.end;
         if (lo == hi) {
             SmoothTarget<double, double> zeros{result, in.gx, nullptr};
-            return use(Transposition<SumSource<double>, SmoothTarget<double, double>>{{part_plane<double>(plan, part)}, zeros});
+            return use(Transposition<SumSource<double>, SmoothTarget<double, double>, false>{{part_plane<double>(plan, part)}, zeros});
         }
         over_terms(plan, kind, type, result, x, slab, part, lo, hi, in.begin, in.end, true, float_sums, [&](auto &terms) {
             using E = std::decay_t<decltype(terms.e[0])>;
@@ -606,7 +618,7 @@ inline void smooth_vjp(const Plan &plan, const Smooth &kind, Type type, Type res
                 all &= good;
                 store<N>(q + i, good ? kind.over_norm<E, N>(load<N>(q + i), sum) : zero);
             }
-            Transposition<SumSource<S, S>, SmoothTarget<E, S>> job{{plane}, {result, in.gx, terms.slope}};
+            Transposition<SumSource<S, S>, SmoothTarget<E, S>, std::is_same_v<S, float>> job{{plane}, {result, in.gx, terms.slope}};
             if (terms.template everywhere<N>(all)) return use(job);
             i64 low = terms.low();
             auto *extra = static_cast<double *>(scratch(EXTRA, sizeof(double) * (terms.length() + 64)));

@@ -1,7 +1,7 @@
 // SmoothMax with a scale for each window: the largest of its cells.
 #pragma once
-#include "functions.h"
-#include "sums.h"
+#include "../base/functions.h"
+#include "linear.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
@@ -12,7 +12,8 @@ namespace NDPOOL_LEVEL {
 template <class F>
 struct LogSum : TwoLanes<F>, Untagged {
     using In = F;
-    static constexpr bool IDEMPOTENT = false, FLOATS = std::is_same_v<F, float>;
+    using Lanes = LogSum;
+    static constexpr bool IDEMPOTENT = false, HEAVY = true, FLOATS = std::is_same_v<F, float>;
     template <int N>
     using State = typename TwoLanes<F>::template State<N>;
     F beta, rate;
@@ -20,6 +21,7 @@ struct LogSum : TwoLanes<F>, Untagged {
     // Shares of floats are powers of 2, which are cheaper.
     explicit LogSum(double beta)
         : beta(static_cast<F>(beta)), rate(static_cast<F>((beta > 0 ? -beta : beta) * (FLOATS ? PER_LOG_2 : 1.0))) {}
+    Lanes lanes() const { return *this; }
     template <int N>
     State<N> lift(const F *p, i64) const {
         vec<F, N> x = load<N>(p);
@@ -80,6 +82,7 @@ struct LogSumSink {
     }
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
     static bool finishes() { return false; }
+    static bool in_parts() { return false; }
     template <class Use>
     NDPOOL_INLINE void over_arrays(const Use &use) {
         use(y, row);
@@ -104,10 +107,10 @@ inline bool floats_do_for(const Plan &plan, double beta) {
 }
 
 template <class F>
-void log_sum_all(const Plan &plan, double beta, bool count_pad, const void *x, void *y, int forced) {
+void log_sum_all(const Plan &plan, double beta, bool count_pad, const void *x, void *y, const Route &route) {
     LogSum<F> kind{beta};
     LogSumSink<F> sink{kind, static_cast<F *>(y), count_pad && plan.padded, nullptr, nullptr};
-    pool_all(plan, kind, static_cast<const F *>(x), sink, forced);
+    pool_all<Tuned::NOT>(plan, kind, static_cast<const F *>(x), sink, route);
 }
 
 // --- where every window has its cells to itself ----------------------------------------------------
@@ -183,12 +186,12 @@ void with_order(double beta, const F &f) {
         f(std::false_type());
 }
 
-inline void squares_value(const Plan &plan, double beta, const float *x, float *y, int forced) {
+inline void squares_value(const Plan &plan, double beta, const float *x, float *y, const Route &route) {
     constexpr int N = LANES<float>;
     using V = vec<float, N>;
     const i64 width = plan.in_row, outputs = plan.out_row, height = plan.axes[0].output;
     const float rate = static_cast<float>(beta * PER_LOG_2), per_beta = static_cast<float>(1 / beta);
-    const bool streamed = streams_outputs<float>(plan, y, forced);
+    const bool streamed = streams_outputs<float>(plan, y, route);
     parallel(plan.outer * height, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
         Outbox outbox(MADE);
         with_order(beta, [&](auto least) {

@@ -1,22 +1,13 @@
-// Squares: the transposed map where windows have 2 by 2 or 3 by 3 cells, in steps of 2, along the last two axes.
+// Squares: the way back where windows have 2 by 2 or 3 by 3 cells, in steps of 2, along the last two axes.
 //
 // Two cells of a row and the two below them are a square. Which outputs see its cells, and at which places of their
-// windows, is the same for all squares, so N of them side by side take hardly more than the arithmetic. At the edges some of
-// those outputs do not exist: there a copy of the outputs is read that has a border of zeros around it.
+// windows, is the same for all squares. So N squares side by side take hardly more than the arithmetic. At the edges some of
+// those outputs do not exist. There the outputs are read from a copy that has a border of zeros around it.
 #pragma once
-#include "rows.h"
+#include "forward.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
-
-// Whether a plan's windows are such.
-inline bool in_squares(const Plan &plan) {
-    if (plan.dim_count == 0 || plan.inner > 1 || plan.dims[plan.dim_count - 1].axis < 0) return false;
-    const Axis &down = plan.axes[plan.axis_count - 2], &along = plan.last();
-    auto fits = [&](const Axis &a) { return !a.adaptive && a.stride == 2 && a.dilation == 1 && a.kernel == along.kernel; };
-    if (!fits(down) || !fits(along) || (down.pad_lo - along.pad_lo) % 2) return false;
-    return along.kernel == 3 || (along.kernel == 2 && along.pad_lo % 2 == 0);
-}
 
 // How far apart the rows and the planes of outputs are.
 struct OutputStrides {

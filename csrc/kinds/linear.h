@@ -1,7 +1,8 @@
 // Sum and Avg, and the transpose of a sum: every cell gets the sum of what the windows over it hold.
 #pragma once
-#include "engine.h"
-#include "extreme.h"
+#include "../engine.h"
+#include "../passes/back.h"
+#include "../passes/slide.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
@@ -49,7 +50,7 @@ struct SumSink {
     }
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
     static bool finishes() { return false; }
-    bool needs_counts() const { return divisor.varies(); }
+    bool in_parts() const { return !divisor.varies(); }
     void advance(i64 elements) { y += elements; }
     template <class Use>
     NDPOOL_INLINE void over_arrays(const Use &use) {
@@ -214,8 +215,24 @@ struct SumSource {
     SumSource with(const Border &border) const { return {border.around(q, BORDER)}; }
 };
 
-template <class From, class To>
+// The rows of a part of the input, each spread from the rows of outputs that see it; `along` is the part of the last axis.
+template <class Target>
+void spread_part(const Plan &plan, InputRow &rows, const InputPart &in, const OutputPart &part, const Axis &along,
+                 const SumSource<double> &from, const Target &to) {
+    constexpr int N = LANES<double>;
+    RowSpreader spreader(along, plan.inner);
+    auto *spread = static_cast<double *>(scratch(BLOCK, sizeof(double) * (along.length * plan.inner + 64)));
+    over_part_rows(plan, rows, in, [&](i64 row, i64 begin, i64 end, bool others) {
+        if (others) spreader.spread(from.q + part.begin * plan.inner, rows, spread);
+        i64 at = row * plan.in_row + begin * plan.inner;
+        blocks<N>((end - begin) * plan.inner, [&](i64 i, int count) { to.template put<N>(at + i, load<N>(spread + i), count); });
+    });
+}
+
+// SQUARES_TOO says whether the way by squares is compiled for it.
+template <class From, class To, bool SQUARES_TOO>
 struct Transposition {
+    static constexpr bool SQUARES = SQUARES_TOO;
     From from;
     To to;
 };
@@ -223,35 +240,21 @@ struct Transposition {
 // The transpose of the sum, by gathering or by spreading rows. prepare(in, part, use) calls use(job) with the Transposition
 // for a part of the input and the part of the outputs that is over it.
 template <class Prepare>
-void transpose_all(const Plan &plan, void *gx, i64 element_bytes, bool gather, int forced, const Prepare &prepare) {
-    over_input_parts(plan, gather ? Gradient(plan, gx, element_bytes, forced) : Gradient(gx, element_bytes), [&](const auto &over) {
+void transpose_all(const Plan &plan, void *gx, i64 element_bytes, Way way, const Route &route, const Prepare &prepare) {
+    const bool gather = way != Way::SPREAD;
+    over_input_parts(plan, gather ? Gradient(plan, gx, element_bytes, route) : Gradient(gx, element_bytes), [&](const auto &over) {
         InputRow rows(plan);
         over([&](const InputPart &in) {
             OutputPart part = outputs_over(plan, in.begin, in.end);
-            if (gather)
-                prepare(in, part, [&](const auto &job) { gather_part(plan, rows, in, job.from, job.to); });
-            else
-                spread_part(plan, rows, in, part, prepare);
-        });
-    });
-}
-
-template <class Prepare>
-void spread_part(const Plan &plan, InputRow &rows, const InputPart &in, OutputPart &part, const Prepare &prepare) {
-    constexpr int N = LANES<double>;
-    Axis along = plan.last();
-    if (plan.dim_count == 0) along = part_of_axis(plan.last(), in.begin, in.end, &part.begin, &part.end);
-    prepare(in, part, [&](const auto &job) {
-        // What is not in doubles is only ever gathered.
-        if constexpr (std::is_same_v<std::decay_t<decltype(job.from)>, SumSource<double>>) {
-            RowSpreader spreader(along, plan.inner);
-            auto *spread = static_cast<double *>(scratch(BLOCK, sizeof(double) * (along.length * plan.inner + 64)));
-            over_part_rows(plan, rows, in, [&](i64 row, i64 begin, i64 end, bool others) {
-                if (others) spreader.spread(job.from.q + part.begin * plan.inner, rows, spread);
-                i64 at = row * plan.in_row + begin * plan.inner;
-                blocks<N>((end - begin) * plan.inner, [&](i64 i, int count) { job.to.template put<N>(at + i, load<N>(spread + i), count); });
+            Axis along = plan.last();
+            if (!gather && plan.dim_count == 0) along = part_of_axis(plan.last(), in.begin, in.end, &part.begin, &part.end);
+            prepare(in, part, [&](const auto &job) {
+                using Job = std::decay_t<decltype(job)>;
+                if (gather) return gather_part<Job::SQUARES>(plan, rows, in, job.from, job.to, way);
+                // What is not in doubles is only ever gathered.
+                if constexpr (std::is_same_v<decltype(job.from), SumSource<double>>) spread_part(plan, rows, in, part, along, job.from, job.to);
             });
-        }
+        });
     });
 }
 
@@ -262,28 +265,50 @@ T *part_plane(const Plan &plan, const OutputPart &part) {
     return static_cast<T *>(scratch(PLANE4, sizeof(T) * ((part.row_end - part.row_begin) * length + 64))) - first;
 }
 
-template <class G>
-void sum_vjp(const Plan &plan, Divisor divisor, const G *g, G *gx, int forced) {
-    bool gather = gathers<double>(plan, {25, 4, 16}, forced);
-    auto target = [&](const InputPart &in, double scale) { return GradientTarget<G, double>{reinterpret_cast<G *>(in.gx), scale, plan.in_row}; };
-    // Doubles have none wider to be added up in, so theirs are divided first.
-    if (sizeof(G) < sizeof(double) && !divisor.varies() && gather)
-        return transpose_all(plan, gx, sizeof(G), gather, forced, [&](const InputPart &in, const OutputPart &, const auto &use) {
-            use(Transposition<SumSource<G>, GradientTarget<G, double>>{{g + in.slab * plan.out_slab}, target(in, divisor.share)});
-        });
-    transpose_all(plan, gx, sizeof(G), gather, forced, [&](const InputPart &in, const OutputPart &part, const auto &use) {
-        auto *q = part_plane<double>(plan, part);
-        const G *from = g + in.slab * plan.out_slab;
-        OutputRow rows(plan);
-        for (i64 row = part.row_begin; row < part.row_end; ++row) {
-            if (divisor.varies()) rows.move_to(row);
-            for (i64 o = part.begin; o < part.end; ++o) {
-                double n = divisor.at(plan, rows, o);
-                for (i64 i = row * plan.out_row + o * plan.inner, e = 0; e < plan.inner; ++e, ++i)
-                    q[i] = load_as<double, 1>(from + i)[0] / n;
-            }
+// What each output of a part hands to its cells, as doubles: its cotangent over the divisor. `read(i)` gives cotangent i.
+template <class Read>
+const double *divided(const Plan &plan, const Divisor &divisor, const OutputPart &part, const Read &read) {
+    auto *q = part_plane<double>(plan, part);
+    OutputRow rows(plan);
+    for (i64 row = part.row_begin; row < part.row_end; ++row) {
+        if (divisor.varies()) rows.move_to(row);
+        for (i64 o = part.begin; o < part.end; ++o) {
+            double n = divisor.at(plan, rows, o);
+            for (i64 i = row * plan.out_row + o * plan.inner, e = 0; e < plan.inner; ++e, ++i) q[i] = read(i) / n;
         }
-        use(Transposition<SumSource<double>, GradientTarget<G, double>>{{q}, target(in, 1.0)});
+    }
+    return q;
+}
+
+// `target(part)` is the Target of a part of the input.
+template <class G, class Make>
+void sum_vjp_to(const Plan &plan, Divisor divisor, const G *g, void *gx, Way way, const Route &route, const Make &target) {
+    constexpr bool FLOATS = std::is_same_v<G, float>;
+    // Doubles have none wider to be added up in, so theirs are divided first.
+    if constexpr (FLOATS)
+        if (!divisor.varies() && way != Way::SPREAD)
+            return transpose_all(plan, gx, sizeof(G), way, route, [&](const InputPart &in, const OutputPart &, const auto &use) {
+                auto to = target(in);
+                to.scale = divisor.share;
+                use(Transposition<SumSource<G>, decltype(to), true>{{g + in.slab * plan.out_slab}, to});
+            });
+    transpose_all(plan, gx, sizeof(G), way, route, [&](const InputPart &in, const OutputPart &part, const auto &use) {
+        const G *from = g + in.slab * plan.out_slab;
+        const double *q = divided(plan, divisor, part, [&](i64 i) NDPOOL_INLINED { return load_as<double, 1>(from + i)[0]; });
+        auto to = target(in);
+        use(Transposition<SumSource<double>, decltype(to), !FLOATS>{{q}, to});
+    });
+}
+
+template <class G>
+void sum_vjp(const Plan &plan, Divisor divisor, const G *g, G *gx, const Route &route) {
+    const Way way = way_back<double>(plan, {25, 4, 16}, Way::SPREAD, route);
+    if (route.tell(way)) return;
+    sum_vjp_to(plan, divisor, g, gx, way, route, [&](const InputPart &in) {
+        if constexpr (sizeof(G) == 2)
+            return NarrowTarget<double>{in.gx, std::is_same_v<G, BFloat>, 1, plan.in_row};
+        else
+            return GradientTarget<G, double>{reinterpret_cast<G *>(in.gx), 1, plan.in_row};
     });
 }
 

@@ -4,20 +4,10 @@
 // beginning of the next: its value is a suffix of the one merged with a prefix of the other. That is three merges an
 // output, whatever the kernel's side. Nothing is ever subtracted.
 #pragma once
-#include "sums.h"
+#include "forward.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
-
-// Cells that have been lifted already.
-template <class P>
-struct Lifted : P {
-    using In = typename P::Lane;
-    template <int N>
-    typename P::template State<N> lift(const In *p, i64) const {
-        return P::template get<N>(p, 0);
-    }
-};
 
 // The first pooled axis of one slab, columns begin..end-1: `in` is (length, rest), `out` (output, rest).
 template <class P>
@@ -29,7 +19,7 @@ void slide(const P &p, const Axis &axis, const typename P::In *in, typename P::L
     const P own = p;
     auto *suffix = static_cast<Lane *>(scratch(BLOCK, sizeof(Lane) * (k + 1) * apart));
     Lane *prefix = suffix + k * apart;
-    // Merges the row of cells at a place with `more`, if there is any, into `to`. Those that follow are in the direction of `step`.
+    // Merges the row of cells at a place with `more`, if there is any, into `to`. The next place will be `place + step`.
     auto merge_cells = [&](i64 place, i64 step, const Lane *more, Lane *to) {
         const i64 cell = place - axis.pad_lo;
         if (cell < 0 || cell >= axis.length) {
@@ -98,19 +88,17 @@ inline Plan without_first_axis(const Plan &plan) {
     return rest;
 }
 
-inline bool is_wide(const Axis &axis) {
-    return !axis.adaptive && axis.dilation == 1 && axis.kernel >= 6 && axis.kernel >= 4 * axis.stride;
-}
-
-// Pools by the way that suits the window.
+// The first axis by blocks, then the others by a way of their own.
 template <class P, class Sink>
-void pool_wide_or_all(const Plan &plan, const P &p, const typename P::In *x, const Sink &sink, int forced) {
+void pool_by_sliding(const Plan &plan, const P &p, const typename P::In *x, const Sink &sink, const Route &route) {
     using Lane = typename P::Lane;
+    using L = typename P::Lanes;
     const Axis &axis = plan.axes[0];
-    bool can = plan.dim_count > 0 && P::PLANES == 1 && !axis.adaptive && axis.dilation == 1 && !sink.needs_counts();
-    if (!can || !(is_free(forced) ? is_wide(axis) : forced == 1)) return pool_all(plan, p, x, sink, forced);
+    const bool streamed = streams_outputs<typename P::In>(plan, sink.y, route);
+    const L lanes = p.lanes();
+    const Plan left = without_first_axis(plan);
+    const Way way = choose_forward(left, lanes_of<L>(Tuned::NOT, false), Way::NONE);
     i64 rest = plan.in_slab / axis.length;
-    Plan left = without_first_axis(plan);
     // So few slabs at a time that the second-level cache holds what is in between, and there are parts for all threads.
     i64 group = (i64(1) << 15) / (axis.output * rest) + 1;
     if (group > plan.outer) group = plan.outer;
@@ -130,10 +118,10 @@ void pool_wide_or_all(const Plan &plan, const P &p, const typename P::In *x, con
         });
         Plan part = left;
         part.outer = left.outer / plan.outer * count;
-        Lifted<P> lifted{p};
         Sink to = sink;
         to.advance(first * plan.out_slab);
-        pool_all(part, lifted, static_cast<const Lane *>(between), to, forced);
+        const auto from = source_of(lanes, static_cast<const Lane *>(between), part.outer * part.in_slab);
+        pool_lanes(part, lanes, from, to, way, streamed);
     };
     parallel(groups, groups > 1 && worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
         for (i64 unit = begin; unit < end; ++unit) {
@@ -143,6 +131,23 @@ void pool_wide_or_all(const Plan &plan, const P &p, const typename P::In *x, con
         }
     });
 }
+
+// --- any way --------------------------------------------------------------------------------------
+
+// Pools by the way that suits the plan, or that is asked for.
+template <Tuned TUNED, class P, class Sink>
+void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink &sink, const Route &route) {
+    constexpr Tuned HERE = LEVEL_IS_TUNED ? TUNED : Tuned::NOT;
+    const Way way = choose_forward(plan, lanes_of<P>(HERE, sink.in_parts()), route.asked);
+    if (route.tell(way)) return;
+    if constexpr (P::PLANES == 1)
+        if (way == Way::SLIDE) return pool_by_sliding(plan, p, x, sink, route);
+    pool_by<HERE>(way, plan, p, x, sink, route);
+}
+
+// How far a kind over cells of type T is tuned.
+template <class T>
+constexpr Tuned BY_TYPE = std::is_same_v<T, float> ? Tuned::ALL : Tuned::ROWS;
 
 }  // namespace NDPOOL_LEVEL
 }  // namespace ndpool

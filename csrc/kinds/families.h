@@ -1,0 +1,26 @@
+// What a level offers: each family of kinds is a translation unit of its own.
+#pragma once
+#include "../passes/forward.h"
+#include "../engine.h"
+
+namespace ndpool {
+namespace NDPOOL_LEVEL {
+
+void run_selection(const Plan &plan, const Call &call, const Route &route);
+void run_linear(const Plan &plan, const Call &call, const Route &route);
+void run_smooth(const Plan &plan, const Call &call, const Route &route);
+
+// Calls f(zero) with a zero of the type of floats.
+template <class F>
+void with_float(Type type, const F &f) {
+    switch (type) {
+        case Type::F16: return f(Half());
+        case Type::BF16: return f(BFloat());
+        case Type::F32: return f(float());
+        case Type::F64: return f(double());
+        default: return;
+    }
+}
+
+}  // namespace NDPOOL_LEVEL
+}  // namespace ndpool

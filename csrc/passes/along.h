@@ -1,0 +1,323 @@
+// The general way: the rows that an output row sees are merged, and the merged row is pooled along itself.
+//
+// Merging is cell by cell: contiguous memory, whole registers. The merged row stays in the nearest cache. So the input is
+// read once and the output written once, and an output costs as many merges as the sides of its window together.
+//
+// Where the outputs go is a Sink:
+//   move_to(plan, index, rows)  to a row of all outputs, which sees these rows of the input
+//   put<N>(at, state, count)    writes the first `count` of N outputs, from element `at` of the row on
+//   finish(plan, slab, rows, begin, end)  is called after outputs begin..end-1 of each row, if finishes()
+//   over_arrays(use)            calls use(array, row) for the arrays that are written, with where each and its row start
+//   STREAMS                     whether past_the_caches() is the same, with stores that go there
+#pragma once
+#include "../plan/choice.h"
+#include "widen.h"
+
+namespace ndpool {
+namespace NDPOOL_LEVEL {
+
+// Splits a row into phases: phase f has the cells f, f+s, f+2s, ... So a window that moves by s cells moves by one in each.
+template <class L>
+void split_phases(const L *from, L *to, i64 cells, i64 s, i64 phase_length) {
+    if (s == 2) {
+        L *even = to, *odd = to + phase_length;
+        for (i64 j = 0; j < cells / 2; ++j) {
+            even[j] = from[2 * j];
+            odd[j] = from[2 * j + 1];
+        }
+        if (cells % 2) even[cells / 2] = from[cells - 1];
+        return;
+    }
+    if (s == 3) {
+        L *a = to, *b = to + phase_length, *c = to + 2 * phase_length;
+        for (i64 j = 0; j < cells / 3; ++j) {
+            a[j] = from[3 * j];
+            b[j] = from[3 * j + 1];
+            c[j] = from[3 * j + 2];
+        }
+        for (i64 i = cells / 3 * 3; i < cells; ++i) to[i % 3 * phase_length + i / 3] = from[i];
+        return;
+    }
+    for (i64 f = 0; f < s; ++f) {
+        L *phase = to + f * phase_length;
+        for (i64 i = f; i < cells; i += s) *phase++ = from[i];
+    }
+}
+
+// Pools outputs of one row after the other. Knows the cells as lanes alone.
+template <class L, class Sink>
+class LanePooler {
+    using Lane = typename L::Lane;
+    static constexpr int N = LANES<Lane>;
+    template <int M>
+    using State = typename L::template State<M>;
+
+  public:
+    // For at most `part` outputs at a time.
+    LanePooler(const Plan &plan, const L &l, const RowSource<L> &from, i64 part, Way way)
+        : axis(plan.last()), l(l), from(from), inner(plan.inner), way(way) {
+        if (way != Way::ROWS && way != Way::WIDEN) return;
+        // Where places of several elements are far apart, the row is left as it is.
+        if (way == Way::ROWS && inner > 1 && (axis.adaptive || axis.stride > 1)) return;
+        i64 s = axis.stride, d = axis.dilation, k = axis.kernel;
+        i64 cells = (part - 1) * s + (k - 1) * d + 1;
+        row = row_memory(ROW, cells * inner + (way == Way::WIDEN ? Widener<L, N>::MARGIN : 0), &plane);
+        if (way == Way::WIDEN) {
+            total = static_cast<Lane *>(scratch(BLOCK, sizeof(Lane) * Widener<L, N>::ROWS * plane));
+            k = 1;
+        }
+        phase_plane = plane;
+        if (s > 1) {
+            phase_length = (cells + s - 1) / s + N;
+            phases = row_memory(PHASES, s * phase_length, &phase_plane);
+        }
+        tap = static_cast<i64 *>(scratch(FRONT, sizeof(i64) * k));
+        for (i64 c = 0; c < k; ++c) tap[c] = s > 1 ? c * d % s * phase_length + c * d / s : c * d * inner;
+    }
+
+    // Rows are pooled one at a time.
+    static i64 rows_at_a_time(const OutputRow &, const Sink &, i64) { return 1; }
+
+    // The outputs begin..end-1 of a row; `base` is where its rows start in the array. After element `room` of the row nothing
+    // may be written. Up to there, what follows the last output will be written later.
+    void pool(i64 base, const OutputRow &rows, Sink &sink, i64 begin, i64 end, i64 room, i64) {
+        this->room = room;
+        if (way == Way::CELLS)
+            pool_cells(base, rows, sink, begin, end);
+        else if (way == Way::SEGMENTS)
+            pool_segments(base, rows, sink, begin, end);
+        else if (!tap)
+            pool_places(base, rows, sink, begin, end);
+        else
+            pool_row(base, rows, sink, begin, end);
+    }
+
+  private:
+    const Axis &axis;
+    const L &l;
+    const RowSource<L> &from;
+    const i64 inner;
+    const Way way;
+    i64 room = 0;
+    Lane *row = nullptr, *total = nullptr, *phases = nullptr;
+    i64 plane = 0, phase_plane = 0, phase_length = 0;
+    i64 *tap = nullptr;     // where the cells of each tap start, among the phases
+    i64 edges_filled = -1;  // the part whose padded cells are in the row
+
+    Lane *row_memory(Slot slot, i64 lanes, i64 *distance) {
+        *distance = (lanes + 3 * N - 1) / N * N;
+        return static_cast<Lane *>(scratch(slot, sizeof(Lane) * L::PLANES * *distance));
+    }
+
+    // Writes N outputs from element `at` on, of which `count` are wanted: whole, where there is room.
+    template <class S>
+    NDPOOL_INLINE void put(Sink &sink, i64 at, const S &state, i64 count) {
+        sink.template put<N>(at, state, count >= N || at + N <= room ? N : static_cast<int>(count));
+    }
+
+    // --- windows along a row ---
+
+    // The merged row starts where the window of output `begin` does.
+    void pool_row(i64 base, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
+        i64 s = axis.stride, d = axis.dilation, k = axis.kernel;
+        i64 origin = begin * s - axis.pad_lo;
+        i64 cells = (end - 1 - begin) * s + (k - 1) * d + 1;
+        i64 first = origin < 0 ? -origin : 0;  // the first real cell, and the first beyond
+        if (first > cells) first = cells;      // padding may be longer than this part of the row
+        i64 stop = axis.length - origin < cells ? axis.length - origin : cells;
+        if (stop < first) stop = first;
+        const i64 length = (stop - first) * inner;
+        const bool fill = edges_filled != begin || way == Way::WIDEN || length < N;  // a short row is merged beyond its end
+        if (fill) fill_empty(0, first * inner);
+        from.merge(from, base, rows, (origin + first) * inner, length, row + first * inner, plane);
+        if (fill) fill_empty(stop * inner, cells * inner + N);
+        edges_filled = begin;
+        // A padded cell may tie with a real one and must not win, so with tags the windows at the edges go one by one.
+        i64 inner_begin = begin, inner_end = end;
+        if (L::TAGGED) {
+            while (inner_begin < end && (inner_begin - begin) * s < first) ++inner_begin;
+            while (inner_end > inner_begin && (inner_end - 1 - begin) * s + (k - 1) * d >= stop) --inner_end;
+        }
+        if (inner_begin < inner_end) pool_inside(rows, sink, begin, inner_begin, inner_end, cells);
+        if (L::TAGGED) {
+            for (i64 o = begin; o < inner_begin; ++o) pool_edge(sink, begin, o);
+            for (i64 o = inner_end; o < end; ++o) pool_edge(sink, begin, o);
+        }
+    }
+
+    // The outputs first..end-1 of a row of `cells` cells that starts with the window of output `begin`.
+    void pool_inside(const OutputRow &rows, Sink &sink, i64 begin, i64 first, i64 end, i64 cells) {
+        i64 s = axis.stride, d = axis.dilation, k = axis.kernel;
+        if (way == Way::ROWS && s == 2 && d == 1 && k <= 3 && inner == 1) return pool_pairs(sink, begin, first, end);
+        const Lane *cell = row;
+        if (way == Way::WIDEN) {
+            Widener<L, N>{l, row, total, plane, cells, inner, k, d}.widen();
+            cell = total;
+            cells -= (k - 1) * d;
+            k = 1;
+        }
+        if (s > 1 && inner > 1) return copy_places(cell, sink, begin, first, end);
+        if (s > 1) {
+            for (int q = 0; q < L::PLANES; ++q) split_phases(cell + q * plane, phases + q * phase_plane, cells, s, phase_length);
+            cell = phases;
+        }
+        cell += (first - begin) * inner;
+        if (!L::TAGGED || rows.count <= 1)
+            merge_taps<true>(cell, k, sink, first * inner, (end - first) * inner);
+        else
+            merge_taps<false>(cell, k, sink, first * inner, (end - first) * inner);
+    }
+
+    // ORDERED says that the cells come in row-major order.
+    template <bool ORDERED>
+    void merge_taps(const Lane *cell, i64 k, Sink &sink, i64 to, i64 length) {
+        for (i64 i = 0; i < length; i += N) {
+            const i64 at = i + N <= length || length < N ? i : length - N;
+            State<N> state = L::template retag<N>(L::template get<N>(cell + at, phase_plane), axis.kernel, 0);
+            for (i64 c = 1; c < k; ++c) {
+                State<N> next = L::template retag<N>(L::template get<N>(cell + tap[c] + at, phase_plane), axis.kernel, c);
+                if (ORDERED)
+                    l.template merge<N>(state, next);
+                else
+                    l.template merge_any<N>(state, next);
+            }
+            put(sink, to + at, state, length - at);
+        }
+    }
+
+    // Windows of up to 3 cells in steps of 2: the first two cells of N windows are the even and the odd ones of 2N cells, and
+    // the third is the even one after.
+    void pool_pairs(Sink &sink, i64 begin, i64 first, i64 end) {
+        const i64 k = axis.kernel;
+        for (i64 o = first; o < end; o += N) {
+            const i64 at = o + N <= end || end - first < N ? o : end - N;
+            const Lane *cell = row + 2 * (at - begin);
+            State<N> even = L::template get<N>(cell, plane), odd = L::template get<N>(cell + N, plane);
+            State<N> state;
+            if (k == 3) {
+                State<N> third = L::template get<N>(cell + 2, plane), unused = L::template get<N>(cell + 2 + N, plane);
+                L::template unzip<N>(even, odd);
+                L::template unzip<N>(third, unused);
+                state = L::template retag<N>(even, k, 0);
+                l.template merge_any<N>(state, L::template retag<N>(odd, k, 1));
+                l.template merge_any<N>(state, L::template retag<N>(third, k, 2));
+            } else {
+                L::template unzip<N>(even, odd);
+                state = L::template retag<N>(even, k, 0);
+                if (k == 2) l.template merge_any<N>(state, L::template retag<N>(odd, k, 1));
+            }
+            put(sink, at, state, end - at);
+        }
+    }
+
+    // And up to N - 1 lanes more.
+    void fill_empty(i64 begin, i64 end) {
+        for (i64 i = begin; i < end; i += N) L::template put<N>(row + i, plane, L::template empty<N>());
+    }
+
+    // One window at the edge, of its real cells.
+    void pool_edge(Sink &sink, i64 begin, i64 o) {
+        Axis::Taps taps = axis.taps(o);
+        i64 first = taps.first - (begin * axis.stride - axis.pad_lo);
+        for (i64 e = 0; e < inner; ++e) {
+            State<1> state{};
+            for (i64 k = 0; k < taps.count; ++k) {
+                const Lane *cell = row + (first + k * axis.dilation) * inner + e;
+                State<1> next = L::template retag<1>(L::template get<1>(cell, plane), axis.kernel, taps.skipped + k);
+                if (k == 0)
+                    state = next;
+                else
+                    l.template merge_any<1>(state, next);
+            }
+            sink.template put<1>(o * inner + e, state, 1);
+        }
+    }
+
+    // --- places of several elements ---
+
+    // Windows that are done already: every `stride`-th place.
+    void copy_places(const Lane *cell, Sink &sink, i64 begin, i64 first, i64 end) {
+        for (i64 o = first; o < end; ++o) {
+            const Lane *place = cell + (o - begin) * axis.stride * inner;
+            for (i64 i = 0; i < inner; i += N) put(sink, o * inner + i, L::template get<N>(place + i, plane), inner - i);
+        }
+    }
+
+    // Merged rows, then the places of each window.
+    void pool_places(i64 base, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
+        const i64 origin = merge_span(base, rows, begin, end), step = axis.dilation * inner;
+        for (i64 o = begin; o < end; ++o) {
+            const Axis::Taps taps = axis.taps(o);
+            const Lane *cell = row + (taps.first - origin) * inner;
+            for (i64 i = 0; i < inner; i += N) {
+                const i64 at = i + N <= inner || inner < N ? i : inner - N;
+                State<N> state = L::template empty<N>();
+                if (taps.count) state = L::template retag<N>(L::template get<N>(cell + at, plane), axis.kernel, taps.skipped);
+                for (i64 c = 1; c < taps.count; ++c)
+                    l.template merge_any<N>(state, L::template retag<N>(L::template get<N>(cell + c * step + at, plane), axis.kernel, taps.skipped + c));
+                put(sink, o * inner + at, state, inner - at);
+            }
+        }
+    }
+
+    // All cells of each window, straight from the input.
+    void pool_cells(i64 base, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
+        constexpr i64 WIDE = (L::HEAVY ? 1 : 4) * N;
+        alignas(64) Lane lanes[L::PLANES * WIDE];
+        for (i64 o = begin; o < end; ++o) {
+            const Axis::Taps taps = axis.taps(o);
+            for (i64 i = 0; i < inner;) {
+                const i64 count = inner - i < WIDE ? N : WIDE;
+                if (inner - i < N && inner >= N) i = inner - N;  // the last block overlaps its neighbour
+                const bool any = rows.count && taps.count;
+                if (any) from.merge_place(from, base, rows, axis, taps, inner, i, count < inner ? count : inner, lanes, WIDE);
+                for (i64 u = 0; u < count; u += N)
+                    put(sink, o * inner + i + u, any ? L::template get<N>(lanes + u, WIDE) : L::template empty<N>(), inner - i - u);
+                i += count;
+            }
+        }
+    }
+
+    // --- windows that hardly overlap ---
+
+    void pool_segments(i64 base, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
+        const bool from_memory = rows.count == 1 && axis.dilation == 1;
+        const i64 origin = from_memory ? 0 : merge_span(base, rows, begin, end);
+        for (i64 o = begin; o < end; ++o) {
+            const Axis::Taps taps = axis.taps(o);
+            State<1> state = L::template empty<1>();
+            if (taps.count && from_memory) {
+                Lane one[L::PLANES];
+                from.reduce_row(from, base + rows.offset[0] + taps.first, rows.tag[0], taps.count, axis.kernel, taps.skipped, one);
+                state = L::template get<1>(one, 1);
+            } else if (taps.count && axis.dilation == 1) {
+                const Lane *cell = row + (taps.first - origin);
+                auto cells = [&](auto size, i64 k) NDPOOL_INLINED { return L::template get<decltype(size)::value>(cell + k, plane); };
+                state = reduce(l, cells, taps.count, axis.kernel, taps.skipped);
+            } else if (taps.count) {
+                const Lane *cell = row + (taps.first - origin);
+                state = L::template retag<1>(L::template get<1>(cell, plane), axis.kernel, taps.skipped);
+                for (i64 k = 1; k < taps.count; ++k)
+                    l.template merge_any<1>(state, L::template retag<1>(L::template get<1>(cell + k * axis.dilation, plane), axis.kernel, taps.skipped + k));
+            }
+            sink.template put<1>(o, state, 1);
+        }
+    }
+
+    // Merges all real cells of the windows begin..end-1 along the row; says which is the first.
+    i64 merge_span(i64 base, const OutputRow &rows, i64 begin, i64 end) {
+        const Axis::Taps last = axis.taps(end - 1);
+        i64 origin = axis.start(begin);
+        i64 stop = axis.adaptive ? last.first + last.count : axis.start(end - 1) + axis.dilation * (axis.kernel - 1) + 1;
+        if (origin < 0) origin = 0;
+        if (origin > axis.length) origin = axis.length;
+        if (stop > axis.length) stop = axis.length;
+        const i64 length = stop > origin ? (stop - origin) * inner : 0;
+        row = row_memory(ROW, length, &plane);
+        from.merge(from, base, rows, origin * inner, length, row, plane);
+        return origin;
+    }
+};
+
+}  // namespace NDPOOL_LEVEL
+}  // namespace ndpool

@@ -1,0 +1,184 @@
+// All outputs, row by row, on several threads.
+#pragma once
+#include "tiles.h"
+
+namespace ndpool {
+namespace NDPOOL_LEVEL {
+
+// How a call goes: the way asked for by name, if any, and whether results are written past the caches.
+struct Route {
+    Way asked = Way::NONE;
+    bool past_the_caches = false;  // whether or not it is worth it
+    Way *told = nullptr;           // if set, the way is written here and nothing is run
+
+    // Writes down the way, if asked to; says whether that was all.
+    bool tell(Way way) const {
+        if (told) *told = way;
+        return told != nullptr;
+    }
+    bool streams(const void *p, i64 bytes, i64 moved) const { return past_the_caches || worth_streaming(p, bytes, moved); }
+};
+
+// Rows longer than the nearest cache go in parts of this many outputs.
+inline i64 part_of_row(const Plan &plan) {
+    const Axis &axis = plan.last();
+    i64 stride = axis.adaptive ? (axis.length + axis.output - 1) / axis.output : axis.stride;
+    i64 part = 4096 / (stride * plan.inner) + 1;
+    i64 reach = axis.adaptive ? 1 : 4 * axis.dilation * axis.kernel / axis.stride;
+    if (part < reach) part = reach;
+    return part < axis.output ? part : axis.output;
+}
+
+// Below this many elements, waking a thread costs more than it saves.
+inline bool worth_threads(i64 elements) { return elements >= (1 << 15); }
+
+// Whether outputs are better written past the caches.
+template <class In, class Out>
+bool streams_outputs(const Plan &plan, const Out *y, const Route &route) {
+    const i64 read = plan.outer * plan.in_slab * static_cast<i64>(sizeof(In));
+    const i64 written = plan.outer * plan.out_slab * static_cast<i64>(sizeof(Out));
+    return route.streams(y, written, read + written);
+}
+
+// Whether they can go there straight from registers of N elements: in every array those of a place are whole lines.
+template <int N, class Sink>
+bool places_in_lines(const Plan &plan, Sink sink) {
+    bool are = plan.inner >= N && plan.inner % N == 0 && !sink.finishes();
+    sink.over_arrays([&](auto *array, auto *&) {
+        are = are && reinterpret_cast<std::uintptr_t>(array) % LINE == 0 && plan.inner * static_cast<i64>(sizeof(*array)) % LINE == 0;
+    });
+    return are;
+}
+
+// A pooler and a sink, as the loop over the rows sees them: compiled once for all of them.
+class RowWork {
+  public:
+    virtual i64 rows_at_a_time(const OutputRow &rows, i64 most) const = 0;
+    virtual void move_to(const Plan &plan, i64 index, const OutputRow &rows) = 0;
+    // Makes results in outboxes: `length` elements from element `at` of row `index` on, never more than `most` at a time.
+    virtual void send_by(Outbox *outbox, i64 row_length, i64 index, i64 at, i64 length, i64 most) = 0;
+    virtual void pool(i64 base, const OutputRow &rows, i64 begin, i64 end, i64 room, i64 more) = 0;
+    virtual void finish(const Plan &plan, i64 slab, const OutputRow &rows, i64 begin, i64 end) = 0;
+
+  protected:
+    ~RowWork() = default;
+};
+
+template <class Pooler, class Sink>
+class RowWorkOf final : public RowWork {
+  public:
+    RowWorkOf(Pooler &pooler, const Sink &sink) : pooler(pooler), sink(sink) {}
+    i64 rows_at_a_time(const OutputRow &rows, i64 most) const override { return pooler.rows_at_a_time(rows, sink, most); }
+    void move_to(const Plan &plan, i64 index, const OutputRow &rows) override { sink.move_to(plan, index, rows); }
+    void send_by(Outbox *outbox, i64 row_length, i64 index, i64 at, i64 length, i64 most) override {
+        sink.over_arrays([&](auto *array, auto *&row) { row = outbox++->room(array + index * row_length + at, length, most) - at; });
+    }
+    void pool(i64 base, const OutputRow &rows, i64 begin, i64 end, i64 room, i64 more) override {
+        pooler.pool(base, rows, sink, begin, end, room, more);
+    }
+    void finish(const Plan &plan, i64 slab, const OutputRow &rows, i64 begin, i64 end) override { sink.finish(plan, slab, rows, begin, end); }
+
+  private:
+    Pooler &pooler;
+    Sink sink;
+};
+
+// How the outputs are shared out. `streamed` says that results go past the caches: through an Outbox or, if `in_lines`, as they
+// are.
+struct RowUnits {
+    const Plan &plan;
+    const bool streamed, in_lines;
+    const i64 outputs, part, parts;  // of a row, at a time, and how many times
+    // Rows at a time. To send many past the caches at once would keep the memory from being read meanwhile.
+    const i64 most_rows;
+
+    RowUnits(const Plan &plan, bool streamed, bool in_lines)
+        : plan(plan), streamed(streamed), in_lines(in_lines), outputs(plan.last().output), part(part_of_row(plan)),
+          parts((outputs + part - 1) / part), most_rows(parts > 1 ? 1 : (streamed ? 128 : 1024) / plan.out_row + 1) {}
+    i64 count() const { return plan.outer * plan.out_rows * parts; }
+
+    // Units begin..end-1, one after the other.
+    void run(i64 begin, i64 end, RowWork &work) const {
+        OutputRow rows(plan);
+        Outbox outboxes[] = {Outbox(MADE), Outbox(MADE2)};
+        i64 index = begin / parts, done = begin % parts;  // of output rows, and parts of the row
+        i64 slab = index / plan.out_rows, row = index % plan.out_rows;
+        const i64 written_to = end / parts * plan.out_row + end % parts * part * plan.inner;  // elements up to which these units go
+        rows.move_to(row);
+        work.move_to(plan, index, rows);
+        for (i64 unit = begin;;) {
+            i64 first = done * part, stop = first + part < outputs ? first + part : outputs;
+            const i64 many = work.rows_at_a_time(rows, most_rows < end - unit ? most_rows : end - unit);
+            i64 room = written_to - index * plan.out_row;
+            if (streamed && !in_lines) {
+                i64 at = first * plan.inner, length = (many - 1) * plan.out_row + (stop - first) * plan.inner;
+                work.send_by(outboxes, plan.out_row, index, at, length, most_rows * part * plan.inner);
+                room = stop * plan.inner + 32;  // an Outbox has room for a register more
+            }
+            work.pool(slab * plan.in_slab + rows.base, rows, first, stop, room, many - 1);
+            work.finish(plan, slab, rows, first, stop);
+            unit += many;
+            if (unit == end) break;
+            if (++done < parts) continue;
+            done = 0;
+            index += many;
+            row += many;
+            if (row == plan.out_rows)
+                row = 0, ++slab, rows.move_to(row);
+            else
+                rows.move_on(many);
+            work.move_to(plan, index, rows);
+        }
+        if (in_lines) end_streaming();
+    }
+};
+
+// Pools everything with poolers that make(part) makes, for at most `part` outputs at a time.
+template <class Sink, class Make>
+void pool_rows(const Plan &plan, const Sink &sink, bool streamed, bool in_lines, const Make &make) {
+    const RowUnits units(plan, streamed, in_lines);
+    parallel(units.count(), worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
+        auto pooler = make(units.part);
+        RowWorkOf<decltype(pooler), Sink> work(pooler, sink);
+        units.run(begin, end, work);
+    });
+}
+
+// What the choice depends on, of a kind.
+template <class P>
+constexpr Lanes lanes_of(Tuned tuned, bool in_parts) {
+    return {LANES<typename P::Lane>, FEW_LANES<typename P::Lane>, P::PLANES == 1, P::TAGGED, tuned, in_parts};
+}
+
+// The general ways, from cells of any type.
+template <class L, class Sink>
+void pool_lanes(const Plan &plan, const L &l, const RowSource<L> &from, const Sink &sink, Way way, bool streamed) {
+    pool_rows(plan, sink, streamed, false, [&](i64 part) { return LanePooler<L, Sink>(plan, l, from, part, way); });
+}
+
+// All ways but sliding.
+template <Tuned TUNED, class P, class Sink>
+void pool_by(Way way, const Plan &plan, const P &p, const typename P::In *x, const Sink &sink, const Route &route) {
+    using In = typename P::In;
+    const bool streamed = streams_outputs<In>(plan, sink.y, route);
+    const auto from = source_of(p, x, plan.outer * plan.in_slab);
+    const auto lanes = p.lanes();
+    [[maybe_unused]] constexpr int MANY = LANES<typename P::Lane>, FEW = FEW_LANES<typename P::Lane>;
+    if constexpr (TUNED >= Tuned::ROWS)
+        if (way == Way::DIRECT) {
+            const DirectOutputs direct = direct_outputs(plan.last());
+            if constexpr (FEW < MANY)
+                if (direct.stop - direct.first < MANY)
+                    return pool_rows(plan, sink, streamed, false, [&](i64) { return DirectPooler<P, Sink, FEW>(plan, p, x); });
+            return pool_rows(plan, sink, streamed, false, [&](i64) { return DirectPooler<P, Sink, MANY>(plan, p, x); });
+        }
+    if constexpr (TUNED >= Tuned::ALL)
+        if (way == Way::TILES) {
+            const bool in_lines = streamed && Sink::STREAMS && places_in_lines<MANY>(plan, sink);
+            return pool_rows(plan, sink, streamed, in_lines, [&](i64) { return TilePooler<P, Sink>(plan, p, from, in_lines); });
+        }
+    pool_lanes(plan, lanes, from, sink, way, streamed);
+}
+
+}  // namespace NDPOOL_LEVEL
+}  // namespace ndpool

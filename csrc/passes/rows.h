@@ -1,0 +1,323 @@
+// The rows of the input that an output row sees, and their cells as States.
+//
+// The type of the cells ends here: a RowSource reads them, and hands on lanes. What comes after it is compiled once for each
+// type of lanes, and not for each type of cells.
+#pragma once
+#include "../base/stream.h"
+#include "../kinds/states.h"
+
+namespace ndpool {
+namespace NDPOOL_LEVEL {
+
+// --- which input rows an output row sees ---------------------------------------------------------
+
+class OutputRow {
+  public:
+    i64 count = 0;         // of input rows
+    i64 base = 0;          // in elements from the slab's start
+    i64 *offset = nullptr; // of each, from `base`
+    i64 *tag = nullptr;    // its place in the window without the last axis
+    i64 start = 0;         // where the window starts in the slab, padding included: may be negative
+    i64 counted = 1;       // cells that count, and real ones, in the window without the last axis
+    i64 real = 1;
+
+    explicit OutputRow(const Plan &plan) : plan(plan) {
+        offset = static_cast<i64 *>(scratch(ROWS, 2 * sizeof(i64) * plan.outer_cells));
+        tag = offset + plan.outer_cells;
+    }
+
+    // After this, `base` is 0.
+    void move_to(i64 row) {
+        at = row;
+        base = ahead = 0;
+        i64 index[MAX_DIMS];
+        for (int d = plan.dim_count - 1; d > 0; --d) {
+            index[d] = row % plan.dims[d].out_count;
+            row /= plan.dims[d].out_count;
+        }
+        index[0] = row;
+        count = 1;
+        offset[0] = tag[0] = start = 0;
+        counted = real = 1;
+        for (int d = 0; d < plan.dim_count; ++d) {
+            const Dim &dim = plan.dims[d];
+            if (dim.axis < 0) {
+                start += index[d] * dim.in_stride;
+                for (i64 i = 0; i < count; ++i) offset[i] += index[d] * dim.in_stride;
+            } else {
+                extend(plan.axes[dim.axis], index[d], dim.in_stride);
+            }
+        }
+        if (plan.dim_count) look_ahead(plan.dims[plan.dim_count - 1], index[plan.dim_count - 1]);
+    }
+
+    // How many of the rows that follow see the same cells as this one, each `step` elements further on.
+    i64 ahead = 0, step = 0;
+
+    // Moves on by some rows. Up to `ahead` of them cost nothing.
+    void move_on(i64 rows) {
+        if (rows > ahead) return move_to(at + rows);
+        ahead -= rows, at += rows;
+        base += rows * step;
+        start += rows * step;
+    }
+
+  private:
+    const Plan &plan;
+    i64 at = 0;
+
+    void look_ahead(const Dim &dim, i64 o) {
+        if (dim.axis < 0) {
+            step = dim.in_stride;
+            ahead = dim.out_count - 1 - o;
+            return;
+        }
+        const Axis &axis = plan.axes[dim.axis];
+        i64 room = axis.length - 1 - axis.dilation * (axis.kernel - 1) - axis.start(o);  // to the row's end
+        if (axis.adaptive || axis.start(o) < 0 || room < axis.stride) return;
+        step = axis.stride * dim.in_stride;
+        ahead = room / axis.stride;
+        if (ahead > axis.output - 1 - o) ahead = axis.output - 1 - o;
+    }
+
+    // Every row so far, times the cells that this axis adds; from the back, so that it can be done in place.
+    void extend(const Axis &axis, i64 o, i64 stride) {
+        Axis::Taps taps = axis.taps(o);
+        for (i64 i = count - 1; i >= 0; --i) {
+            i64 base = offset[i], prefix = tag[i] * axis.kernel + taps.skipped;
+            for (i64 k = taps.count - 1; k >= 0; --k) {
+                NDPOOL_SHORT_LOOP;
+                offset[i * taps.count + k] = base + (taps.first + k * axis.dilation) * stride;
+                tag[i * taps.count + k] = prefix + k;
+            }
+        }
+        count *= taps.count;
+        start += axis.start(o) * stride;
+        counted *= axis.counted(o);
+        real *= taps.count;
+    }
+};
+
+// --- parts of a register --------------------------------------------------------------------------
+
+// The State of `count` < N cells. Memory beyond them is not read; the other lanes repeat the first.
+template <int N, class P>
+inline typename P::template State<N> lift_some(const P &p, const typename P::In *x, i64 tag, int count) {
+    if constexpr (P::CARRIES) {
+        return p.template lift_some<N>(x, tag, count);
+    } else {
+        typename P::In some[N];
+        for (int i = 0; i < N; ++i) some[i] = i < count ? x[i] : x[0];
+        return p.template lift<N>(some, tag);
+    }
+}
+
+// Runs out(to) with room for N elements, of which `count` are wanted at `p`; with PAST all, and past the caches.
+template <int N, bool PAST = false, class T, class F>
+inline void put_some(T *p, int count, const F &out) {
+    if constexpr (PAST) {
+        T all[N];
+        out(all);
+        stream<N>(p, load<N>(all));
+    } else if (count == N) {
+        out(p);
+    } else {
+        T some[N];
+        out(some);
+        for (int i = 0; i < count; ++i) p[i] = some[i];
+    }
+}
+
+template <int M>
+using Size = std::integral_constant<int, M>;
+
+// --- merging rows ---------------------------------------------------------------------------------
+
+// The States of cells i..i+N-1 of all rows, merged; U registers' worth at a time.
+template <int U, int N, class P, class Rows>
+NDPOOL_INLINE void merge_cells(const P &p, const typename P::In *x, const Rows &rows, i64 i,
+                        typename P::template State<N> (&state)[U]) {
+    NDPOOL_UNROLL
+    for (int u = 0; u < U; ++u) state[u] = p.template lift<N>(x + rows.offset[0] + i + u * N, rows.tag[0]);
+    prefetch<U * N>(x + rows.offset[0] + i);
+    for (i64 r = 1; r < rows.count; ++r) {
+        const typename P::In *row = x + rows.offset[r] + i;
+        prefetch<U * N>(row);
+        NDPOOL_UNROLL
+        for (int u = 0; u < U; ++u) p.template merge<N>(state[u], p.template lift<N>(row + u * N, rows.tag[r]));
+    }
+}
+
+// Merges `length` elements of all rows, from element `begin` of each, into States at `to`, which has room for a register more.
+// `beyond` is where the array of the cells ends.
+template <int N, class P>
+void merge_rows(const P &p, const typename P::In *x, const typename P::In *beyond, const OutputRow &rows, i64 begin, i64 length,
+                typename P::Lane *to, i64 plane) {
+    using State = typename P::template State<N>;
+    if (length <= 0) return;
+    if (rows.count == 0) {
+        for (i64 i = 0; i < length; i += N) P::template put<N>(to + i, plane, P::template empty<N>());
+        return;
+    }
+    if (length < N && beyond - (x + rows.offset[rows.count - 1] + begin) < N) {
+        const int count = static_cast<int>(length);
+        State state = lift_some<N>(p, x + rows.offset[0] + begin, rows.tag[0], count);
+        for (i64 r = 1; r < rows.count; ++r) p.template merge<N>(state, lift_some<N>(p, x + rows.offset[r] + begin, rows.tag[r], count));
+        return P::template put<N>(to, plane, state);
+    }
+    auto block = [&](auto registers, i64 at) NDPOOL_INLINED {
+        constexpr int U = decltype(registers)::value;
+        State state[U];
+        merge_cells<U, N>(p, x, rows, begin + at, state);
+        NDPOOL_UNROLL
+        for (int u = 0; u < U; ++u) P::template put<N>(to + at + u * N, plane, state[u]);
+    };
+    constexpr int U = P::HEAVY ? 1 : 4;
+    i64 i = 0;
+    for (; i + U * N <= length; i += U * N) block(Size<U>(), i);
+    for (; i < length; i += N) block(Size<1>(), i + N <= length || length < N ? i : length - N);
+}
+
+// --- reducing a segment ---------------------------------------------------------------------------
+
+// All lanes merged into one: halves of halves.
+template <int N, class L>
+typename L::template State<1> fold(const L &l, const typename L::template State<N> &state) {
+    if constexpr (N == 1) {
+        return state;
+    } else {
+        alignas(64) typename L::Lane lanes[L::PLANES * N];
+        L::template put<N>(lanes, N, state);
+        auto half = L::template get<N / 2>(lanes, N);
+        l.template merge_any<N / 2>(half, L::template get<N / 2>(lanes + N / 2, N));
+        return fold<N / 2>(l, half);
+    }
+}
+
+// `count` cells side by side as one State. cells(size, k) are the States of so many from the k-th on, which is at place
+// `tag + k` of the window along an axis with `radix` places.
+template <class L, class Cells>
+typename L::template State<1> reduce(const L &l, const Cells &cells, i64 count, i64 radix, i64 tag) {
+    constexpr int N = LANES<typename L::Lane>, U = L::HEAVY ? 1 : 4;
+    using Many = typename L::template State<N>;
+    using One = typename L::template State<1>;
+    One one;
+    i64 k = 0;
+    if (count >= N) {
+        // Several registers at a time, so that none waits for the other.
+        auto block = [&](i64 at) NDPOOL_INLINED { return L::template retag_each<N>(cells(Size<N>(), at), radix, tag + at); };
+        Many state[U] = {};
+        int used = 0;
+        for (; used < U && k + N <= count; ++used, k += N) state[used] = block(k);
+        for (; k + U * N <= count; k += U * N) {
+            NDPOOL_UNROLL
+            for (int u = 0; u < U; ++u) l.template merge_any<N>(state[u], block(k + u * N));
+        }
+        for (; k + N <= count; k += N) l.template merge_any<N>(state[0], block(k));
+        for (int u = 1; u < used; ++u) l.template merge_any<N>(state[0], state[u]);
+        one = fold<N>(l, state[0]);
+    } else {
+        one = L::template retag<1>(cells(Size<1>(), 0), radix, tag);
+        k = 1;
+    }
+    for (; k < count; ++k) l.template merge_any<1>(one, L::template retag<1>(cells(Size<1>(), k), radix, tag + k));
+    return one;
+}
+
+// --- cells of any type ----------------------------------------------------------------------------
+
+// An array of cells, of which the passes know lanes alone.
+template <class L>
+struct RowSource {
+    using Lane = typename L::Lane;
+    const void *kind, *x;
+    i64 elements;
+
+    // Merges `length` elements of all rows, from element `begin` of each, into States at `to`; `base` is where the rows start.
+    void (*merge)(const RowSource &, i64 base, const OutputRow &, i64 begin, i64 length, Lane *to, i64 plane);
+    // Reduces `count` cells side by side, from element `at` on, into one State at `to`. They are in the row with tag `row`, and
+    // the first is at place `tag`, of `radix`, along it.
+    void (*reduce_row)(const RowSource &, i64 at, i64 row, i64 count, i64 radix, i64 tag, Lane *to);
+    // Merges all cells of a window, elements i..i+count-1 of each place, into States at `to`, a plane of `plane` lanes each.
+    void (*merge_place)(const RowSource &, i64 base, const OutputRow &, const Axis &, const Axis::Taps &, i64 inner, i64 i, i64 count, Lane *to, i64 plane);
+};
+
+// Where a RowSource gets its functions from, for one type of cells.
+template <class P>
+struct Cells {
+    using L = typename P::Lanes;
+    using In = typename P::In;
+    using Lane = typename P::Lane;
+    using Source = RowSource<L>;
+    static constexpr int N = LANES<Lane>;
+
+    static const P &kind(const Source &from) { return *static_cast<const P *>(from.kind); }
+    static const In *cell(const Source &from, i64 at) { return static_cast<const In *>(from.x) + at; }
+
+    static void merge(const Source &from, i64 base, const OutputRow &rows, i64 begin, i64 length, Lane *to, i64 plane) {
+        const P own = kind(from);  // a copy, which no store can change
+        merge_rows<N>(own, cell(from, base), cell(from, from.elements), rows, begin, length, to, plane);
+    }
+    static void reduce_row(const Source &from, i64 at, i64 row, i64 count, i64 radix, i64 tag, Lane *to) {
+        const P own = kind(from);
+        const In *x = cell(from, at);
+        auto cells = [&](auto size, i64 k) NDPOOL_INLINED {
+            constexpr int M = decltype(size)::value;
+            if constexpr (M > 1) prefetch<M>(x + k);
+            return own.template lift<M>(x + k, row);
+        };
+        L::template put<1>(to, 1, reduce(own.lanes(), cells, count, radix, tag));
+    }
+    static void merge_place(const Source &from, i64 base, const OutputRow &rows, const Axis &axis, const Axis::Taps &taps, i64 inner,
+                            i64 i, i64 count, Lane *to, i64 plane) {
+        const P own = kind(from);
+        const i64 step = axis.dilation * inner;
+        const In *x = cell(from, base + taps.first * inner + i);
+        const In *last = x + rows.offset[rows.count - 1] + (taps.count - 1) * step;
+        if (cell(from, from.elements) - last < N) {
+            auto lift = [&](const In *p, i64 tag) { return lift_some<N>(own, p, tag, static_cast<int>(count < N ? count : N)); };
+            return merge_all<1>(own, x, rows, axis.kernel, taps, step, to, plane, lift);
+        }
+        auto lift = [&](const In *p, i64 tag) NDPOOL_INLINED { return own.template lift<N>(p, tag); };
+        if (count <= N)
+            merge_all<1>(own, x, rows, axis.kernel, taps, step, to, plane, lift);
+        else
+            merge_all<P::HEAVY ? 1 : 4>(own, x, rows, axis.kernel, taps, step, to, plane, lift);
+    }
+
+  private:
+    // U registers of every cell.
+    template <int U, class Lift>
+    NDPOOL_INLINE static void merge_all(const P &own, const In *x, const OutputRow &rows, i64 kernel, const Axis::Taps &taps, i64 step, Lane *to, i64 plane,
+                          const Lift &lift) {
+        typename P::template State<N> state[U];
+        bool first = true;
+        for (i64 r = 0; r < rows.count; ++r) {
+            const In *p = x + rows.offset[r];
+            const i64 tag = rows.tag[r] * kernel + taps.skipped;
+            for (i64 k = 0; k < taps.count; ++k, p += step) {
+                prefetch<U * N>(p);
+                NDPOOL_UNROLL
+                for (int u = 0; u < U; ++u) {
+                    auto next = lift(p + u * N, tag + k);
+                    if (first)
+                        state[u] = next;
+                    else
+                        own.template merge<N>(state[u], next);
+                }
+                first = false;
+            }
+        }
+        NDPOOL_UNROLL
+        for (int u = 0; u < U; ++u) L::template put<N>(to + u * N, plane, state[u]);
+    }
+};
+
+template <class P>
+RowSource<typename P::Lanes> source_of(const P &p, const typename P::In *x, i64 elements) {
+    using C = Cells<P>;
+    return {&p, x, elements, C::merge, C::reduce_row, C::merge_place};
+}
+
+}  // namespace NDPOOL_LEVEL
+}  // namespace ndpool

@@ -1,0 +1,71 @@
+// Which way a plan goes: decided here, before anything runs.
+//
+// The ways of an operation stand in a list, in order of preference. A plan goes the first that can do it and suits it; the
+// last one suits every plan. A way can also be asked for by its name, wherever it can do the plan.
+#pragma once
+#include "../geometry.h"
+
+namespace ndpool {
+
+enum class Way {
+    // Forward.
+    SLIDE,     // the first pooled axis by block prefixes and suffixes, then the others
+    DIRECT,    // windows of 2 or 3 cells in steps of 2, in registers
+    TILES,     // channels last, windows of 2 by 2 or 3 by 3 cells, in registers
+    CELLS,     // channels last, all cells of a window in turn
+    SEGMENTS,  // windows that hardly overlap, each reduced by itself
+    WIDEN,     // rows merged, then a wide window along the row
+    ROWS,      // rows merged, then the cells of a window along the row
+    // Back.
+    SQUARES,   // cells ask the windows over them, two by two cells at a time
+    GATHER,    // cells ask the windows over them
+    SCATTER,   // winners hand to their cells
+    SPREAD,    // rows of windows are added up, then spread along the row
+    OWN,       // SmoothMax: every window has its cells to itself
+    TERMS,     // SmoothMax, Lp: terms with one scale for many windows, then their sums
+    TIES,      // windows look for the cells that tie
+    NONE,
+};
+
+const char *name_of(Way way);
+// The way of that name; throws std::invalid_argument where there is none.
+Way way_named(const char *name);
+
+[[noreturn]] void cannot_go(Way asked);  // throws std::invalid_argument
+
+// Which of the ways in registers are compiled for a kind: none, those along rows, those along rows and with channels last.
+enum class Tuned { NOT, ROWS, ALL };
+
+// What the choice depends on, of a kind at an instruction level.
+struct Lanes {
+    i64 many, few;        // how many are worked on at a time, in long rows and in short ones
+    bool one_plane;       // whether a State is one number
+    bool tagged;          // whether places in the window matter
+    Tuned tuned;
+    bool in_parts;        // whether the first axis can go by itself: no divisor that varies from window to window
+};
+
+// The way forward. `asked` is one that must be taken, or NONE; throws std::invalid_argument where it cannot.
+Way choose_forward(const Plan &plan, const Lanes &lanes, Way asked);
+
+// Up to how many cells of a window it was measured to be faster that cells ask all windows over them: in general, in rows too
+// short for a register, with channels last.
+struct GatherLimits {
+    i64 most, in_short_rows, channels_last;
+    bool can = true;
+};
+// The way back: SQUARES, GATHER, or the one that can always be gone.
+Way choose_back(const Plan &plan, const Lanes &lanes, const GatherLimits &limits, Way always, Way asked);
+
+// The parts of the choice that the ways themselves ask.
+
+// Of windows of 2 or 3 cells in steps of 2, the outputs whose last two cells are real.
+struct DirectOutputs {
+    i64 first, stop;
+};
+DirectOutputs direct_outputs(const Axis &axis);
+
+// Whether the last two axes have windows of 2 by 2 or 3 by 3 cells in steps of 2.
+bool in_squares(const Plan &plan);
+
+}  // namespace ndpool
