@@ -1,0 +1,36 @@
+// One operation on arrays, as the kernels take it.
+#pragma once
+#include "plan/geometry.h"
+
+namespace ndpool {
+
+enum class Op { VALUE, WINNERS, FIND_WINNERS, WINNERS_VJP, EXPAND, TIES_JVP, TIES_VJP, SUM, SUM_VJP, SMOOTH, SMOOTH_VJP };
+
+// Who leans on an output that several cells tie for.
+enum class Ties { FIRST, SPLIT, ALL };
+
+// What a window's sum is divided by: nothing, a number, its cells with those of the padding, its real cells.
+enum class Count { NONE, FIXED, COUNTED, REAL };
+
+// One operation on arrays whose sizes have been checked.
+struct Call {
+    Op op;
+    Type type;            // of x and, for Max and Min, y
+    Type derivative;      // of t, dy, g, gx
+    bool minimum = false; // Min in place of Max
+    Ties ties = Ties::FIRST;
+    Count count = Count::NONE;
+    double divisor = 1;
+    bool lp = false;
+    double parameter = 0;  // beta or p
+    bool count_pad = false;
+    int winner_bytes = 0;
+    // For tests: 0 forbids and 1 demands the method for wide windows or, in a VJP, gathering; 2 demands results that are written
+    // past the caches, in a VJP with gathering.
+    int forced = -1;
+    const void *x = nullptr, *y_in = nullptr, *t = nullptr, *g = nullptr, *winners_in = nullptr;
+    void *y = nullptr, *dy = nullptr, *gx = nullptr, *winners = nullptr;
+    i64 *indices = nullptr;
+};
+
+}  // namespace ndpool
