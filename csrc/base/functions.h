@@ -1,6 +1,6 @@
 // exp, log and powers of whole registers: the last place or so is right, and nothing branches.
 #pragma once
-#include "lanes.h"
+#include "base/lanes.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {

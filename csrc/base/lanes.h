@@ -12,7 +12,7 @@
 #include <immintrin.h>
 #endif
 
-#include "../geometry.h"
+#include "base/types.h"
 
 #if defined(__AVX512F__)
 #define NDPOOL_VECTOR_BYTES 64

@@ -6,8 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "lanes.h"
-#include "../threads.h"
+#include "base/lanes.h"
+#include "base/threads.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {

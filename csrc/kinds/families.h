@@ -1,7 +1,7 @@
 // What a level offers: each family of kinds is a translation unit of its own.
 #pragma once
-#include "../passes/forward.h"
-#include "../engine.h"
+#include "passes/forward.h"
+#include "plan/call.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {

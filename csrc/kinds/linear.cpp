@@ -1,7 +1,7 @@
 // Sum and Avg, for cells of every type.
-#include "linear.h"
+#include "kinds/linear.h"
 
-#include "families.h"
+#include "kinds/families.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {

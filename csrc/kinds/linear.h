@@ -1,8 +1,9 @@
 // Sum and Avg, and the transpose of a sum: every cell gets the sum of what the windows over it hold.
 #pragma once
-#include "../engine.h"
-#include "../passes/back.h"
-#include "../passes/slide.h"
+#include "kinds/totals.h"
+#include "passes/back.h"
+#include "passes/slide.h"
+#include "plan/call.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {

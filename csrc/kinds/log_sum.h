@@ -1,7 +1,7 @@
 // SmoothMax with a scale for each window: the largest of its cells.
 #pragma once
-#include "../base/functions.h"
-#include "linear.h"
+#include "base/functions.h"
+#include "kinds/linear.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {

@@ -1,7 +1,7 @@
 // Max and Min, for cells of every type.
-#include "selection.h"
+#include "kinds/selection.h"
 
-#include "families.h"
+#include "kinds/families.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {

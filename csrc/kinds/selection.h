@@ -1,8 +1,9 @@
 // Max and Min: the values, their winners, and the derivative as a walk over the winners.
 #pragma once
-#include "../engine.h"
-#include "../passes/back.h"
-#include "../passes/slide.h"
+#include "kinds/keys.h"
+#include "passes/back.h"
+#include "passes/slide.h"
+#include "plan/call.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {

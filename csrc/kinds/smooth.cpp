@@ -1,7 +1,7 @@
 // SmoothMax and Lp.
-#include "smooth.h"
+#include "kinds/smooth.h"
 
-#include "families.h"
+#include "kinds/families.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {

@@ -7,8 +7,8 @@
 // and its transpose: in floats, where those do, or in doubles. A window whose sum is out of the range in which that is
 // accurate (far below s, or not finite) is computed again by itself, with a scale of its own.
 #pragma once
-#include "../engine.h"
-#include "log_sum.h"
+#include "plan/call.h"
+#include "kinds/log_sum.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {

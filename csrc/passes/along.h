@@ -10,8 +10,8 @@
 //   over_arrays(use)            calls use(array, row) for the arrays that are written, with where each and its row start
 //   STREAMS                     whether past_the_caches() is the same, with stores that go there
 #pragma once
-#include "../plan/choice.h"
-#include "widen.h"
+#include "plan/choice.h"
+#include "passes/widen.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {

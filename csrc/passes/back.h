@@ -13,7 +13,7 @@
 //   instead(other)         the same to other memory; with element_bytes()
 //   STREAMS                whether past_the_caches() is the same, with stores that go there
 #pragma once
-#include "squares.h"
+#include "passes/squares.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {

@@ -1,6 +1,6 @@
 // The commonest windows, of 2 or 3 cells in steps of 2, in registers: rows are merged and pooled along themselves at once.
 #pragma once
-#include "along.h"
+#include "passes/along.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {

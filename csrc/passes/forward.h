@@ -1,6 +1,6 @@
 // All outputs, row by row, on several threads.
 #pragma once
-#include "tiles.h"
+#include "passes/tiles.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {

@@ -3,8 +3,9 @@
 // The type of the cells ends here: a RowSource reads them, and hands on lanes. What comes after it is compiled once for each
 // type of lanes, and not for each type of cells.
 #pragma once
-#include "../base/stream.h"
-#include "../kinds/states.h"
+#include "base/stream.h"
+#include "passes/states.h"
+#include "plan/geometry.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {

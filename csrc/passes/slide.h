@@ -4,7 +4,7 @@
 // beginning of the next: its value is a suffix of the one merged with a prefix of the other. That is three merges an
 // output, whatever the kernel's side. Nothing is ever subtracted.
 #pragma once
-#include "forward.h"
+#include "passes/forward.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {

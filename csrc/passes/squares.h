@@ -4,7 +4,7 @@
 // windows, is the same for all squares. So N squares side by side take hardly more than the arithmetic. At the edges some of
 // those outputs do not exist. There the outputs are read from a copy that has a border of zeros around it.
 #pragma once
-#include "forward.h"
+#include "passes/forward.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {

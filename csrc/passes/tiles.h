@@ -1,6 +1,6 @@
 // Channels last, windows of 2 by 2 or 3 by 3 cells: all cells of a window at once, in registers, along the elements of a place.
 #pragma once
-#include "direct.h"
+#include "passes/direct.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {

@@ -1,6 +1,6 @@
 // A row of cells becomes a row of wide windows.
 #pragma once
-#include "rows.h"
+#include "passes/rows.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {

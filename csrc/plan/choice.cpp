@@ -1,4 +1,4 @@
-#include "choice.h"
+#include "plan/choice.h"
 
 #include <cstring>
 #include <stdexcept>

@@ -3,7 +3,7 @@
 // The ways of an operation stand in a list, in order of preference. A plan goes the first that can do it and suits it; the
 // last one suits every plan. A way can also be asked for by its name, wherever it can do the plan.
 #pragma once
-#include "../geometry.h"
+#include "plan/geometry.h"
 
 namespace ndpool {
 

@@ -17,25 +17,83 @@ def set_num_threads(n: int) -> None:
     """Let a call use n threads."""
 
 class Plan:
-    """A kind over a window over a shape, for one dtype."""
+    """A kind over a window over a shape, for one dtype: its operations on memory.
 
-    # Arrays are C-contiguous buffers, or tensors: whatever has `data_ptr()` and `nbytes`, which are checked. That a
-    # tensor is dense in the order of `dims` is not, and is for the caller to know.
+    All that it is given was decided by the caller. It is checked, and nothing of it is derived here. `dims` has one list
+    for each dimension in the order in which they lie in memory: `[length]` for one that is carried along, and
+    `[length, output, kernel, stride, dilation, pad_lo, pad_hi, adaptive]` for one that is pooled. `winner_bytes` is 0
+    where the derivative keeps no winners.
+
+    An array is a C-contiguous buffer, or a tensor: whatever has `data_ptr()` and `nbytes`. Its size is checked. That a
+    tensor is dense in the order of `dims`, and of the right dtype, is for the caller to know.
+
+    `threads` holds for one call; 0 is the number that `set_num_threads` set. `path` is "" for the engine's own choice, or one of
+    `paths(operation)`; with "+stream" behind it, or "stream" alone, results are written past the caches.
+    """
+
     def __init__(
-        self, dims: Sequence[Sequence[int]], kind: str, dtype: str, derivative: str, parameter: float, option: str
+        self,
+        dims: Sequence[Sequence[int]],
+        kind: str,
+        option: str,
+        parameter: float,
+        dtype: str,
+        result: str,
+        derivative: str,
+        winner_bytes: int,
     ) -> None: ...
-    @property
-    def winner_bytes(self) -> int: ...
-    def forward(self, x: Any, y: Any, forced: int = -1) -> None: ...
-    def forward_with_winners(self, x: Any, y: Any, winners: Any, forced: int = -1) -> None: ...
-    def indices(self, winners: Any, indices: Any) -> None: ...
-    def jvp(self, x: Any, t: Any, y: Any, dy: Any, forced: int = -1) -> None: ...
-    def vjp(self, x: Any | None, y: Any | None, winners: Any | None, g: Any, gx: Any, forced: int = -1) -> None: ...
+    def forward(self, x: Any, y: Any, *, threads: int = 0, path: str = "") -> None:
+        """Write y."""
+
+    def linearize(
+        self, x: Any, y: Any, winners: Any | None, *, threads: int = 0, path: str = ""
+    ) -> None:
+        """Write y and, where the derivative keeps them, the winners; else `winners` is None."""
+
+    def push(
+        self,
+        x: Any | None,
+        y: Any | None,
+        winners: Any | None,
+        t: Any,
+        dy: Any,
+        *,
+        threads: int = 0,
+        path: str = "",
+    ) -> None:
+        """Write dy = J t, from the arrays that the derivative keeps; the others may be None and are not looked at."""
+
+    def pull(
+        self,
+        x: Any | None,
+        y: Any | None,
+        winners: Any | None,
+        g: Any,
+        gx: Any,
+        *,
+        threads: int = 0,
+        path: str = "",
+    ) -> None:
+        """Write gx = J^T g, likewise."""
+
+    def jvp(self, x: Any, t: Any, y: Any, dy: Any, *, threads: int = 0, path: str = "") -> None:
+        """Write y and dy = J t, in one go."""
+
+    def indices(self, winners: Any, indices: Any, *, threads: int = 0) -> None:
+        """Write each winner's flat row-major index over the pooled axes."""
+
+    def path(self, operation: str) -> str:
+        """The way that "forward", "linearize", "push", "pull" or "jvp" goes."""
+
+    def paths(self, operation: str) -> list[str]:
+        """All ways that it can go, its own choice first."""
 
 class TensorPlan:
-    """A plan for small tensors of one layout, which makes those that it returns."""
+    """A plan for small tensors of one layout, which makes those that it returns.
 
-    # None where a tensor is not of just this type, size, strides and dtype, on the CPU.
+    The answer is None where a tensor is not of just this type, size, strides and dtype, on the CPU.
+    """
+
     def __init__(
         self,
         plan: Plan,
@@ -48,5 +106,7 @@ class TensorPlan:
         result: str,
     ) -> None: ...
     def forward(self, x: Any) -> Any | None: ...
-    def forward_with_winners(self, x: Any) -> tuple[Any, Any] | None: ...
-    def vjp(self, x: Any | None, y: Any | None, winners: Any | None, g: Any) -> Any | None: ...
+    def linearize(self, x: Any) -> tuple[Any, Any | None] | None:
+        """y and the winners; these are None where the derivative keeps none."""
+
+    def pull(self, x: Any | None, y: Any | None, winners: Any | None, g: Any) -> Any | None: ...

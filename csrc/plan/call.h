@@ -1,22 +1,8 @@
-// What the engine can do, once for each instruction level.
+// One operation on arrays, as the kernels take it.
 #pragma once
 #include "plan/choice.h"
 
 namespace ndpool {
-
-enum class Type { I8, U8, I16, U16, I32, U32, I64, U64, F16, BF16, F32, F64 };
-
-// Bytes of an element.
-NDPOOL_INLINE i64 size_of(Type type) {
-    static const i64 sizes[] = {1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8};
-    return sizes[static_cast<int>(type)];
-}
-
-#define NDPOOL_FLOATS(X) X(F16, Half) X(BF16, BFloat) X(F32, float) X(F64, double)
-#define NDPOOL_INTEGERS(X)                                                                               \
-    X(I8, std::int8_t)                                                                                   \
-    X(U8, std::uint8_t)                                                                                  \
-    X(I16, std::int16_t) X(U16, std::uint16_t) X(I32, std::int32_t) X(U32, std::uint32_t) X(I64, std::int64_t) X(U64, std::uint64_t)
 
 enum class Op { VALUE, WINNERS, FIND_WINNERS, WINNERS_VJP, EXPAND, TIES_JVP, TIES_VJP, SUM, SUM_VJP, SMOOTH, SMOOTH_VJP };
 
@@ -46,17 +32,5 @@ struct Call {
     void *y = nullptr, *dy = nullptr, *gx = nullptr, *winners = nullptr;
     i64 *indices = nullptr;
 };
-
-namespace baseline {
-void run(const Plan &plan, const Call &call);
-}
-#if defined(NDPOOL_X86_LEVELS)
-namespace avx2 {
-void run(const Plan &plan, const Call &call);
-}
-namespace avx512 {
-void run(const Plan &plan, const Call &call);
-}
-#endif
 
 }  // namespace ndpool

@@ -1,4 +1,4 @@
-#include "threads.h"
+#include "base/threads.h"
 
 #include <unistd.h>
 
@@ -6,26 +6,26 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
-#include <memory>
+#include <exception>
 #include <mutex>
 #include <new>
+#include <stdexcept>
+#include <string>
 #include <system_error>
 #include <thread>
-#include <vector>
 
 namespace ndpool {
 namespace {
 
 using i64 = std::int64_t;
 
-constexpr int MAX_THREADS = 1024;
-
 struct Job {
     i64 count, grain;
     void (*work)(const void *, i64, i64);
     const void *context;
     std::atomic<i64> next{0};
-    std::atomic<bool> out_of_memory{false};
+    std::atomic<bool> failed{false};
+    std::exception_ptr error;  // of the first piece that threw
 
     void run() {
         try {
@@ -34,34 +34,25 @@ struct Job {
                 if (begin >= count) return;
                 work(context, begin, std::min(count, begin + grain));
             }
-        } catch (const std::bad_alloc &) {
-            out_of_memory = true;
+        } catch (...) {
             next = count;
+            if (!failed.exchange(true)) error = std::current_exception();
         }
     }
 };
 
-struct Scratch {
-    void *memory[SLOT_COUNT] = {};
-    std::size_t size[SLOT_COUNT] = {};
+thread_local bool inside_job = false;  // then this thread's calls do their work alone
+thread_local int depth = 0;            // of calls within calls
+thread_local int threads_of_call = 0;
 
-    void release(std::size_t above) {
-        for (int slot = 0; slot < SLOT_COUNT; ++slot)
-            if (size[slot] > above) {
-                std::free(memory[slot]);
-                memory[slot] = nullptr;
-                size[slot] = 0;
-            }
-    }
-    ~Scratch() { release(0); }
+// Sets a variable for as long as it lives, however the scope is left.
+template <class T>
+struct Temporarily {
+    T &variable;
+    T before;
+    Temporarily(T &variable, T value) : variable(variable), before(variable) { variable = value; }
+    ~Temporarily() { variable = before; }
 };
-
-thread_local Scratch scratch_of_thread;
-thread_local bool inside_job = false;
-thread_local int depth = 0;  // of calls within calls
-
-// What a thread keeps between calls, for each slot.
-constexpr std::size_t KEPT = std::size_t(4) << 20;
 
 // Waits until something is so, or some ten microseconds: to sleep and be woken takes longer.
 template <class F>
@@ -100,7 +91,7 @@ struct Workers {
                 ++running;
             }
             mine->run();
-            scratch_of_thread.release(KEPT);
+            scratch_blocks::trim();
             {
                 std::lock_guard<std::mutex> lock(mutex);
                 if (--running == 0) done.notify_all();
@@ -108,17 +99,24 @@ struct Workers {
         }
     }
 
+    // Starts workers until there are so many, or until no more can be had: the work is then done by those there are.
+    void start(int helpers) {
+        while (count < helpers) {
+            try {
+                std::thread(&Workers::loop, this, count).detach();
+            } catch (const std::system_error &) {
+                return;
+            } catch (const std::bad_alloc &) {
+                return;
+            }
+            ++count;
+        }
+    }
+
     void run(Job &next, int helpers) {
         {
             std::lock_guard<std::mutex> lock(mutex);
-            while (count < helpers) {
-                try {
-                    std::thread(&Workers::loop, this, count).detach();
-                } catch (const std::system_error &) {
-                    break;  // no more threads to be had: the work is done by those there are
-                }
-                ++count;
-            }
+            start(helpers);
             job = &next;
             wanted = helpers;
             ++round;
@@ -155,7 +153,7 @@ int threads_from_environment() {
     const char *text = std::getenv("NDPOOL_NUM_THREADS");
     int n = text ? std::atoi(text) : 0;
     if (n < 1) n = static_cast<int>(std::thread::hardware_concurrency());
-    return std::max(1, std::min(n, MAX_THREADS));
+    return std::max(1, std::min(n, MOST_THREADS));
 }
 
 std::atomic<int> thread_count{0};
@@ -170,17 +168,27 @@ int get_num_threads() {
     return thread_count;
 }
 
-void set_num_threads(int n) { thread_count = std::max(1, std::min(n, MAX_THREADS)); }
+void set_num_threads(int n) { thread_count = std::max(1, std::min(n, MOST_THREADS)); }
+
+ThreadsOfCall::ThreadsOfCall(int n) : before(threads_of_call) {
+    if (n < 0 || n > MOST_THREADS)
+        throw std::invalid_argument("threads=" + std::to_string(n) + " is not a number of threads; give 1 to " + std::to_string(MOST_THREADS) +
+                                    ", or 0 for the number of the process");
+    if (n) threads_of_call = n;
+}
+
+ThreadsOfCall::~ThreadsOfCall() { threads_of_call = before; }
 
 void share_out(i64 count, bool worth_it, void (*work)(const void *, i64, i64), const void *context) {
     if (count <= 0) return;
     struct Depth {
         Depth() { ++depth; }
         ~Depth() {
-            if (--depth == 0 && !inside_job) scratch_of_thread.release(KEPT);
+            if (--depth == 0 && !inside_job) scratch_blocks::trim();
         }
     } entered;
-    i64 threads = worth_it && !inside_job ? std::min<i64>(get_num_threads(), count) : 1;
+    const int most = !worth_it || inside_job ? 1 : threads_of_call ? threads_of_call : get_num_threads();
+    const i64 threads = std::min<i64>(most, count);
     std::unique_lock<std::mutex> busy;
     if (threads > 1) busy = std::unique_lock<std::mutex>(workers().busy, std::try_to_lock);
     if (!busy.owns_lock()) return work(context, 0, count);
@@ -189,29 +197,11 @@ void share_out(i64 count, bool worth_it, void (*work)(const void *, i64, i64), c
     job.grain = std::max<i64>(1, count / (threads * 8));
     job.work = work;
     job.context = context;
-    struct Inside {  // until the job is done or a thread could not be started
-        Inside() { inside_job = true; }
-        ~Inside() { inside_job = false; }
-    };
     {
-        Inside job_of_this_thread;
+        Temporarily<bool> inside(inside_job, true);
         workers().run(job, static_cast<int>(threads) - 1);
     }
-    if (job.out_of_memory) throw std::bad_alloc();
-}
-
-void *scratch(Slot slot, std::size_t bytes) {
-    Scratch &own = scratch_of_thread;
-    if (own.size[slot] < bytes) {
-        std::free(own.memory[slot]);
-        own.memory[slot] = nullptr;
-        own.size[slot] = 0;
-        std::size_t rounded = (bytes + bytes / 4 + 4095) / 4096 * 4096;
-        own.memory[slot] = std::aligned_alloc(64, rounded);
-        if (!own.memory[slot]) throw std::bad_alloc();
-        own.size[slot] = rounded;
-    }
-    return own.memory[slot];
+    if (job.error) std::rethrow_exception(job.error);
 }
 
 }  // namespace ndpool

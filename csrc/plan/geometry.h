@@ -1,15 +1,8 @@
 // Windows as numbers: which input cells each output sees, along one axis and over all of them.
 #pragma once
-#include <cstdint>
+#include "base/types.h"
 
 namespace ndpool {
-
-using i64 = std::int64_t;
-
-// Inlined always: a copy of its own, compiled for one level, could be what the linker keeps for all.
-#define NDPOOL_INLINE __attribute__((always_inline)) inline
-// Between the arguments and the body of a lambda that is called in a loop.
-#define NDPOOL_INLINED __attribute__((always_inline))
 
 // One pooled axis; see `Axis` in windows.py, whose fields these are.
 struct Axis {

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "kinds/engine.h"
+
 namespace ndpool {
 
 // --- DLPack 1, as far as it is used here ----------------------------------------------------------
@@ -80,22 +82,23 @@ class TensorLayout {
     std::int64_t element_bytes() const { return dtype.bits / 8; }
     std::int64_t elements() const { return bytes / element_bytes(); }
 
-    // The memory of such a tensor; null where it is another type, shape, order, dtype or device, or has no memory.
-    void *memory_of(const TensorType &of, nanobind::handle object) const {
+    // The memory of such a tensor; without data where it is another type, shape, order, dtype or device, or has no memory.
+    Array memory_of(const TensorType &of, nanobind::handle object) const {
         dlpack::Tensor tensor;
-        if (Py_TYPE(object.ptr()) != reinterpret_cast<PyTypeObject *>(of.type.ptr())) return nullptr;
+        if (Py_TYPE(object.ptr()) != reinterpret_cast<PyTypeObject *>(of.type.ptr())) return {};
         if (of.table->from_object(object.ptr(), &tensor) != 0) {
             PyErr_Clear();
-            return nullptr;
+            return {};
         }
         auto same = [&](const std::int64_t *numbers, const std::vector<std::int64_t> &wanted) {
             return std::memcmp(numbers, wanted.data(), wanted.size() * sizeof(std::int64_t)) == 0;
         };
         if (tensor.device.type != dlpack::CPU || tensor.ndim != static_cast<int>(shape.size()) ||
             std::memcmp(&tensor.dtype, &dtype, sizeof dtype) != 0 || !same(tensor.shape, shape) || !same(tensor.strides, strides))
-            return nullptr;
+            return {};
         auto address = reinterpret_cast<std::uintptr_t>(tensor.data) + tensor.byte_offset;
-        return tensor.data && address % element_bytes() == 0 ? reinterpret_cast<void *>(address) : nullptr;
+        if (!tensor.data || address % element_bytes() != 0) return {};
+        return {reinterpret_cast<void *>(address), bytes, element_bytes()};
     }
 
     // A new tensor that `fill` has written, given its memory. The memory and all that describes it are one block.
@@ -106,7 +109,7 @@ class TensorLayout {
         auto *block = static_cast<char *>(std::aligned_alloc(64, head + (static_cast<std::size_t>(bytes) + 63) / 64 * 64));
         if (!block) throw std::bad_alloc();
         try {
-            fill(block + head);
+            fill(Array{block + head, bytes, element_bytes()});
         } catch (...) {
             std::free(block);
             throw;

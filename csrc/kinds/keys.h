@@ -1,30 +1,11 @@
-// What the passes carry from cell to cell, for each kind: a State of N lanes, and how two of them merge.
-//
-// A kind has
-//   In, Lane              the type of a cell, and of what is carried
-//   Lanes                 the same kind over cells that are lanes already
-//   lift(cells, tag)      a State from N cells; the tag is their place in the window
-//   HEAVY                 whether a merge is so long that it is better not unrolled
-// and, as its Lanes have it,
-//   merge(a, b)           both together; b's cells come later in row-major order than all of a's
-//   merge_any(a, b)       the same in any order
-//   retag(a, radix, tag)  the places in a window that has one axis more; retag_each adds 0, 1, 2, ... along the lanes
-//   empty()               the State of no cell, where there is one
-//   IDEMPOTENT            whether a cell may be merged twice
-//   TAGGED, CARRIES       whether places matter, and whether another array is read along
-//   PLANES                how many arrays of lanes a State takes when it rests in memory
-//   put, get              a State to and from memory
-//   unzip(a, b)           the lanes of both at even places in a, those at odd ones in b
-//   shift_in(a, b)        the last lane of a, and all of b but its last
+// Max and Min: cells as keys, in an order in which the largest wins, and the States that find it.
 #pragma once
-#include <type_traits>
-
-#include "../base/lanes.h"
+#include "passes/states.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
-// --- keys: cells in an order in which the largest wins ------------------------------------------
+// --- keys ---------------------------------------------------------------------------------------
 
 // Integers; `flip` reverses the order (Min), or moves unsigned numbers into the order of signed ones, or both.
 template <class K>
@@ -150,82 +131,6 @@ struct Order {
     static T lowest() {
         if constexpr (FLOAT) return static_cast<T>(-__builtin_inff());
         if constexpr (!FLOAT) return std::is_signed_v<T> ? static_cast<T>(-(i64(1) << (sizeof(T) * 8 - 2)) * 2) : T(0);
-    }
-};
-
-// --- what States are made of --------------------------------------------------------------------
-
-template <class L>
-struct OneLane {
-    using Lane = L;
-    static constexpr int PLANES = 1;
-
-    template <int N>
-    struct State {
-        vec<L, N> v;
-    };
-    template <int N>
-    static State<N> get(const L *p, i64) {
-        return {load<N>(p)};
-    }
-    template <int N>
-    static void put(L *p, i64, const State<N> &a) {
-        store<N>(p, a.v);
-    }
-    template <int N>
-    static void unzip(State<N> &a, State<N> &b) {
-        State<N> even = {every_second<N, 0>(a.v, b.v)};
-        b = {every_second<N, 1>(a.v, b.v)};
-        a = even;
-    }
-    template <int N>
-    static State<N> shift_in(const State<N> &a, const State<N> &b) {
-        return {shift_lane_in<N>(a.v, b.v)};
-    }
-};
-
-// A value, and what goes with it.
-template <class L>
-struct TwoLanes {
-    using Lane = L;
-    static constexpr int PLANES = 2;
-
-    template <int N>
-    struct State {
-        vec<L, N> v;
-        vec<L, N> with;
-    };
-    template <int N>
-    static State<N> get(const L *p, i64 plane) {
-        return {load<N>(p), load<N>(p + plane)};
-    }
-    template <int N>
-    static void put(L *p, i64 plane, const State<N> &a) {
-        store<N>(p, a.v);
-        store<N>(p + plane, a.with);
-    }
-    template <int N>
-    static void unzip(State<N> &a, State<N> &b) {
-        State<N> even = {every_second<N, 0>(a.v, b.v), every_second<N, 0>(a.with, b.with)};
-        b = {every_second<N, 1>(a.v, b.v), every_second<N, 1>(a.with, b.with)};
-        a = even;
-    }
-    template <int N>
-    static State<N> shift_in(const State<N> &a, const State<N> &b) {
-        return {shift_lane_in<N>(a.v, b.v), shift_lane_in<N>(a.with, b.with)};
-    }
-};
-
-// A kind to which the places of the cells do not matter.
-struct Untagged {
-    static constexpr bool TAGGED = false, CARRIES = false, HEAVY = false;
-    template <int N, class State>
-    static State retag(State a, i64, i64) {
-        return a;
-    }
-    template <int N, class State>
-    static State retag_each(State a, i64, i64) {
-        return a;
     }
 };
 
@@ -381,102 +286,6 @@ struct ArgExtreme : ArgBest<typename K::Key, TANGENT> {
         In some[N];
         for (int i = 0; i < N; ++i) some[i] = p[i < count ? i : 0];
         return {key.template in<N>(some), splat<Place, N>(static_cast<Place>(tag)), load_some<N>(t + (p - x), count)};
-    }
-};
-
-// --- sums ---------------------------------------------------------------------------------------
-
-// In a type wide enough that rounding does not show: 64-bit integers, double for narrower floats.
-template <class A>
-struct Total : OneLane<A>, Untagged {
-    using In = A;
-    using Lanes = Total;
-    static constexpr bool IDEMPOTENT = false;
-    template <int N>
-    using State = typename OneLane<A>::template State<N>;
-
-    Lanes lanes() const { return *this; }
-    template <int N>
-    State<N> lift(const A *p, i64) const {
-        return {load<N>(p)};
-    }
-    template <int N>
-    static void merge(State<N> &a, const State<N> &b) {
-        if constexpr (std::is_integral_v<A>) {  // modulo 2^64
-            using U = vec<typename IntOf<sizeof(A)>::u, N>;
-            a.v = bits<vec<A, N>>(bits<U>(a.v) + bits<U>(b.v));
-        } else {
-            a.v += b.v;
-        }
-    }
-    template <int N>
-    static void merge_any(State<N> &a, const State<N> &b) {
-        merge<N>(a, b);
-    }
-    template <int N>
-    static State<N> empty() {
-        return {splat<A, N>(0)};
-    }
-    template <int N>
-    static vec<A, N> total(const State<N> &a) {
-        return a.v;
-    }
-};
-template <class T, class A>
-struct PlainSum : Total<A> {
-    using In = T;
-    using Lanes = Total<A>;
-
-    Lanes lanes() const { return {}; }
-    template <int N>
-    typename Lanes::template State<N> lift(const T *p, i64) const {
-        return {load_as<A, N>(p)};
-    }
-};
-
-// Doubles, and with them the rounding errors of all additions.
-struct ExactTotal : TwoLanes<double>, Untagged {
-    static constexpr bool IDEMPOTENT = false;
-
-    template <int N>
-    static void merge(State<N> &a, const State<N> &b) {
-        vec<double, N> s = a.v + b.v;
-        vec<double, N> part = s - a.v;
-        vec<double, N> error = (a.v - (s - part)) + (b.v - part);
-        a.with = a.with + (error + b.with);
-        a.v = s;
-    }
-    template <int N>
-    static void merge_any(State<N> &a, const State<N> &b) {
-        merge<N>(a, b);
-    }
-    template <int N>
-    static State<N> empty() {
-        return {splat<double, N>(0), splat<double, N>(0)};
-    }
-    template <int N>
-    static vec<double, N> total(const State<N> &a) {
-        // Beside an infinity the error is not a number, and the infinity is the sum.
-        auto finite = (a.with - a.with) == 0;
-        return finite ? a.v + a.with : a.v;
-    }
-};
-// Of doubles, or of 64-bit integers, which enter exactly.
-template <class T>
-struct ExactSum : ExactTotal {
-    using In = T;
-    using Lanes = ExactTotal;
-
-    Lanes lanes() const { return {}; }
-    template <int N>
-    State<N> lift(const T *p, i64) const {
-        vec<T, N> x = load<N>(p);
-        if constexpr (std::is_same_v<T, double>) return {x, splat<double, N>(0)};
-        if constexpr (!std::is_same_v<T, double>) {
-            // The upper half alone is exact as a double, and so is the lower one.
-            vec<T, N> lower = x & T(0xffffffff);
-            return {convert<double, N>(x - lower), convert<double, N>(lower)};
-        }
     }
 };
 

@@ -1,0 +1,118 @@
+#include "base/scratch.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(address, size) (static_cast<void>(address), static_cast<void>(size))
+#define ASAN_UNPOISON_MEMORY_REGION(address, size) (static_cast<void>(address), static_cast<void>(size))
+#endif
+
+namespace ndpool {
+namespace {
+
+// What a thread keeps of each block between calls.
+constexpr std::size_t KEPT = std::size_t(4) << 20;
+
+struct Block {
+    char *memory = nullptr;
+    std::size_t size = 0;
+    bool held = false;
+
+    ~Block() { free(); }
+
+    void free() {
+        if (memory) ASAN_UNPOISON_MEMORY_REGION(memory, size);
+        std::free(memory);
+        memory = nullptr;
+        size = 0;
+    }
+
+    // Makes room for so many bytes, and a quarter more: the next one who asks may want a little more.
+    void grow(std::size_t bytes, const char *purpose) {
+        free();
+        std::size_t rounded = 0;
+        if (__builtin_add_overflow(bytes, bytes / 4 + 4095, &rounded)) throw OutOfMemory(bytes, purpose);
+        rounded = std::max<std::size_t>(rounded / 4096 * 4096, 4096);
+        memory = static_cast<char *>(std::aligned_alloc(64, rounded));
+        if (!memory) throw OutOfMemory(bytes, purpose);
+        size = rounded;
+    }
+};
+
+struct Blocks {
+    Block blocks[scratch_blocks::MOST];
+    int used = 0;  // blocks that were ever taken: the first ones
+    int held = 0;
+    Block slots[SLOT_COUNT];
+
+    // A free block that is large enough or, if there is none, a free one that can grow; -1 if all are held.
+    int find(std::size_t bytes) {
+        int smaller = -1;
+        for (int i = 0; i < used; ++i) {
+            if (blocks[i].held) continue;
+            if (blocks[i].memory && blocks[i].size >= bytes) return i;
+            if (smaller < 0) smaller = i;
+        }
+        if (smaller >= 0) return smaller;
+        return used < scratch_blocks::MOST ? used++ : -1;
+    }
+};
+
+thread_local Blocks own;
+
+}  // namespace
+
+namespace scratch_blocks {
+
+void *take(std::size_t bytes, const char *purpose, int *number) {
+    const int found = own.find(bytes);
+    if (found < 0) throw std::logic_error(std::string("a thread holds too many blocks of scratch memory to take one more (") + purpose + ")");
+    Block &block = own.blocks[found];
+    if (!block.memory || block.size < bytes) block.grow(bytes, purpose);
+    block.held = true;
+    ++own.held;
+    ASAN_UNPOISON_MEMORY_REGION(block.memory, bytes);
+    ASAN_POISON_MEMORY_REGION(block.memory + bytes, block.size - bytes);
+    *number = found;
+    return block.memory;
+}
+
+void give_back(int number) {
+    Block &block = own.blocks[number];
+    block.held = false;
+    --own.held;
+    ASAN_POISON_MEMORY_REGION(block.memory, block.size);
+}
+
+void trim() {
+    for (int i = 0; i < own.used; ++i)
+        if (!own.blocks[i].held && own.blocks[i].size > KEPT) own.blocks[i].free();
+    for (Block &slot : own.slots)
+        if (slot.size > KEPT) slot.free();
+}
+
+int held() { return own.held; }
+
+std::size_t total_bytes() {
+    std::size_t sum = 0;
+    for (const Block &block : own.blocks) sum += block.size;
+    for (const Block &slot : own.slots) sum += slot.size;
+    return sum;
+}
+
+}  // namespace scratch_blocks
+
+void *scratch(Slot slot, std::size_t bytes) {
+    static const char *const names[SLOT_COUNT] = {"row", "phases", "rows", "rows seen", "planes seen", "front", "plane", "plane 2", "plane 3",
+                                                  "plane 4", "extra", "block", "between", "border", "border 2", "lines", "lines 2"};
+    Block &block = own.slots[slot];
+    if (block.size < bytes) block.grow(bytes, names[slot]);
+    return block.memory;
+}
+
+}  // namespace ndpool

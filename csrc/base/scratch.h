@@ -1,0 +1,80 @@
+// Memory to work in, which each thread keeps from one call to the next.
+//
+// A Scratch holds one of its thread's blocks from its construction to its destruction. No other Scratch gets that block
+// meanwhile, so two users cannot write over each other, however deep the calls are nested:
+//
+//     Scratch<double> sums(plan.out_row + 64, "sums of a row");
+//     double *sum = sums.data();
+//
+// A freed block goes to the next one who asks, which is what makes taking one cheap: no call to malloc, no fresh pages.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "base/out_of_memory.h"
+
+namespace ndpool {
+
+// One thread's blocks. The functions are for Scratch and for the threads.
+namespace scratch_blocks {
+
+constexpr int MOST = 64;  // held at once by one thread
+
+// Takes a free block of at least so many bytes, aligned to 64, and says its number. Throws OutOfMemory, and
+// std::logic_error where MOST are held already. The purpose is for the message.
+void *take(std::size_t bytes, const char *purpose, int *number);
+void give_back(int number);
+
+// Frees large blocks that nobody holds: a thread keeps little between calls.
+void trim();
+
+// How many blocks are held, and the bytes of all blocks, held or free.
+int held();
+std::size_t total_bytes();
+
+}  // namespace scratch_blocks
+
+// Room for `count` elements, aligned to 64 bytes. The contents are whatever was there before. A Scratch must be destroyed
+// on the thread that made it.
+template <class T>
+class Scratch {
+  public:
+    explicit Scratch(std::int64_t count, const char *purpose)
+        : elements(static_cast<T *>(scratch_blocks::take(bytes_of(count, purpose), purpose, &number))) {}
+    ~Scratch() {
+        if (elements) scratch_blocks::give_back(number);
+    }
+    Scratch(Scratch &&other) noexcept : number(other.number), elements(other.elements) { other.elements = nullptr; }
+    Scratch &operator=(Scratch &&other) noexcept {
+        if (this == &other) return *this;
+        if (elements) scratch_blocks::give_back(number);
+        number = other.number, elements = other.elements;
+        other.elements = nullptr;
+        return *this;
+    }
+    Scratch(const Scratch &) = delete;
+    Scratch &operator=(const Scratch &) = delete;
+
+    T *data() const { return elements; }
+    T &operator[](std::int64_t i) const { return elements[i]; }
+
+  private:
+    int number = 0;
+    T *elements;
+
+    static std::size_t bytes_of(std::int64_t count, const char *purpose) {
+        constexpr std::size_t most = std::numeric_limits<std::ptrdiff_t>::max();
+        if (count < 0 || static_cast<std::size_t>(count) > most / sizeof(T)) throw OutOfMemory(most, purpose);
+        return static_cast<std::size_t>(count) * sizeof(T);
+    }
+};
+
+// --- the older way: memory by name, which two users of one name share without knowing --------------
+
+enum Slot { ROW, PHASES, ROWS, SEEN, PLANES_SEEN, FRONT, PLANE, PLANE2, PLANE3, PLANE4, EXTRA, BLOCK, BETWEEN, BORDER, BORDER2, MADE, MADE2, SLOT_COUNT };
+
+// At least `bytes`, aligned to 64; the contents stay until the same slot is asked for more.
+void *scratch(Slot slot, std::size_t bytes);
+
+}  // namespace ndpool

@@ -1,0 +1,237 @@
+// What Python sees of the engine: buffers and tensors become addresses, names become arguments, errors become exceptions.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <unistd.h>
+
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "base/threads.h"
+#include "bindings/tensors.h"
+#include "kinds/engine.h"
+#include "kinds/levels.h"
+
+namespace nb = nanobind;
+using namespace ndpool;
+
+namespace {
+
+// --- arrays -------------------------------------------------------------------------------------
+
+enum class Access { READ, WRITE };
+
+// The memory of an argument, for as long as the call lasts: of anything with a C-contiguous buffer, or of a tensor, which
+// has none but says its address and its bytes. That a tensor is dense in the right order is for the caller to know. None
+// is no array. The sizes are checked by whoever takes it.
+class Argument {
+  public:
+    Argument(nb::handle array, i64 element_bytes, Access access) {
+        if (array.is_none()) return;
+        if (PyObject_CheckBuffer(array.ptr()) || !ask_tensor(array, element_bytes)) ask_buffer(array, access);
+        memory = {view.buf, view.len, view.itemsize};
+    }
+    ~Argument() { PyBuffer_Release(&view); }
+    Argument(const Argument &) = delete;
+    Argument &operator=(const Argument &) = delete;
+    operator const Array &() const { return memory; }
+
+  private:
+    Py_buffer view{};  // with no owner where it is a tensor's: there is nothing to release
+    Array memory;
+
+    void ask_buffer(nb::handle array, Access access) {
+        const int flags = access == Access::WRITE ? PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE : PyBUF_C_CONTIGUOUS;
+        if (PyObject_GetBuffer(array.ptr(), &view, flags) != 0) throw nb::python_error();
+    }
+
+    // A tensor's elements are believed to be of the expected size; its bytes are compared.
+    bool ask_tensor(nb::handle array, i64 element_bytes) {
+        static PyObject *const data_ptr = PyUnicode_InternFromString("data_ptr");
+        static PyObject *const nbytes = PyUnicode_InternFromString("nbytes");
+        nb::object address = nb::steal(PyObject_CallMethodNoArgs(array.ptr(), data_ptr));
+        if (!address.is_valid() && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+            PyErr_Clear();
+            return false;
+        }
+        nb::object bytes = nb::steal(address.is_valid() ? PyObject_GetAttr(array.ptr(), nbytes) : nullptr);
+        if (bytes.is_valid()) {
+            view.buf = PyLong_AsVoidPtr(address.ptr());
+            view.len = PyLong_AsSsize_t(bytes.ptr());
+            view.itemsize = element_bytes;
+        }
+        if (PyErr_Occurred()) throw nb::python_error();
+        return true;
+    }
+};
+
+// --- calls --------------------------------------------------------------------------------------
+
+// Runs f without the GIL. Where the interpreter has ended meanwhile, taking the GIL back ends this thread by unwinding its
+// stack, which must not pass through destructors that forbid it: the thread waits for the process to end instead.
+template <class F>
+void without_gil(const F &f) {
+    PyThreadState *state = PyEval_SaveThread();
+    std::exception_ptr error;
+    try {
+        f();
+    } catch (...) {
+        error = std::current_exception();
+    }
+    try {
+        PyEval_RestoreThread(state);
+    } catch (...) {
+        for (;;) pause();
+    }
+    if (error) std::rethrow_exception(error);
+}
+
+// The operations of a pool on arguments from Python.
+class BoundPool {
+  public:
+    BoundPool(Dims dims, std::string kind, std::string option, double parameter, std::string dtype, std::string result,
+              std::string derivative, int winner_bytes)
+        : pool({std::move(dims), std::move(kind), std::move(option), parameter, std::move(dtype), std::move(result), std::move(derivative),
+                winner_bytes}) {}
+
+    void forward(nb::handle x, nb::handle y, int threads, const std::string &path) const {
+        const Manner manner{threads, path};
+        const Argument from = input(x), to(y, result(), Access::WRITE);
+        without_gil([&] { pool.forward(from, to, manner); });
+    }
+
+    void linearize(nb::handle x, nb::handle y, nb::handle winners, int threads, const std::string &path) const {
+        const Manner manner{threads, path};
+        const Argument from = input(x), to(y, result(), Access::WRITE), won(winners, pool.winner_bytes(), Access::WRITE);
+        without_gil([&] { pool.linearize(from, to, won, manner); });
+    }
+
+    void push(nb::handle x, nb::handle y, nb::handle winners, nb::handle t, nb::handle dy, int threads, const std::string &path) const {
+        const Manner manner{threads, path};
+        const Argument from = input(x), value = output(y), won = places(winners), tangent = derivative(t), to(dy, derivative(), Access::WRITE);
+        without_gil([&] { pool.push(from, value, won, tangent, to, manner); });
+    }
+
+    void pull(nb::handle x, nb::handle y, nb::handle winners, nb::handle g, nb::handle gx, int threads, const std::string &path) const {
+        const Manner manner{threads, path};
+        const Argument from = input(x), value = output(y), won = places(winners), cotangent = derivative(g), to(gx, derivative(), Access::WRITE);
+        without_gil([&] { pool.pull(from, value, won, cotangent, to, manner); });
+    }
+
+    void jvp(nb::handle x, nb::handle t, nb::handle y, nb::handle dy, int threads, const std::string &path) const {
+        const Manner manner{threads, path};
+        const Argument from = input(x), tangent = derivative(t), to(y, result(), Access::WRITE), change(dy, derivative(), Access::WRITE);
+        without_gil([&] { pool.jvp(from, tangent, to, change, manner); });
+    }
+
+    void indices(nb::handle winners, nb::handle out, int threads) const {
+        const Argument won = places(winners), to(out, 8, Access::WRITE);
+        without_gil([&] { pool.indices(won, to, {threads, ""}); });
+    }
+
+    std::string path(const std::string &operation) const { return pool.path(operation); }
+    std::vector<std::string> paths(const std::string &operation) const { return pool.paths(operation); }
+
+    const PlannedPool pool;
+
+  private:
+    i64 result() const { return size_of(pool.result_type()); }
+    i64 derivative() const { return size_of(pool.derivative_type()); }
+    // Arguments that are read.
+    Argument input(nb::handle x) const { return {x, size_of(pool.input_type()), Access::READ}; }
+    Argument output(nb::handle y) const { return {y, result(), Access::READ}; }
+    Argument places(nb::handle winners) const { return {winners, pool.winner_bytes(), Access::READ}; }
+    Argument derivative(nb::handle t) const { return {t, derivative(), Access::READ}; }
+};
+
+// --- small tensors ------------------------------------------------------------------------------
+
+// A pool for tensors of one layout, which makes the tensors that it returns. Where a tensor is not what it was made for,
+// the answer is None, and the caller finds another way.
+class TensorPlan {
+  public:
+    TensorPlan(nb::object plan, nb::object type, const std::vector<i64> &shape, const std::vector<i64> &strides,
+               const std::vector<i64> &y_shape, const std::vector<i64> &y_strides, const std::string &dtype, const std::string &result)
+        : owner(std::move(plan)), pool(nb::cast<const BoundPool &>(owner).pool), type(std::move(type)), x(shape, strides, dtype),
+          y(y_shape, y_strides, result), g(y_shape, y_strides, dtype), winners(y_shape, y_strides, winner_type()) {
+        if (!this->type.table) throw std::invalid_argument("the type shares no tensors in C");
+        if (x.elements() != pool.inputs() || y.elements() != pool.outputs()) throw std::invalid_argument("the shapes are not the plan's");
+        if (x.element_bytes() != size_of(pool.input_type()) || y.element_bytes() != size_of(pool.result_type()))
+            throw std::invalid_argument("the types are not the plan's");
+    }
+
+    nb::object forward(nb::handle tensor) const {
+        const Array from = x.memory_of(type, tensor);
+        if (!from.data) return nb::none();
+        return y.made(type, [&](const Array &to) { without_gil([&] { pool.forward(from, to); }); });
+    }
+
+    // y and the winners, which are None where the pool keeps none.
+    nb::object linearize(nb::handle tensor) const {
+        const Array from = x.memory_of(type, tensor);
+        if (!from.data) return nb::none();
+        if (!pool.winner_bytes()) return nb::make_tuple(forward(tensor), nb::none());
+        nb::object won;
+        nb::object value = y.made(type, [&](const Array &to) {
+            won = winners.made(type, [&](const Array &places) { without_gil([&] { pool.linearize(from, to, places); }); });
+        });
+        return nb::make_tuple(value, won);
+    }
+
+    nb::object pull(nb::handle input, nb::handle output, nb::handle places, nb::handle cotangent) const {
+        const Residual &kept = pool.residual();
+        const Array given = g.memory_of(type, cotangent);
+        const Array from = kept.x ? x.memory_of(type, input) : Array{}, value = kept.y ? y.memory_of(type, output) : Array{},
+                    won = kept.winners ? winners.memory_of(type, places) : Array{};
+        if (!given.data || (kept.x && !from.data) || (kept.y && !value.data) || (kept.winners && !won.data)) return nb::none();
+        return x.made(type, [&](const Array &to) { without_gil([&] { pool.pull(from, value, won, given, to); }); });
+    }
+
+  private:
+    nb::object owner;  // of the pool
+    const PlannedPool &pool;
+    TensorType type;
+    TensorLayout x, y, g, winners;  // gx is as x
+
+    // Where no winners are kept, no tensor of theirs is ever asked for or made.
+    std::string winner_type() const { return "uint" + std::to_string(8 * (pool.winner_bytes() ? pool.winner_bytes() : 1)); }
+};
+
+}  // namespace
+
+NB_MODULE(_engine, m) {
+    nb::set_leak_warnings(false);  // pools that live to the end of the program are no leak
+    m.def("levels", &levels_here, "The instruction levels of this processor, the best one last.");
+    m.def("level", &level_in_use, "The instruction level in use.");
+    m.def("set_level", &use_level, nb::arg("name"), "Use another instruction level.");
+    m.def("get_num_threads", &get_num_threads, "How many threads a call may use.");
+    m.def("set_num_threads", &set_num_threads, nb::arg("n"), "Let a call use n threads.");
+    auto keywords = nb::kw_only();
+    auto threads = nb::arg("threads") = 0;
+    auto path = nb::arg("path") = "";
+    nb::class_<BoundPool>(m, "Plan", "A kind over a window over a shape, for one dtype.")
+        .def(nb::init<Dims, std::string, std::string, double, std::string, std::string, std::string, int>(), nb::arg("dims"),
+             nb::arg("kind"), nb::arg("option"), nb::arg("parameter"), nb::arg("dtype"), nb::arg("result"), nb::arg("derivative"),
+             nb::arg("winner_bytes"))
+        .def("forward", &BoundPool::forward, nb::arg("x"), nb::arg("y"), keywords, threads, path)
+        .def("linearize", &BoundPool::linearize, nb::arg("x"), nb::arg("y"), nb::arg("winners").none(), keywords, threads, path)
+        .def("push", &BoundPool::push, nb::arg("x").none(), nb::arg("y").none(), nb::arg("winners").none(), nb::arg("t"), nb::arg("dy"),
+             keywords, threads, path)
+        .def("pull", &BoundPool::pull, nb::arg("x").none(), nb::arg("y").none(), nb::arg("winners").none(), nb::arg("g"), nb::arg("gx"),
+             keywords, threads, path)
+        .def("jvp", &BoundPool::jvp, nb::arg("x"), nb::arg("t"), nb::arg("y"), nb::arg("dy"), keywords, threads, path)
+        .def("indices", &BoundPool::indices, nb::arg("winners"), nb::arg("indices"), keywords, threads)
+        .def("path", &BoundPool::path, nb::arg("operation"), "The way that an operation goes, by name.")
+        .def("paths", &BoundPool::paths, nb::arg("operation"), "All ways that an operation can go, its own choice first.");
+    nb::class_<TensorPlan>(m, "TensorPlan", "A plan for small tensors of one layout, which makes those that it returns.")
+        .def(nb::init<nb::object, nb::object, std::vector<i64>, std::vector<i64>, std::vector<i64>, std::vector<i64>,
+                      const std::string &, const std::string &>(),
+             nb::arg("plan"), nb::arg("tensor"), nb::arg("size"), nb::arg("strides"), nb::arg("y_size"), nb::arg("y_strides"),
+             nb::arg("dtype"), nb::arg("result"))
+        .def("forward", &TensorPlan::forward, nb::arg("x"))
+        .def("linearize", &TensorPlan::linearize, nb::arg("x"))
+        .def("pull", &TensorPlan::pull, nb::arg("x").none(), nb::arg("y").none(), nb::arg("winners").none(), nb::arg("g"));
+}

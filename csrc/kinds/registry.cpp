@@ -1,0 +1,114 @@
+#include "kinds/registry.h"
+
+#include <cmath>
+#include <stdexcept>
+#include <vector>
+
+namespace ndpool {
+namespace {
+
+using std::string;
+
+void check(bool is_so, const string &rule) {
+    if (!is_so) throw std::invalid_argument(rule);
+}
+
+// --- what the numbers of a kind mean --------------------------------------------------------------
+
+void selection(Call &call, const string &option, double) {
+    call.ties = option == "first" ? Ties::FIRST : option == "split" ? Ties::SPLIT : Ties::ALL;
+}
+
+void maximum(Call &call, const string &option, double parameter) { selection(call, option, parameter); }
+
+void minimum(Call &call, const string &option, double parameter) {
+    selection(call, option, parameter);
+    call.minimum = true;
+}
+
+void sum(Call &call, const string &, double) { call.count = Count::NONE; }
+
+void average(Call &call, const string &option, double parameter) {
+    call.count = option == "real" ? Count::REAL : option == "counted" ? Count::COUNTED : Count::FIXED;
+    call.divisor = parameter;
+    if (option == "fixed") check(std::isfinite(parameter) && parameter >= 1, "the divisor must be finite and at least 1");
+}
+
+void smooth_max(Call &call, const string &option, double parameter) {
+    check(std::isfinite(parameter) && parameter != 0, "beta must be finite and not 0");
+    call.parameter = parameter;
+    call.count_pad = option == "counted";
+}
+
+void lp(Call &call, const string &, double parameter) {
+    check(std::isfinite(parameter) && parameter >= 1, "p must be finite and at least 1");
+    call.parameter = parameter;
+    call.lp = true;
+}
+
+// --- the list -------------------------------------------------------------------------------------
+
+struct Entry {
+    const char *name;
+    Family family;
+    std::vector<string> options;
+    void (*set)(Call &, const string &option, double parameter);
+};
+
+const std::vector<Entry> &entries() {
+    static const std::vector<Entry> list = {
+        {"max", Family::SELECTION, {"first", "split", "all"}, maximum},
+        {"min", Family::SELECTION, {"first", "split", "all"}, minimum},
+        {"sum", Family::LINEAR, {""}, sum},
+        {"avg", Family::LINEAR, {"counted", "real", "fixed"}, average},
+        {"smooth_max", Family::SMOOTH, {"counted", "real"}, smooth_max},
+        {"lp", Family::SMOOTH, {""}, lp},
+    };
+    return list;
+}
+
+const char *const TYPE_NAMES[] = {"int8",  "uint8",  "int16",   "uint16",   "int32",   "uint32",
+                                  "int64", "uint64", "float16", "bfloat16", "float32", "float64"};
+
+bool is_unsigned(Type type) { return type == Type::U8 || type == Type::U16 || type == Type::U32 || type == Type::U64; }
+
+// Whether a kind gives results of this type (rule "Integers").
+bool gives(const Kind &kind, Type input, Type result) {
+    if (kind.family == Family::SELECTION || is_float(input)) return result == input;
+    if (kind.call.count != Count::NONE) return result == Type::F64;
+    // Sums are modulo 2**64, so those of unsigned numbers have the same bits in both types.
+    return result == Type::I64 || (result == Type::U64 && is_unsigned(input));
+}
+
+}  // namespace
+
+Kind kind_named(const string &name, const string &option, double parameter) {
+    for (const Entry &entry : entries()) {
+        if (name != entry.name) continue;
+        Kind kind{entry.family, Call{}};
+        bool known = false;
+        for (const string &each : entry.options) known |= option == each;
+        check(known, "'" + name + "' has no option '" + option + "'");
+        entry.set(kind.call, option, parameter);
+        return kind;
+    }
+    throw std::invalid_argument("the engine has no kind '" + name + "'");
+}
+
+void check_types(const Kind &kind, const string &name, Type input, Type result, Type derivative) {
+    check(kind.family != Family::SMOOTH || is_float(input), "'" + name + "' is computed in floats; convert integers to float64");
+    check(gives(kind, input, result), "'" + name + "' of " + name_of(input) + " does not give " + name_of(result));
+    check(derivative == (is_float(input) ? input : Type::F64),
+          "derivatives of floats are of their own type and those of integers float64, not " + name_of(derivative) + " for " + name_of(input));
+}
+
+Type type_named(const string &name) {
+    if (name == "bool") return Type::U8;
+    for (int i = 0; i < 12; ++i)
+        if (name == TYPE_NAMES[i]) return static_cast<Type>(i);
+    throw std::invalid_argument("the engine has no type '" + name + "'");
+}
+
+string name_of(Type type) { return TYPE_NAMES[static_cast<int>(type)]; }
+
+}  // namespace ndpool

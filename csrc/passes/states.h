@@ -1,0 +1,100 @@
+// What the passes carry from cell to cell, for each kind: a State of N lanes, and how two of them merge.
+//
+// A kind has
+//   In, Lane              the type of a cell, and of what is carried
+//   Lanes                 the same kind over cells that are lanes already
+//   lift(cells, tag)      a State from N cells; the tag is their place in the window
+//   HEAVY                 whether a merge is so long that it is better not unrolled
+// and, as its Lanes have it,
+//   merge(a, b)           both together; b's cells come later in row-major order than all of a's
+//   merge_any(a, b)       the same in any order
+//   retag(a, radix, tag)  the places in a window that has one axis more; retag_each adds 0, 1, 2, ... along the lanes
+//   empty()               the State of no cell, where there is one
+//   IDEMPOTENT            whether a cell may be merged twice
+//   TAGGED, CARRIES       whether places matter, and whether another array is read along
+//   PLANES                how many arrays of lanes a State takes when it rests in memory
+//   put, get              a State to and from memory
+//   unzip(a, b)           the lanes of both at even places in a, those at odd ones in b
+//   shift_in(a, b)        the last lane of a, and all of b but its last
+#pragma once
+#include "base/lanes.h"
+
+namespace ndpool {
+namespace NDPOOL_LEVEL {
+
+template <class L>
+struct OneLane {
+    using Lane = L;
+    static constexpr int PLANES = 1;
+
+    template <int N>
+    struct State {
+        vec<L, N> v;
+    };
+    template <int N>
+    static State<N> get(const L *p, i64) {
+        return {load<N>(p)};
+    }
+    template <int N>
+    static void put(L *p, i64, const State<N> &a) {
+        store<N>(p, a.v);
+    }
+    template <int N>
+    static void unzip(State<N> &a, State<N> &b) {
+        State<N> even = {every_second<N, 0>(a.v, b.v)};
+        b = {every_second<N, 1>(a.v, b.v)};
+        a = even;
+    }
+    template <int N>
+    static State<N> shift_in(const State<N> &a, const State<N> &b) {
+        return {shift_lane_in<N>(a.v, b.v)};
+    }
+};
+
+// A value, and what goes with it.
+template <class L>
+struct TwoLanes {
+    using Lane = L;
+    static constexpr int PLANES = 2;
+
+    template <int N>
+    struct State {
+        vec<L, N> v;
+        vec<L, N> with;
+    };
+    template <int N>
+    static State<N> get(const L *p, i64 plane) {
+        return {load<N>(p), load<N>(p + plane)};
+    }
+    template <int N>
+    static void put(L *p, i64 plane, const State<N> &a) {
+        store<N>(p, a.v);
+        store<N>(p + plane, a.with);
+    }
+    template <int N>
+    static void unzip(State<N> &a, State<N> &b) {
+        State<N> even = {every_second<N, 0>(a.v, b.v), every_second<N, 0>(a.with, b.with)};
+        b = {every_second<N, 1>(a.v, b.v), every_second<N, 1>(a.with, b.with)};
+        a = even;
+    }
+    template <int N>
+    static State<N> shift_in(const State<N> &a, const State<N> &b) {
+        return {shift_lane_in<N>(a.v, b.v), shift_lane_in<N>(a.with, b.with)};
+    }
+};
+
+// A kind to which the places of the cells do not matter.
+struct Untagged {
+    static constexpr bool TAGGED = false, CARRIES = false, HEAVY = false;
+    template <int N, class State>
+    static State retag(State a, i64, i64) {
+        return a;
+    }
+    template <int N, class State>
+    static State retag_each(State a, i64, i64) {
+        return a;
+    }
+};
+
+}  // namespace NDPOOL_LEVEL
+}  // namespace ndpool
