@@ -150,7 +150,7 @@ class Kind(ABC):
         raise NotImplementedError(f"{self!r} states no second derivative")
 
     def bend_back(self, at: Slope, g: Any, v: Any) -> Any:
-        """`g H v`, shaped like x: the derivative of `J^T g` when x moves along v, and the gradient of `g . J v` in x."""
+        """`g H v`, shaped like x: the derivative of `J^T g` when x moves along v, and the gradient of `g J v` in x."""
         raise NotImplementedError(f"{self!r} states no second derivative")
 
 
@@ -502,8 +502,8 @@ class Lp(Kind, engine="lp"):
     def _of_form(cls, option: str, parameter: float) -> Kind:
         return cls(parameter)
 
-    # The weights w change by dw_i/dx_j = (p - 1) (w_i / x_i [i=j] - w_i w_j / y). For p = 2, w_i / x_i is 1/y, at x_i = 0
-    # as well. For other p a cell that is 0 does not bend. Where y is 0, all cells are 0, and nothing does.
+    # The weights w change by dw_i/dx_j = (p - 1) (w_i / x_i [i=j] - w_i w_j / y). For p = 2, w_i / x_i is 1/y, and that
+    # holds where x_i is 0 too. For other p a cell that is 0 does not bend. Where y is 0, all cells are, and none bends.
 
     def bend(self, at: Slope, t: Any, v: Any) -> Any:
         y, product = _not_zero(at, at.y), at.push(t) * at.push(v)

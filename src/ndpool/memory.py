@@ -19,6 +19,9 @@ from .plan import COMPUTED_AS, Order, Plan
 #: An array of so many elements starts at a whole line of the cache, as the engine may write it past the cache.
 _LARGE = 1 << 18
 
+_PLACES = {size: np.dtype(f"u{size}") for size in (1, 2, 4)}
+_INDEX = np.dtype(np.int64)
+
 
 class Kept(NamedTuple):
     """The arrays that a derivative keeps: none, the winners, x, or x and y.
@@ -34,19 +37,35 @@ class Kept(NamedTuple):
 class Arrays:
     """A plan on NumPy arrays: they come in with their axes as the caller has them, and the results have them so."""
 
-    __slots__ = ("back", "derivative", "dtype", "order", "plan", "result", "shape", "small")
+    __slots__ = (
+        "back",
+        "derivative",
+        "dtype",
+        "inputs",
+        "order",
+        "outputs",
+        "parts",
+        "plan",
+        "result",
+        "shape",
+        "small",
+    )
 
     def __init__(self, plan: Plan, dtype: np.dtype[Any]) -> None:
         def known(name: str) -> np.dtype[Any]:
             return dtype if name == plan.input else np.dtype(name)  # NumPy itself has no bfloat16 to be found by name
 
-        self.plan = plan
-        self.shape, self.order = plan.output_shape, plan.order
+        self.plan, self.shape, self.order = plan, plan.output_shape, plan.order
         self.back = None if plan.order is None else tuple(np.argsort(plan.order))
-        self.small = math.prod(self.shape) < _LARGE
+        #: The shapes of input and output in the order of memory.
+        self.inputs = tuple(plan.shape[d] for d in plan.places)
+        self.outputs = self.shape if plan.order is None else plan.kept_shape
+        self.small = math.prod(plan.shape) < _LARGE and math.prod(self.shape) < _LARGE
         self.result, self.derivative = known(plan.result), known(plan.derivative)
         as_it_is = plan.dtype == COMPUTED_AS.get(plan.input, plan.input)
         self.dtype = dtype if as_it_is else np.dtype(plan.dtype)
+        #: The dtype of the parts of complex numbers.
+        self.parts = np.dtype(plan.dtype) if plan.is_complex else None
 
     @property
     def native(self) -> _engine.Plan:
@@ -56,20 +75,22 @@ class Arrays:
 
     def inside(self, x: Array) -> Array:
         """An input as the engine wants it: in its order and byte order, copied only if it must be."""
-        return self._raw(_plain(self._laid(x), self.dtype))
+        return self._raw(_plain(x if self.order is None else x.transpose(self.order), self.dtype))
 
     def tangent(self, t: Array) -> Array:
         """A tangent, likewise."""
-        return self._raw(_plain(self._laid(t), self.derivative))
+        return self._raw(_plain(t if self.order is None else t.transpose(self.order), self.derivative))
 
     def cotangent(self, g: Array) -> Array:
         """A cotangent, likewise: its pooled axes may be gone."""
-        return self._raw(_plain(self._laid_output(g), self.derivative))
+        return self._raw(_plain(g if self.order is None else self._laid_output(g), self.derivative))
 
     def empty(self, dtype: np.dtype[Any]) -> Array:
         """Room for an output, with its axes in the order in which the engine writes them."""
+        if self.small:
+            return np.empty(self.outputs, dtype)
         try:
-            return _empty_in_lines(self.shape if self.order is None else self.plan.kept_shape, dtype)
+            return _empty_in_lines(self.outputs, dtype)
         except (MemoryError, ValueError):  # a ValueError is how NumPy refuses more bytes than can be counted
             raise self.plan.no_room() from None
 
@@ -80,36 +101,33 @@ class Arrays:
         y = y.transpose(self.back)
         return y if y.shape == self.shape else y.reshape(self.shape)
 
-    def _laid(self, x: Array) -> Array:
-        """An array shaped like the input, with its axes as they lie in memory."""
-        return x if self.order is None else x.transpose(self.order)
-
     def _laid_output(self, y: Array) -> Array:
-        """An array shaped like the output, likewise."""
-        if self.order is None:
-            return y
+        """An array shaped like the output, with its axes as they lie in memory."""
+        assert self.order is not None
         return (y if y.ndim == len(self.order) else np.expand_dims(y, self.plan.axes)).transpose(self.order)
 
     def _raw(self, a: Array) -> Array:
         """Complex numbers as their parts; all others as they are."""
-        return a.view(self.plan.dtype) if self.plan.is_complex else a
+        return a if self.parts is None else a.view(self.parts)
 
     # --- what the engine does ---
 
     def forward(self, x: Array, out: Array | None = None) -> Array:
-        if out is not None:
-            room = self._laid_output(out)
-            if not _is_plain(room):
-                room[...] = self._laid_output(self.forward(x))
-                return out
-        y = self.empty(self.result) if out is None else room
-        native.forward(self.plan, self.inside(x), self._raw(y))
-        return self.outside(y) if out is None else out
+        if out is None:
+            y = self.empty(self.result)
+            native.forward(self.plan, self.inside(x), self._raw(y))
+            return self.outside(y)
+        room = out if self.order is None else self._laid_output(out)
+        if _is_plain(room):
+            native.forward(self.plan, self.inside(x), self._raw(room))
+        else:
+            out[...] = self.forward(x)
+        return out
 
     def linearize(self, x: Array) -> tuple[Array, Kept]:
         """The output as the caller has it, and what the derivative keeps, as it lies in memory."""
         keeps, inside, y = self.plan.residual, self.inside(x), self.empty(self.result)
-        winners = self.empty(np.dtype(f"u{keeps.winners}")) if keeps.winners else None
+        winners = self.empty(_PLACES[keeps.winners]) if keeps.winners else None
         native.linearize(self.plan, inside, self._raw(y), winners)
         kept_y = y.copy() if keeps.y else None  # the caller may write to the one that is handed out
         return self.outside(y), Kept(inside if keeps.x else None, kept_y, winners)
@@ -120,20 +138,16 @@ class Arrays:
         return self.outside(dy)
 
     def pull(self, kept: Kept, g: Array, out: Array | None = None) -> Array:
-        if out is not None:
-            room = self._laid(out)
-            if not _is_plain(room):
-                room[...] = self._laid(self.pull(kept, g))
-                return out
-        gx = self._empty_input() if out is None else room
-        native.pull(self.plan, kept, self.cotangent(g), self._raw(gx))
-        if out is not None:
-            return out
-        return gx if self.back is None else gx.transpose(self.back)
-
-    def _empty_input(self) -> Array:
-        shape = self.plan.shape
-        return _empty_in_lines(tuple(shape[d] for d in self.plan.places), self.derivative)
+        if out is None:
+            gx = np.empty(self.inputs, self.derivative) if self.small else _empty_in_lines(self.inputs, self.derivative)
+            native.pull(self.plan, kept, self.cotangent(g), self._raw(gx))
+            return gx if self.back is None else gx.transpose(self.back)
+        room = out if self.order is None else out.transpose(self.order)
+        if _is_plain(room):
+            native.pull(self.plan, kept, self.cotangent(g), self._raw(room))
+        else:
+            out[...] = self.pull(kept, g)
+        return out
 
     def jvp(self, x: Array, t: Array) -> tuple[Array, Array]:
         y, dy = self.empty(self.result), self.empty(self.derivative)
@@ -141,7 +155,7 @@ class Arrays:
         return self.outside(y), self.outside(dy)
 
     def indices(self, winners: Array) -> Array:
-        found = self.empty(np.dtype(np.int64))
+        found = self.empty(_INDEX)
         native.indices(self.plan, winners, found)
         return self.outside(found)
 
@@ -155,7 +169,11 @@ class Arrays:
     def check_direction(self, name: str, a: Array, shape: tuple[int, ...]) -> None:
         """A tangent or a cotangent has a known shape, and real numbers beside an input of real numbers."""
         check_shape(name, a, shape)
-        if a.dtype.name in NATIVE_TYPES or (self.plan.is_complex and a.dtype.name in PART_TYPES):
+        if (
+            a.dtype == self.derivative
+            or a.dtype.name in NATIVE_TYPES
+            or (self.plan.is_complex and a.dtype.name in PART_TYPES)
+        ):
             return
         beside = "complex numbers; give real or complex" if self.plan.is_complex else "plain numbers; give real"
         raise TypeError(f"{name} has dtype {a.dtype} beside an input of {beside} numbers")
@@ -205,11 +223,8 @@ def check_shape(name: str, a: Array, shape: tuple[int, ...]) -> None:
 
 def check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], **others: Array | None) -> None:
     """`out` must be an array that can take the result as it is, and must not lie over any of the others."""
-    if not isinstance(out, np.ndarray):
-        raise TypeError(f"out is a {type(out).__name__}; give a NumPy array")
-    if isinstance(out, np.ma.MaskedArray):
-        raise TypeError("out is a masked array, whose mask would not be that of the result; give out.data")
-    check_type("out", type(out))
+    if type(out) is not np.ndarray:
+        _check_type_of_out(out)
     if out.shape != shape or out.dtype != dtype:
         raise ValueError(f"out has {out.dtype}{out.shape} and the result is {dtype}{shape}; make them agree")
     if not out.flags.writeable:
@@ -217,6 +232,14 @@ def check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], **others: 
     for name, other in others.items():
         if other is not None and np.may_share_memory(out, other):
             raise ValueError(f"out overlaps {name}, and an input is never changed; give memory of its own")
+
+
+def _check_type_of_out(out: Any) -> None:
+    if not isinstance(out, np.ndarray):
+        raise TypeError(f"out is a {type(out).__name__}; give a NumPy array")
+    if isinstance(out, np.ma.MaskedArray):
+        raise TypeError("out is a masked array, whose mask would not be that of the result; give out.data")
+    check_type("out", type(out))
 
 
 def copy_into(out: Array, result: Array, **others: Array | None) -> Array:

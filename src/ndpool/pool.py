@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -99,7 +100,7 @@ class Pool:
         object.__setattr__(self, "window", window)
         object.__setattr__(self, "axes", checked_axes(axes, window))
         object.__setattr__(self, "_plans", {})
-        object.__setattr__(self, "_ready", {})  # those of them that take an array as it is, for the shortest way
+        object.__setattr__(self, "_ready", {})  # what those need that take a small array as it is: the shortest way
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Pool, (self.kind, self.window, self.axes)
@@ -128,11 +129,16 @@ class Pool:
                 _check_no_out(out)
                 return elsewhere.forward(self, x)  # type: ignore[no-any-return]
             x = as_array("x", x)
-        ready: Arrays | None = self._ready.get((x.shape, x.dtype))  # type: ignore[attr-defined]
-        if ready is not None and out is None and ready.small and x.flags.c_contiguous and x.flags.aligned:
-            y = np.empty(ready.shape, ready.result)
-            native.forward(ready.plan, x, y)
-            return y
+        if out is None and (ready := self._ready.get((x.shape, x.dtype))) is not None:  # type: ignore[attr-defined]
+            flags = x.flags
+            if flags.c_contiguous and flags.aligned:
+                shape, dtype, forward, plan = ready
+                y = np.empty(shape, dtype)
+                try:
+                    forward(x, y)
+                except MemoryError:
+                    raise native.starved(plan) from None
+                return y
         arrays = self._plan(x)
         if arrays is None:
             y = spec.forward(self, x)
@@ -151,14 +157,11 @@ class Pool:
         >>> Pool(Max(), Window((2,))).with_indices([1, 5, 7, 7])[1]
         array([1, 2])
         """
-        kind = self.kind.one_winner()
-        if kind is None:
-            raise TypeError(f"{self.kind!r} has no winner in a window; indices exist for Max and Min")
+        first = self if self._one_wins else self._first()
         if (elsewhere := front_end(x)) is not None:
             _check_no_out(out)
             return elsewhere.with_indices(self, x)  # type: ignore[no-any-return]
         x = as_array("x", x)
-        first = self if kind == self.kind else Pool(kind, self.window, self.axes)
         arrays = first._plan(x, ordered=True)
         if arrays is None:
             y, indices = spec.forward(first, x), spec.winners(first, x)
@@ -166,6 +169,13 @@ class Pool:
             y, kept = arrays.linearize(x)
             indices = arrays.indices(kept.winners)
         return (y if out is None else copy_into(out, y, x=x)), indices
+
+    def _first(self) -> Pool:
+        """The same pool with one winner in each window."""
+        kind = self.kind.one_winner()
+        if kind is None:
+            raise TypeError(f"{self.kind!r} has no winner in a window; indices exist for Max and Min")
+        return Pool(kind, self.window, self.axes)
 
     # --- derivatives ---
 
@@ -198,10 +208,10 @@ class Pool:
         """The output, and the derivative at x as a thing of its own.
 
         `linear.push(t)` is `dy = sum of w_i * t_i`, and `linear.pull(g, out=None)` is its transpose, `gx_i += w_i * g`.
-        `linear.residual` has the arrays that are kept, as (x, y, winners), with None for those that are not. Max and Min
-        with ties="first" keep their winners, in one byte each for windows of up to 256 cells. Sum and Avg keep nothing,
-        SmoothMax and Lp keep `x`, the other policies for ties `x` and a copy of y. An `x` that is kept must not be
-        written to. `linear.indices()` says where the winners stand, if these are kept.
+        `linear.residual` has the arrays that are kept, as (x, y, winners), with None for those that are not. Max and
+        Min with ties="first" keep their winners, in one byte each for windows of up to 256 cells. Sum and Avg keep
+        nothing, SmoothMax and Lp keep `x`, the other policies for ties `x` and a copy of y. An `x` that is kept must
+        not be written to. `linear.indices()` says where the winners stand, if these are kept.
 
         >>> from ndpool import Avg
         >>> y, linear = Pool(Avg(), Window((2,))).linearize(np.array([1.0, 3.0, 5.0, 9.0]))
@@ -219,7 +229,7 @@ class Pool:
         y, kept = arrays.linearize(x)
         return y, Linear(arrays, kept)
 
-    @property
+    @cached_property
     def _one_wins(self) -> bool:
         """Whether the derivative depends on which of several winners comes first."""
         return self.kind.one_winner() == self.kind
@@ -241,8 +251,9 @@ class Pool:
         arrays = None
         if type(self.kind).engine and (is_native("x", x.dtype) or computes(self.kind, x.dtype.name)):
             arrays = Arrays(plan_of(self, x.shape, x.dtype.name, order), x.dtype.newbyteorder("="))
-            if order is None and arrays.dtype == x.dtype and not arrays.plan.is_complex:
-                put(self._ready, (x.shape, x.dtype), arrays, _PLANS_KEPT)  # type: ignore[attr-defined]
+            if order is None and arrays.small and arrays.dtype == x.dtype and arrays.parts is None:
+                ready = arrays.shape, arrays.result, arrays.native.forward, arrays.plan
+                put(self._ready, (x.shape, x.dtype), ready, _PLANS_KEPT)  # type: ignore[attr-defined]
         return put(plans, key, arrays, _PLANS_KEPT)
 
     def _check_slow(self, name: str, a: Array) -> None:

@@ -22,9 +22,10 @@ from torch.autograd import forward_ad
 from torch.compiler import is_compiling, is_dynamo_compiling, is_exporting
 
 from ..kinds import Sum
+from ..plan import Order
 from ..pool import Pool
 from . import engine
-from .engine import PLAIN, Order, Size, TensorPool, opaque
+from .engine import PLAIN, Size, TensorPool, opaque
 from .schema import Values, encode
 
 Dims: TypeAlias = tuple[int | None, ...]

@@ -179,8 +179,8 @@ class Tensors:
         return y
 
     def forward_with_winners(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        if self.quick is not None and not x.is_neg() and (made := self.quick.forward_with_winners(x)) is not None:
-            return made
+        if self.quick is not None and not x.is_neg() and (made := self.quick.linearize(x)) is not None:
+            return made  # type: ignore[return-value]
         assert self.winner is not None
         y, winners = self.new_y(self.result), self.new_y(self.winner)
         native.linearize(self.plan, self.inside(x), y, winners, torch.get_num_threads())
@@ -219,7 +219,8 @@ def check_dtype(dtype: torch.dtype) -> None:
 
 def result_dtype(kind: Kind, dtype: torch.dtype) -> torch.dtype:
     """The dtype of the output (rule "Integers")."""
-    return DTYPES[kind.result_name(TYPES[dtype])]
+    found: torch.dtype = DTYPES[kind.result_name(TYPES[dtype])]
+    return found
 
 
 # --- what the engine does -------------------------------------------------------------------------
@@ -268,7 +269,7 @@ def vjp(
     """`gx`, linear in `g`, for an input of this size and order; what is not known of y and the winners x tells."""
     plan = pool.plan(size, order, g.dtype)
     if plan.quick is not None and not g.is_neg() and (x is None or not x.is_neg()):
-        made = plan.quick.vjp(x, y, winners, g)
+        made = plan.quick.pull(x, y, winners, g)
         if made is not None:
             return made  # type: ignore[no-any-return]
     keeps = plan.plan.residual

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..plan import winner_bytes, without
+from ..plan import Order, winner_bytes, without
 from ..windows import Global, Window
 from . import autograd, engine
-from .engine import Order, TensorPool
+from .engine import TensorPool
 from .schema import SCHEMA, decode
 from .sizes import number_of_outputs
 
