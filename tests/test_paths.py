@@ -7,9 +7,6 @@ and 4 bytes.
 
 from __future__ import annotations
 
-import math
-from contextlib import contextmanager
-
 import ml_dtypes
 import numpy as np
 import pytest
@@ -21,6 +18,7 @@ from hostile import FLOAT_FLAVOURS, numbers
 from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, _engine, spec
 from oracle import Gathered
 from strategies import ALL_KINDS, cases
+from ways import forward_by, jvp_by, vjp_by, ways, winners_by
 
 KINDS = [Max(), Min("split"), Avg(False), Sum(), SmoothMax(1.5), Lp(2.5)]
 
@@ -228,22 +226,31 @@ def test_every_road(kind, window, shape, axes, dtype):
         ours_y, pullback = pool.vjp(x)
         within(ours_y, y, allowed)
         within(pullback(g), *derivatives[1])
-        for choice in (0, 1):
-            within(forced(pool, x, choice), y, allowed)
-            within(forced_vjp(pool, x, g, choice), *derivatives[1])
+        for way in ways(pool, x, "forward"):
+            within(forward_by(pool, x, way), y, allowed)
+        for way in ways(pool, x, "jvp")[1:]:
+            ours_y, ours_dy = jvp_by(pool, x, t, way)
+            within(ours_y, y, allowed)
+            within(ours_dy, *derivatives[0])
+        for way in ways(pool, x, "pull"):
+            gx = vjp_by(pool, x, g, way)
+            within(gx, *derivatives[1])
+            for offset in (0, 1, 5):
+                same(vjp_by(pool, x, g, f"{way}+stream", offset), gx)
         for offset in (0, 1, 5):
-            same(forced(pool, x, 2, offset), pool(x))
-            for ours, past_the_caches in zip(pool.jvp(x, t), forced_jvp(pool, x, t, 2, offset), strict=True):
+            same(forward_by(pool, x, "stream", offset), pool(x))
+            for ours, past_the_caches in zip(pool.jvp(x, t), jvp_by(pool, x, t, "stream", offset), strict=True):
                 same(past_the_caches, ours)
-            same(forced_vjp(pool, x, g, 2, offset), forced_vjp(pool, x, g, 1))
         if isinstance(kind, Max | Min):
             ours_y, indices = pool.with_indices(x)
             same(ours_y, y)
             same(indices, gathered.winners())
-            for offset in (0, 3):
-                both = zip(forced_winners(pool, x, -1), forced_winners(pool, x, 2, offset), strict=True)
-                for ours, past_the_caches in both:
-                    same(past_the_caches, ours)
+        if isinstance(kind, Max):
+            expected = winners_by(pool, x)
+            for path in (*ways(pool, x, "linearize")[1:], "stream"):
+                for offset in (0, 3):
+                    for ours, theirs in zip(winners_by(pool, x, path, offset), expected, strict=True):
+                        same(ours, theirs)
 
 
 @pytest.mark.parametrize("kind", [Sum(), Avg(), SmoothMax(1.5)], ids=lambda kind: type(kind).__name__)
@@ -257,8 +264,8 @@ def test_windows_of_padding_alone(kind, k, padding):
     gx = spec.vjp(pool, x, g)
     for level in _engine.levels():
         _engine.set_level(level)
-        for choice in (-1, 0, 1, 2):
-            within(forced_vjp(pool, x, g, choice), gx, vjp_allowance(pool, x, g, gx))
+        for path in (*ways(pool, x, "pull"), "stream"):
+            within(vjp_by(pool, x, g, path), gx, vjp_allowance(pool, x, g, gx))
 
 
 @pytest.mark.parametrize(
@@ -299,55 +306,6 @@ def test_padding_does_not_win_a_tie(rows, dtype):
         same(pool.with_indices(x)[1], expected)
 
 
-@contextmanager
-def guarded(shape, dtype, offset):
-    """An array that starts so many elements after a whole line of the cache; nothing beside it may be written."""
-    size = math.prod(shape)
-    memory = np.full(size + 128, 7, dtype)
-    start = -memory.ctypes.data % 64 // memory.itemsize + offset
-    yield memory[start : start + size].reshape(shape)
-    assert (np.delete(memory, np.s_[start : start + size]) == 7).all()
-
-
-def forced(pool, x, choice, offset=0):
-    """Forward with the method for wide windows forbidden (0) or demanded (1), or written past the caches (2).
-
-    This and the next ones are for contiguous arrays.
-    """
-    plan = pool._plan(x)
-    with guarded(plan.shape, plan.result, offset) as y:
-        plan.native.forward(plan.inside(x), y, choice)
-    return y
-
-
-def forced_winners(pool, x, choice, offset=0):
-    plan = pool._plan(x)
-    places = np.dtype(f"u{plan.native.winner_bytes}")
-    with guarded(plan.shape, plan.result, offset) as y, guarded(plan.shape, places, offset) as winners:
-        plan.native.forward_with_winners(plan.inside(x), y, winners, choice)
-    return y, winners
-
-
-def forced_jvp(pool, x, t, choice, offset):
-    plan = pool._plan(x)
-    t = np.ascontiguousarray(t, plan.derivative)
-    with guarded(plan.shape, plan.result, offset) as y, guarded(plan.shape, plan.derivative, offset) as dy:
-        plan.native.jvp(plan.inside(x), t, y, dy, choice)
-    return y, dy
-
-
-def forced_vjp(pool, x, g, choice, offset=0):
-    """The VJP with gathering forbidden (0), demanded where the shape admits it (1), or that past the caches (2)."""
-    plan = pool._plan(x)
-    x, y, winners = plan.inside(x), plan.empty(plan.result), None
-    plan.native.forward(x, y)
-    if isinstance(pool.kind, Max | Min) and pool.kind.ties == "first":
-        y, winners = forced_winners(pool, x, -1)
-    with guarded(x.shape, plan.derivative, offset) as gx:
-        plan.native.vjp(x, y, winners, plan.cotangent(g), gx, choice)
-    return gx
-
-
 @pytest.mark.parametrize("kind", [Max(), Avg(), SmoothMax(1.0)], ids=lambda kind: type(kind).__name__)
 @pytest.mark.parametrize("threads", [1, 3])
 def test_what_is_written_past_the_caches(kind, threads):
@@ -359,8 +317,8 @@ def test_what_is_written_past_the_caches(kind, threads):
     g = rng.normal(size=pool.output_shape(shape)).astype(np.float32)
     _engine.set_num_threads(threads)
     try:
-        y, (_, dy), gx = forced(pool, x, -1), forced_jvp(pool, x, t, -1, 0), forced_vjp(pool, x, g, -1)
-        winners = forced_winners(pool, x, -1)[1] if isinstance(kind, Max) else None
+        y, (_, dy), gx = forward_by(pool, x), jvp_by(pool, x, t), vjp_by(pool, x, g)
+        winners = winners_by(pool, x)[1] if isinstance(kind, Max) else None
     finally:
         _engine.set_num_threads(before)
     assert y.nbytes > 2**22
@@ -368,11 +326,11 @@ def test_what_is_written_past_the_caches(kind, threads):
     for large in (pool(x), *pool.jvp(x, t), pool.vjp(x)[1](g)):
         assert large.ctypes.data % 64 == 0  # it starts at a whole line
     for i in range(len(x)):
-        same(y[i], forced(pool, x[i], -1))
-        same(dy[i], forced_jvp(pool, x[i], t[i], -1, 0)[1])
-        same(gx[i], forced_vjp(pool, x[i], g[i], -1))
+        same(y[i], forward_by(pool, x[i]))
+        same(dy[i], jvp_by(pool, x[i], t[i])[1])
+        same(gx[i], vjp_by(pool, x[i], g[i]))
         if winners is not None:
-            same(winners[i], forced_winners(pool, x[i], -1)[1])
+            same(winners[i], winners_by(pool, x[i])[1])
 
 
 @given(cases(ALL_KINDS, large=True, empty=False, max_rank=3), st.integers(0, 2**32 - 1))
@@ -418,8 +376,8 @@ def test_smooth_squares_of_hostile_numbers(beta, flavour):
     for level in _engine.levels():
         _engine.set_level(level)
         within(pool(x), y, value_allowance(pool, x, y))
-        for choice in (-1, 1, 2):
-            within(forced_vjp(pool, x, g, choice), gx, vjp_allowance(pool, x, g, gx))
+        for path in (*ways(pool, x, "pull"), "stream"):
+            within(vjp_by(pool, x, g, path), gx, vjp_allowance(pool, x, g, gx))
 
 
 @pytest.mark.parametrize("kind", [Max(), Min("all"), Avg(), SmoothMax(2.0), SmoothMax(-2.0), Lp(2)], ids=repr)
@@ -455,8 +413,8 @@ def test_what_is_not_finite_stays_in_its_windows(kind, odd, window, shape, axes)
     size = 2.0**-40 * (1 + np.abs(clean_y[~touched]))
     within(y[~touched], clean_y[~touched], size)
     within(dy[~touched], clean_dy[~touched], 2.0**-38 * (1 + np.abs(clean_dy[~touched])))
-    for choice in (0, 1):
-        z = forced(pool, x, choice)
+    for way in ways(pool, x, "forward"):
+        z = forward_by(pool, x, way)
         within(z[~touched], clean_y[~touched], size)
         np.testing.assert_array_equal(np.isfinite(z[touched]), np.isfinite(y[touched]))
     # The cells that share no window with it have the gradient that they had.

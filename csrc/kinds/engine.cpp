@@ -227,7 +227,8 @@ void PlannedPool::jvp(const Array &x, const Array &t, const Array &y, const Arra
     if (is_empty()) return;
     if (kind.family == Family::LINEAR) {
         forward(x, y, manner);
-        return push({}, {}, {}, t, dy, manner);
+        // The tangent has a type of its own, which may not go the way that is asked for.
+        return push({}, {}, {}, t, dy, {manner.threads, call_for(Op::SUM, manner).past_the_caches ? "stream" : ""});
     }
     const bool in_one = kind.family == Family::SMOOTH || (kept.winners && places_fit());
     Call call = call_for(kind.family == Family::SMOOTH ? Op::SMOOTH : in_one ? Op::WINNERS : Op::VALUE, manner);
