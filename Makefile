@@ -6,7 +6,7 @@ BUILD_TOOLS := 'scikit-build-core>=0.10' 'nanobind>=2.4' 'cmake>=3.18' ninja
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 INSTALL := $(PIP) --no-build-isolation --editable
 
-.PHONY: demo examples test test-onnx test-docs lint format sanitize bench clean
+.PHONY: demo examples test test-onnx test-docs lint format sanitize bench bench-compare clean
 
 demo: .venv/.cli
 	$(BIN)/ndpool demo --force
@@ -44,6 +44,11 @@ format: .venv/.lint
 bench: .venv/.bench
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.torch_end_to_end
+
+# Two builds side by side: `make bench-compare OLD=../old/src`, where OLD holds the package ndpool with its engine.
+NEW ?= src
+bench-compare: .venv/.bench
+	$(BIN)/python -m benchmarks.compare $(OLD) $(NEW)
 
 # The engine's tests on a build in which every access outside an array and all undefined behaviour is an error.
 SANE := .venv-sanitize
