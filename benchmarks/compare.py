@@ -129,7 +129,7 @@ def tiny_tensor_works(stack: contextlib.ExitStack) -> dict[str, Callable[[], Wor
 
 
 def digest(results: Any) -> str:
-    """What the bits of all results have in common with those of another process: a hash."""
+    """A hash of the results: equal in two processes if all bits, dtypes and shapes are."""
     summary = hashlib.sha256()
     for result in results if isinstance(results, tuple) else (results,):
         array = result.detach().numpy() if hasattr(result, "detach") else np.asarray(result)
@@ -180,7 +180,7 @@ def serve(folder: str, threads: int, with_torch: bool) -> None:
     sys.meta_path.insert(0, importlib.machinery.PathFinder)
     import ndpool
 
-    if not Path(ndpool.__file__).resolve().is_relative_to(Path(folder).resolve()):
+    if not Path(ndpool.__file__).parents[1].samefile(folder):
         raise SystemExit(f"{folder} has no package ndpool: Python found {ndpool.__file__}")
     worker = Worker(threads, with_torch)
     for line in sys.stdin:
@@ -292,12 +292,13 @@ def main() -> None:
     parser.add_argument("--threads", default=1, type=int, metavar="N", help="default: %(default)s")
     parser.add_argument("--rounds", default=5, type=int, metavar="N", help="default: %(default)s")
     parser.add_argument("--turns", default=4, type=int, metavar="N", help="of a side in a round, default: %(default)s")
+    parser.add_argument("--no-torch", action="store_true", help="leave out the tiny tensors, and do not import PyTorch")
     options = parser.parse_args()
     for folder in (options.old, options.new):
         if not (folder / "ndpool" / "__init__.py").exists():
             parser.error(f"{folder} has no package ndpool; name the folder in which the folder ndpool lies")
-    with_torch = importlib.util.find_spec("torch") is not None
-    if not with_torch:
+    with_torch = not options.no_torch and importlib.util.find_spec("torch") is not None
+    if not with_torch and not options.no_torch:
         print("PyTorch is not installed: no tiny tensors.", file=sys.stderr)
     old, new = (Side(folder, options.threads, with_torch) for folder in (options.old, options.new))
     names = [name for name in new.ask("names") if re.search(options.cases, name)]

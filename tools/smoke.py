@@ -48,7 +48,9 @@ def check(pool: Pool, dtype: str, rng: np.random.Generator) -> None:
 
 
 def main() -> None:
-    print(f"ndpool {ndpool.__version__} from {ndpool.__file__}, Python {sys.version.split()[0]}, NumPy {np.__version__}")
+    print(
+        f"ndpool {ndpool.__version__} from {ndpool.__file__}, Python {sys.version.split()[0]}, NumPy {np.__version__}"
+    )
     assert _engine.levels(), "the engine has no instruction level"
     rng = np.random.default_rng(0)
     for pool in POOLS:
