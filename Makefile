@@ -1,12 +1,13 @@
 # Two commands set everything up on a fresh machine: `make demo` and `make test`.
 PYTHON ?= python3
 BIN := .venv/bin
-NATIVE := CMakeLists.txt $(wildcard csrc/*)
+NATIVE := CMakeLists.txt $(shell find csrc -type f)
 BUILD_TOOLS := 'scikit-build-core>=0.10' 'nanobind>=2.4' 'cmake>=3.18' ninja
-PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
-INSTALL := $(PIP) --no-build-isolation --editable
+# Python compiles a module when it first imports it. To compile all of PyTorch here would double the time.
+PIP_INSTALL := -m pip install --no-compile --constraint constraints.txt
+PIP := $(BIN)/python $(PIP_INSTALL)
 
-.PHONY: demo examples test test-onnx test-docs lint format sanitize bench clean
+.PHONY: demo examples docs test test-onnx test-docs core-test arm compilers sanitize wheel lint format bench bench-compare clean
 
 demo: .venv/.cli
 	$(BIN)/ndpool demo --force
@@ -15,7 +16,6 @@ examples: .venv/.examples
 	$(BIN)/python examples/signals.py
 	$(BIN)/python examples/digits.py
 
-.PHONY: docs
 docs: .venv/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The documentation is in site/index.html"
@@ -45,60 +45,130 @@ bench: .venv/.bench
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.torch_end_to_end
 
-# The engine's tests on a build in which every access outside an array and all undefined behaviour is an error.
-SANE := .venv-sanitize
+# The working tree beside the commit OLD: both are built, and take turns. `python -m benchmarks.compare` compares any two.
+OLD ?= main
+bench-compare: .venv/.bench
+	rm -rf build/compare
+	mkdir -p build/compare/source
+	git archive $(OLD) | tar -x -C build/compare/source
+	@echo "Building $(OLD), and then the working tree:"
+	@tools/progress build/compare/old.log $(PIP) --verbose --no-deps --no-build-isolation --target build/compare/old build/compare/source
+	@tools/progress build/compare/new.log $(PIP) --verbose --no-deps --no-build-isolation --target build/compare/new .
+	$(BIN)/python -m benchmarks.compare build/compare/old build/compare/new
+
+# --- The engine by itself ---------------------------------------------------------------------------
+
 ENGINE_TESTS := $(addprefix tests/,test_engine.py test_paths.py test_plans.py test_threads.py)
-# The C++ library comes along, as the sanitizer looks for it before Python has loaded the engine.
-sanitize: $(SANE)/.installed
+# An environment without ndpool: an engine that is built for a test comes in by PYTHONPATH.
+BARE := .venv-bare
+IN_BARE := PATH="$(abspath $(BARE)/bin):$$PATH"
+TEST_PACKAGES := pytest pytest-xdist hypothesis mpmath ml_dtypes numpy
+
+# $(1): the folder, $(2): options for CMake.
+define build-core-tests
+@echo "Building the engine and its C++ tests in $(1): about a minute on two cores. A line for each file that is done:"
+@PATH="$(abspath $(BIN)):$$PATH" tools/progress $(1).log sh -c 'cmake -S csrc -B $(1) -G Ninja $(2) && cmake --build $(1)'
+endef
+
+# The engine's C++ tests, without Python.
+core-test: .venv/.tools
+	$(call build-core-tests,build/core,)
+	build/core/ndpool_core_tests
+
+# The same for 64-bit ARM, compiled and emulated here.
+ARM_MISSING := $(strip $(foreach tool,aarch64-linux-gnu-g++ qemu-aarch64,$(if $(shell command -v $(tool) 2>&1),,$(tool))))
+ifeq ($(ARM_MISSING),)
+arm: .venv/.tools
+	$(call build-core-tests,build/arm,-DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake)
+	qemu-aarch64 -L /usr/aarch64-linux-gnu build/arm/ndpool_core_tests
+else
+arm:
+	@echo "Skipped: no test on ARM, because $(ARM_MISSING) is not installed."
+	@echo "Debian and Ubuntu have both tools: apt-get install g++-aarch64-linux-gnu qemu-user"
+endif
+
+# The engine's tests with every compiler of COMPILERS that is installed. A warning is an error.
+COMPILERS ?= g++-11 g++-12 clang++-14 clang++-19
+compilers: $(BARE)/.installed
+	@$(IN_BARE) tools/compilers "$(COMPILERS)" $(ENGINE_TESTS)
+
+# The engine's tests on a build in which every access outside an array and all undefined behaviour is an error.
+# The C++ library is preloaded too, as the sanitizer looks for it before Python has loaded the engine.
+sanitize: $(BARE)/.installed
+	@$(IN_BARE) tools/build_engine build/sanitize -DNDPOOL_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo
 	LD_PRELOAD=$$($(CXX) -print-file-name=libasan.so):$$($(CXX) -print-file-name=libstdc++.so.6) \
 		ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
-		$(SANE)/bin/python -m pytest -p no:cacheprovider $(ENGINE_TESTS)
+		PYTHONPATH=build/sanitize/package $(BARE)/bin/python -m pytest -p no:cacheprovider $(ENGINE_TESTS)
 
-$(SANE)/.installed: pyproject.toml constraints.txt $(NATIVE) $(wildcard src/ndpool/*.py)
-	test -x $(SANE)/bin/python || $(PYTHON) -m venv $(SANE)
-	$(SANE)/bin/python -m pip install --quiet --constraint constraints.txt $(BUILD_TOOLS) pytest hypothesis mpmath ml_dtypes numpy
-	$(SANE)/bin/python -m pip install --quiet --no-deps --no-build-isolation --force-reinstall . \
-		-C cmake.define.NDPOOL_SANITIZE=ON -C cmake.build-type=RelWithDebInfo -C build-dir=build/sanitize -C install.strip=false
-	touch $@
+$(BARE)/.installed: constraints.txt Makefile
+	@echo "Installing what the engine is built and tested with into $(BARE)"
+	@test -x $(BARE)/bin/python || $(PYTHON) -m venv $(BARE)
+	@$(BARE)/bin/python $(PIP_INSTALL) --quiet $(BUILD_TOOLS) $(TEST_PACKAGES)
+	@touch $@
+
+# --- The wheel --------------------------------------------------------------------------------------
+
+# The wheel is built from the sdist, and tested where nothing else is: first with NumPy alone, then by the engine's tests.
+WHEEL := build/wheel
+wheel: .venv/.tools
+	@rm -rf dist $(WHEEL)
+	@$(PIP) --quiet build
+	@echo "Building the sdist, and the wheel from it: about two minutes on two cores. A line for each file that is done:"
+	@tools/progress $(WHEEL).log $(BIN)/python -m build
+	$(BIN)/python tools/check_wheel.py dist
+	@echo "Testing the wheel in an environment of its own, $(WHEEL)"
+	@$(PYTHON) -m venv $(WHEEL)
+	@$(WHEEL)/bin/python -m pip install --quiet dist/*.whl
+	cd $(WHEEL) && bin/python -I ../../tools/smoke.py
+	@$(WHEEL)/bin/python $(PIP_INSTALL) --quiet $(TEST_PACKAGES)
+	cd $(WHEEL) && bin/python -I -m pytest -p no:cacheprovider -n auto ../../tests/test_plans.py ../../tests/test_engine.py
 
 clean:
-	rm -rf .venv .venv-sanitize build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-bare build dist wheelhouse site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# --- What is installed into .venv, each part once ----------------------------------------------------
 
 .venv/bin/python:
-	$(PYTHON) -m venv .venv
+	@echo "Making a virtual environment in .venv"
+	@$(PYTHON) -m venv .venv
 
 .venv/.tools: .venv/bin/python
-	$(PIP) $(BUILD_TOOLS)
-	touch $@
+	@echo "Installing what the engine is built with"
+	@$(PIP) --quiet $(BUILD_TOOLS)
+	@touch $@
 
 .venv/.installed: .venv/.tools pyproject.toml $(NATIVE)
-	$(INSTALL) .
-	touch $@
+	@echo "Building the engine: about a minute on two cores. A line for each file that is done:"
+	@tools/progress build/install.log $(PIP) --verbose --no-build-isolation --editable .
+	@$(BIN)/python -c "import ndpool; from ndpool import _engine; print('Installed ndpool', ndpool.__version__, 'with', *_engine.levels())"
+	@touch $@
+
+# $(1): the extra, $(2): what it is for. The engine is not built again, since ndpool is there already.
+define install-extra
+@echo "Installing the packages for $(2)"
+@$(PIP) --quiet 'ndpool[$(1)]'
+@touch $@
+endef
 
 .venv/.cli: .venv/.installed
-	$(INSTALL) '.[cli]'
-	touch $@
+	$(call install-extra,cli,the command ndpool)
 
 .venv/.docs: .venv/.cli
-	$(INSTALL) '.[docs,cli]'
-	touch $@
+	$(call install-extra,docs,the documentation)
 
 .venv/.examples: .venv/.installed
-	$(INSTALL) '.[examples]'
-	touch $@
+	$(call install-extra,examples,the examples)
 
 .venv/.test: .venv/.installed constraints.txt
-	$(INSTALL) '.[test]'
-	touch $@
+	$(call install-extra,test,the tests; PyTorch is large and takes about half a minute)
 
 .venv/.test-onnx: .venv/.test
-	$(INSTALL) '.[test-onnx]'
-	touch $@
+	$(call install-extra,test-onnx,the tests of exported models)
 
 .venv/.bench: .venv/.installed constraints.txt
-	$(INSTALL) '.[bench]'
-	touch $@
+	$(call install-extra,bench,the benchmarks; the peers are large and take minutes)
 
 .venv/.lint: .venv/.tools pyproject.toml
-	$(PIP) 'ruff>=0.6' 'mypy>=1.11'
-	touch $@
+	@echo "Installing the packages for lint"
+	@$(PIP) --quiet 'ruff>=0.6' 'mypy>=1.11'
+	@touch $@

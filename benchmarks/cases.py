@@ -101,17 +101,17 @@ def numpy_dtype(name: str) -> np.dtype:
     return np.dtype(name)
 
 
+def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Integers of the whole range of an unsigned dtype, normal numbers of a float dtype."""
+    if dtype.kind == "u":
+        return rng.integers(0, 256, shape, dtype=dtype)
+    return rng.standard_normal(shape, dtype=np.float32).astype(dtype)
+
+
 def draw(case: Case, output_shape: tuple[int, ...]) -> Data:
     """Random arrays for a case, the same at every call."""
-    rng = np.random.default_rng(20)
-    dtype = numpy_dtype(case.dtype)
-
-    def array(shape: tuple[int, ...]) -> np.ndarray:
-        if dtype.kind == "u":
-            return rng.integers(0, 256, shape, dtype=dtype)
-        return rng.standard_normal(shape, dtype=np.float32).astype(dtype)
-
-    return Data(array(case.shape), array(case.shape), array(output_shape))
+    rng, dtype = np.random.default_rng(20), numpy_dtype(case.dtype)
+    return Data(*(random_array(rng, shape, dtype) for shape in (case.shape, case.shape, output_shape)))
 
 
 def relayout(array: np.ndarray, source: str, target: str) -> np.ndarray:
