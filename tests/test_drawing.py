@@ -14,8 +14,8 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, spec
-from ndpool.cli import figure as demo_figure
-from ndpool.cli.drawing import explanation
+from ndpool.viz import demo as demo_figure
+from ndpool.viz.terminal import explanation
 
 CROSS = "\N{MULTIPLICATION SIGN}"
 

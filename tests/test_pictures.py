@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ndpool import Adaptive, Avg, Global, Graph, Lp, Max, Min, Pool, SmoothMax, Sum, Window, ops
-from ndpool.pictures import brief, dot, kept, table, winner_bytes
+from ndpool.memory import kept, winner_bytes
+from ndpool.reprs import brief
+from ndpool.viz.programs import dot, table
 
 
 @pytest.mark.parametrize(

@@ -34,9 +34,9 @@ from . import ops
 from .arrays import as_array
 from .graph import Graph, Var
 from .kinds import Avg, Kind, Max, SmoothMax, derivative_dtype
+from .memory import kept as kept_by
+from .memory import winner_bytes
 from .ops import Array, Directions, Op, Shape, lifted
-from .pictures import kept as kept_by
-from .pictures import winner_bytes
 from .pool import Pool
 from .windows import Adaptive, AnyWindow, Axis, Global, Ints, Layout, PaddingLike, Window, checked_axes, layout, whole
 

@@ -23,9 +23,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from . import pictures, spec
+from . import spec
 from .arrays import as_array
 from .ops import Array, Directions, Op, Shape
+from .reprs import brief
+from .viz import programs as pictures
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +49,7 @@ class Node:
     def label(self) -> str:
         """What makes the value: the op, without the arguments that are at their defaults."""
         if self.op is not None:
-            return pictures.brief(self.op)
+            return brief(self.op)
         return "input" if self.constant is None else "constant"
 
     @property

@@ -1,4 +1,4 @@
-"""Names that stand in several files and are imported from one module."""
+"""Names that stand in the files of a package and are imported from the package itself."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import sys
 from typing import Any
 
 
-def publish(module: str, written_in: str | None = None) -> None:
-    """Let the classes and functions that `module` imports from the package `written_in` call `module` their own.
+def publish(package: str) -> None:
+    """Let the classes and functions that a package imports from its own files name the package as their module.
 
-    The package is `module` itself unless another is named. Reprs, pickles and `help` then say the name that users
-    import, whichever file a class stands in, and a pickle can still be read after a class has moved to another file.
+    Reprs, pickles and `help` then say the name that users import, whichever file a class stands in, and a pickle can
+    still be read after a class has moved to another file.
 
     >>> from ndpool.layers import Dense
     >>> Dense
     <class 'ndpool.layers.Dense'>
     """
-    inside = f"{written_in or module}."
-    for value in list(vars(sys.modules[module]).values()):
+    inside = f"{package}."
+    for value in list(vars(sys.modules[package]).values()):
         if (inspect.isclass(value) or inspect.isfunction(value)) and value.__module__.startswith(inside):
-            value.__module__ = module
+            value.__module__ = package
             for method in map(_function, vars(value).values()):
                 if method is not None and method.__module__.startswith(inside):
-                    method.__module__ = module
+                    method.__module__ = package
 
 
 def _function(member: Any) -> Any:

@@ -10,10 +10,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..explain import Line, divisor, lines
 from ..kinds import Avg, Lp, Max, Min, SmoothMax
-from ..pictures import brief
 from ..pool import Pool
+from ..reprs import brief
+from .seen import Line, divisor, lines
 
 WIDEST_DRAWING = 32  # cells of an axis
 MOST_OUTPUTS = 12  # of an axis, before the middle ones are left out

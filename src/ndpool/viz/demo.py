@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..kinds import TIES, Kind, Max, Sum
-from ..pictures import brief
 from ..pool import Pool
-from ..viz import show_array
+from ..reprs import brief
 from ..windows import Window
-from .files import Array
+from .arrays import show_array
+
+Array: TypeAlias = NDArray[Any]
 
 # Two flat spots that overlapping windows share: policies differ here, and can be followed by eye.
 PLATEAU = np.array(
