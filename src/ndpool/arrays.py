@@ -33,8 +33,11 @@ _PROTOCOLS = ("__array_ufunc__", "__array_function__")
 NATIVE_TYPES = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 NATIVE_TYPES |= {"float16", "bfloat16", "float32", "float64", "bool"}
 
-#: Those that the specification alone computes with.
-_SLOW_TYPES = {"object", "complex64", "complex128"}
+#: Those that it computes with as pairs of their parts, for some kinds.
+PART_TYPES = {"complex64", "complex128"}
+
+#: Those that the specification computes with, where the engine does not.
+_SLOW_TYPES = {"object", *PART_TYPES}
 
 
 def front_end(a: Any) -> Any:

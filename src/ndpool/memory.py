@@ -1,53 +1,225 @@
-"""What a program keeps for its backward sweep, and how many bytes that takes."""
+"""NumPy arrays as the memory that an engine reads and writes.
+
+Nothing is copied that the engine can read as it lies: an array that is contiguous in some order of its axes is handed
+over in that order, and results are written in the same one.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .kinds import Avg, Max, Min, Sum
-from .ops import Flatten, Reshape, Transpose
-from .pool import Pool
-from .windows import layout
+from . import _engine, native
+from .arrays import NATIVE_TYPES, PART_TYPES, Array, check_type
+from .plan import COMPUTED_AS, Order, Plan
 
-if TYPE_CHECKING:
-    from .program import Program
-
-VIEWS = (Flatten, Reshape, Transpose)
+#: An array of so many elements starts at a whole line of the cache, as the engine may write it past the cache.
+_LARGE = 1 << 18
 
 
-def winner_bytes(pool: Pool, shape: Sequence[int]) -> int:
-    """What the winners of a Max or Min take: for each output its place in the window, in the smallest unsigned type.
+class Kept(NamedTuple):
+    """The arrays that a derivative keeps: none, the winners, x, or x and y.
 
-    >>> from ndpool import Max, Pool, Window
-    >>> winner_bytes(Pool(Max(), Window((2, 2))), (8, 8)), winner_bytes(Pool(Max(), Window((17, 17))), (17, 17))
-    (16, 2)
+    A winner is a place in its window, counted in row-major order over the cells of the kernel.
     """
-    laid = layout(pool.window, pool.axes, tuple(shape), None)
-    largest_place = math.prod(axis.kernel for axis in laid.geometry) - 1
-    return math.prod(laid.output_shape) * np.min_scalar_type(largest_place).itemsize
+
+    x: Any = None
+    y: Any = None
+    winners: Any = None
 
 
-def kept(program: Program, i: int) -> tuple[set[int], int]:
-    """What the pullback of node i holds on to: values of nodes, and bytes of its own."""
-    node = program.nodes[i]
-    keeps = getattr(node.op, "keeps", "inputs")
-    own = 0
-    if isinstance(node.op, Pool):
-        if isinstance(node.op.kind, Max | Min) and node.op.kind.ties == "first":
-            return set(), winner_bytes(node.op, program.nodes[node.inputs[0]].shape)
-        keeps = "nothing" if isinstance(node.op.kind, Sum | Avg) else "inputs"
-        # Which cells won is found again from the output, of which the pullback has a copy.
-        own = node.nbytes if isinstance(node.op.kind, Max | Min) else 0
-    values = {"nothing": (), "inputs": node.inputs, "output": (i,)}[keeps]
-    return {_memory_of(program, j) for j in values}, own
+class Arrays:
+    """A plan on NumPy arrays: they come in with their axes as the caller has them, and the results have them so."""
+
+    __slots__ = ("back", "derivative", "dtype", "order", "plan", "result", "shape", "small")
+
+    def __init__(self, plan: Plan, dtype: np.dtype[Any]) -> None:
+        def known(name: str) -> np.dtype[Any]:
+            return dtype if name == plan.input else np.dtype(name)  # NumPy itself has no bfloat16 to be found by name
+
+        self.plan = plan
+        self.shape, self.order = plan.output_shape, plan.order
+        self.back = None if plan.order is None else tuple(np.argsort(plan.order))
+        self.small = math.prod(self.shape) < _LARGE
+        self.result, self.derivative = known(plan.result), known(plan.derivative)
+        as_it_is = plan.dtype == COMPUTED_AS.get(plan.input, plan.input)
+        self.dtype = dtype if as_it_is else np.dtype(plan.dtype)
+
+    @property
+    def native(self) -> _engine.Plan:
+        return native.engine_plan(self.plan)
+
+    # --- arrays as memory, and back ---
+
+    def inside(self, x: Array) -> Array:
+        """An input as the engine wants it: in its order and byte order, copied only if it must be."""
+        return self._raw(_plain(self._laid(x), self.dtype))
+
+    def tangent(self, t: Array) -> Array:
+        """A tangent, likewise."""
+        return self._raw(_plain(self._laid(t), self.derivative))
+
+    def cotangent(self, g: Array) -> Array:
+        """A cotangent, likewise: its pooled axes may be gone."""
+        return self._raw(_plain(self._laid_output(g), self.derivative))
+
+    def empty(self, dtype: np.dtype[Any]) -> Array:
+        """Room for an output, with its axes in the order in which the engine writes them."""
+        try:
+            return _empty_in_lines(self.shape if self.order is None else self.plan.kept_shape, dtype)
+        except (MemoryError, ValueError):  # a ValueError is how NumPy refuses more bytes than can be counted
+            raise self.plan.no_room() from None
+
+    def outside(self, y: Array) -> Array:
+        """An output with its axes in the caller's order."""
+        if self.back is None:
+            return y
+        y = y.transpose(self.back)
+        return y if y.shape == self.shape else y.reshape(self.shape)
+
+    def _laid(self, x: Array) -> Array:
+        """An array shaped like the input, with its axes as they lie in memory."""
+        return x if self.order is None else x.transpose(self.order)
+
+    def _laid_output(self, y: Array) -> Array:
+        """An array shaped like the output, likewise."""
+        if self.order is None:
+            return y
+        return (y if y.ndim == len(self.order) else np.expand_dims(y, self.plan.axes)).transpose(self.order)
+
+    def _raw(self, a: Array) -> Array:
+        """Complex numbers as their parts; all others as they are."""
+        return a.view(self.plan.dtype) if self.plan.is_complex else a
+
+    # --- what the engine does ---
+
+    def forward(self, x: Array, out: Array | None = None) -> Array:
+        if out is not None:
+            room = self._laid_output(out)
+            if not _is_plain(room):
+                room[...] = self._laid_output(self.forward(x))
+                return out
+        y = self.empty(self.result) if out is None else room
+        native.forward(self.plan, self.inside(x), self._raw(y))
+        return self.outside(y) if out is None else out
+
+    def linearize(self, x: Array) -> tuple[Array, Kept]:
+        """The output as the caller has it, and what the derivative keeps, as it lies in memory."""
+        keeps, inside, y = self.plan.residual, self.inside(x), self.empty(self.result)
+        winners = self.empty(np.dtype(f"u{keeps.winners}")) if keeps.winners else None
+        native.linearize(self.plan, inside, self._raw(y), winners)
+        kept_y = y.copy() if keeps.y else None  # the caller may write to the one that is handed out
+        return self.outside(y), Kept(inside if keeps.x else None, kept_y, winners)
+
+    def push(self, kept: Kept, t: Array) -> Array:
+        dy = self.empty(self.derivative)
+        native.push(self.plan, kept, self.tangent(t), self._raw(dy))
+        return self.outside(dy)
+
+    def pull(self, kept: Kept, g: Array, out: Array | None = None) -> Array:
+        if out is not None:
+            room = self._laid(out)
+            if not _is_plain(room):
+                room[...] = self._laid(self.pull(kept, g))
+                return out
+        gx = self._empty_input() if out is None else room
+        native.pull(self.plan, kept, self.cotangent(g), self._raw(gx))
+        if out is not None:
+            return out
+        return gx if self.back is None else gx.transpose(self.back)
+
+    def _empty_input(self) -> Array:
+        shape = self.plan.shape
+        return _empty_in_lines(tuple(shape[d] for d in self.plan.places), self.derivative)
+
+    def jvp(self, x: Array, t: Array) -> tuple[Array, Array]:
+        y, dy = self.empty(self.result), self.empty(self.derivative)
+        native.jvp(self.plan, self.inside(x), self.tangent(t), self._raw(y), self._raw(dy))
+        return self.outside(y), self.outside(dy)
+
+    def indices(self, winners: Array) -> Array:
+        found = self.empty(np.dtype(np.int64))
+        native.indices(self.plan, winners, found)
+        return self.outside(found)
+
+    def kept_outside(self, kept: Kept) -> Kept:
+        """What is kept, with the axes in the caller's order."""
+        x = kept.x if kept.x is None or self.back is None else kept.x.transpose(self.back)
+        return Kept(x, *(None if a is None else self.outside(a) for a in kept[1:]))
+
+    # --- checks ---
+
+    def check_direction(self, name: str, a: Array, shape: tuple[int, ...]) -> None:
+        """A tangent or a cotangent has a known shape, and real numbers beside an input of real numbers."""
+        check_shape(name, a, shape)
+        if a.dtype.name in NATIVE_TYPES or (self.plan.is_complex and a.dtype.name in PART_TYPES):
+            return
+        beside = "complex numbers; give real or complex" if self.plan.is_complex else "plain numbers; give real"
+        raise TypeError(f"{name} has dtype {a.dtype} beside an input of {beside} numbers")
 
 
-def _memory_of(program: Program, i: int) -> int:
-    """The node whose memory the value of node i lies in: a reshaped array is a view of what it was made from."""
-    while isinstance(program.nodes[i].op, VIEWS):
-        (i,) = program.nodes[i].inputs
-    return i
+def memory_order(x: Array, pooled: Sequence[int]) -> Order:
+    """The axes from the longest stride to the shortest; None if that is the usual order.
+
+    None too if it would change the order of the `pooled` axes, or if cells share their memory. An axis with one cell
+    stays where it is, as its stride says nothing.
+    """
+    several = [d for d in range(x.ndim) if x.shape[d] > 1]
+    if any(x.strides[d] == 0 for d in several):
+        return None
+    ranked = sorted(several, key=lambda d: -abs(x.strides[d]))
+    places = iter(ranked)
+    order = tuple(next(places) if x.shape[d] > 1 else d for d in range(x.ndim))
+    kept = [d for d in ranked if d in pooled]
+    return None if ranked == several or kept != sorted(kept) else order
+
+
+def _is_plain(a: Array) -> bool:
+    """Whether the engine can read or write the memory as it is."""
+    return a.flags.c_contiguous and a.flags.aligned
+
+
+def _plain(a: Array, dtype: np.dtype[Any]) -> Array:
+    a = np.ascontiguousarray(a, dtype=dtype)
+    return a if a.flags.aligned else a.copy()
+
+
+def _empty_in_lines(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Room for an array that, if large, starts at a whole line of the cache: best for the engine's stores past it."""
+    line, elements = 64, math.prod(shape)
+    if elements < _LARGE:
+        return np.empty(shape, dtype)
+    size = elements * dtype.itemsize
+    room = np.empty(size + line, np.uint8)
+    start = -room.ctypes.data % line
+    return room[start : start + size].view(dtype).reshape(shape)
+
+
+def check_shape(name: str, a: Array, shape: tuple[int, ...]) -> None:
+    if a.shape != shape:
+        raise ValueError(f"{name} has shape {a.shape} and should have {shape}")
+
+
+def check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], **others: Array | None) -> None:
+    """`out` must be an array that can take the result as it is, and must not lie over any of the others."""
+    if not isinstance(out, np.ndarray):
+        raise TypeError(f"out is a {type(out).__name__}; give a NumPy array")
+    if isinstance(out, np.ma.MaskedArray):
+        raise TypeError("out is a masked array, whose mask would not be that of the result; give out.data")
+    check_type("out", type(out))
+    if out.shape != shape or out.dtype != dtype:
+        raise ValueError(f"out has {out.dtype}{out.shape} and the result is {dtype}{shape}; make them agree")
+    if not out.flags.writeable:
+        raise ValueError("out is read-only; give an array that can be written")
+    for name, other in others.items():
+        if other is not None and np.may_share_memory(out, other):
+            raise ValueError(f"out overlaps {name}, and an input is never changed; give memory of its own")
+
+
+def copy_into(out: Array, result: Array, **others: Array | None) -> Array:
+    check_out(out, result.shape, result.dtype, **others)
+    np.copyto(out, result)
+    return out

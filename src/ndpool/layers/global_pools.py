@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..kinds import Avg, Max
 from ..ops import Shape
-from ..windows import Global, Ints, Layout, checked_axes
-from .layer import OpKept
+from ..windows import Global, Ints, checked_axes
 from .pool_layer import MaxLayer, PoolLayer
 
 
@@ -45,13 +41,6 @@ class GlobalMaxPool(_GlobalLayer, MaxLayer):
     def __init__(self, *, ties: str = "all", axes: Ints | None = None, keepdims: bool = True) -> None:
         super().__init__(axes, keepdims)
         self.kind, self.ties = Max(ties), ties
-
-    def _winners(self, kept: OpKept, laid: Layout) -> NDArray[np.int64]:
-        # All winners get some of a cotangent of 1; the first is the first cell that does.
-        won = np.moveaxis(kept.pullback(np.ones(kept.outputs.shape)) != 0, laid.axes, range(-len(laid.axes), 0))
-        lengths = [axis.length for axis in laid.geometry]
-        first = won.reshape(*won.shape[: -len(lengths)], -1).argmax(-1)
-        return np.stack(np.unravel_index(first, lengths), axis=-1).reshape(*kept.outputs.shape, len(lengths))
 
 
 class GlobalAvgPool(_GlobalLayer):

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..kinds import Kind, Max, SmoothMax, derivative_dtype
-from ..memory import winner_bytes
-from ..ops import Shape
-from ..pool import Pool
-from ..windows import AnyWindow, Axis, Layout, layout, whole
+from ..kinds import Kind, derivative_dtype
+from ..ops import Array, Directions, Shape
+from ..pool import LinearMap, Pool
+from ..residuals import kept_by_pool
+from ..windows import AnyWindow, layout, whole
 from .layer import OpKept, OpLayer
 
 
@@ -36,6 +36,14 @@ class Memory(NamedTuple):
     def total(self) -> int:
         """All of them together."""
         return self.output + self.mask + self.scratch
+
+
+@dataclass
+class PoolKept(OpKept):
+    """What the forward of a pool keeps: its derivative, whose residual has the winners or what they are found from."""
+
+    pool: Pool
+    linear: LinearMap
 
 
 class PoolLayer(OpLayer):
@@ -68,6 +76,11 @@ class PoolLayer(OpLayer):
             self._pool = Pool(self.kind, window, axes)
         return self._pool
 
+    def _differentiated(self, op: Pool, inputs: tuple[Array, ...], lost: bool) -> tuple[Array, PoolKept]:
+        (x,) = inputs
+        y, linear = op.linearize(x)
+        return y, PoolKept(linear.pull, x.shape, Directions.of(y), op, linear, lost=lost)
+
     def memory(self, shape: Sequence[int], dtype: DTypeLike = np.float32) -> Memory:
         """The bytes for an input of this shape and dtype, in the mode that the layer is in.
 
@@ -79,15 +92,13 @@ class PoolLayer(OpLayer):
         Memory(output=2048, mask=0, scratch=0)
         """
         shape, dtype = tuple(whole("shape", n, 0) for n in shape), np.dtype(dtype)
-        pool = self.op(shape)
+        pool, cells = self.op(shape), math.prod(shape)
         output = math.prod(pool.output_shape(shape)) * self.kind.result_dtype(dtype).itemsize
         if not self.training:
             return Memory(output, 0, 0)
-        gradient, x = math.prod(shape) * derivative_dtype(dtype).itemsize, math.prod(shape) * dtype.itemsize
-        if isinstance(self.kind, Max) and self.kind.ties == "first":
-            return Memory(output, winner_bytes(pool, shape), gradient)
-        kept = x + output if isinstance(self.kind, Max) else x if isinstance(self.kind, SmoothMax) else 0
-        return Memory(output, 0, gradient + kept)
+        keeps = kept_by_pool(pool, shape, dtype)
+        gradient, x = cells * derivative_dtype(dtype).itemsize, cells * dtype.itemsize if keeps.x else 0
+        return Memory(output, keeps.winners, gradient + x + keeps.copies)
 
 
 class MaxLayer(PoolLayer):
@@ -106,48 +117,15 @@ class MaxLayer(PoolLayer):
         array([[[1, 3, 5]]])
         """
         kept = self._kept_for("mask")
-        pool = self.op(kept.input_shape)
-        winners = self._winners(kept, layout(pool.window, pool.axes, kept.input_shape, None))
-        return winners.reshape(*kept.outputs.shape[:-1], -1)
-
-    def _winners(self, kept: OpKept, laid: Layout) -> NDArray[np.int64]:
-        """The winners' coordinates, last axis."""
-        return _winners_of_windows(kept, laid.geometry)
+        outputs = kept.outputs.shape
+        axes = layout(kept.pool.window, kept.pool.axes, kept.input_shape, None).axes
+        coordinates = np.unravel_index(_indices(kept), [kept.input_shape[axis] for axis in axes])
+        return np.stack(coordinates, axis=-1).reshape(*outputs[:-1], math.prod(outputs[-1:]) * len(axes))
 
 
-def _winners_of_windows(kept: OpKept, axes: Sequence[Axis]) -> NDArray[np.int64]:
-    """The winners' coordinates, last axis, read off the pullback: where a cotangent of 1 goes is who won.
-
-    All outputs whose windows do not overlap are asked together, so nothing but the pullback has to be kept.
-    """
-    spans = [_spans(axis) for axis in axes]
-    apart = [_apart(starts, ends) for starts, ends in spans]
-    winners = np.zeros((*kept.outputs.shape, len(axes)), np.int64)
-    for first in itertools.product(*map(range, apart)):
-        asked = tuple(slice(r, None, m) for r, m in zip(first, apart, strict=True))
-        g = np.zeros(kept.outputs.shape)
-        g[(slice(None), slice(None), *asked)] = 1
-        batch, channel, *places = np.nonzero(kept.pullback(g))
-        outputs = [
-            r + m * (np.searchsorted(starts[r::m], place, side="right") - 1)
-            for r, m, (starts, _), place in zip(first, apart, spans, places, strict=True)
-        ]
-        winners[(batch, channel, *outputs)] = np.stack(places, axis=-1)
-    return winners
-
-
-def _spans(axis: Axis) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where each window starts, and the place after its last cell."""
-    i = np.arange(axis.output)
-    if axis.adaptive:
-        return i * axis.length // axis.output, -(-(i + 1) * axis.length // axis.output)
-    starts = i * axis.stride - axis.pad_lo
-    return starts, starts + axis.dilation * (axis.kernel - 1) + 1
-
-
-def _apart(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> int:
-    """How many windows further on none overlaps any more."""
-    m = 1
-    while np.any(ends[:-m] > starts[m:]):
-        m += 1
-    return m
+def _indices(kept: PoolKept) -> NDArray[np.int64]:
+    """The flat indices of the winners. A policy for ties that keeps the input has no winners; they are found in it."""
+    x = kept.linear.residual.x
+    if x is None:
+        return np.asarray(kept.linear.indices())
+    return kept.pool.with_indices(x)[1]

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from ..arrays import as_array
 from ..graph import Graph, Var
-from ..memory import kept as kept_by
 from ..ops import Array
+from ..residuals import kept as kept_by
 from .layer import Kept, Layer, OpLayer, Parameter
 
 

@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..memory import kept
+from ..residuals import kept
 
 if TYPE_CHECKING:
     from ..program import Node, Program
