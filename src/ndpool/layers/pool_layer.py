@@ -35,7 +35,7 @@ class Memory(NamedTuple):
     @property
     def total(self) -> int:
         """All of them together."""
-        return self.output + self.mask + self.scratch
+        return sum(self)
 
 
 @dataclass

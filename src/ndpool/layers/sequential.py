@@ -31,7 +31,7 @@ class NetworkMemory(NamedTuple):
     @property
     def total(self) -> int:
         """All of them together."""
-        return self.parameters + self.kept + self.output
+        return sum(self)
 
 
 @dataclass

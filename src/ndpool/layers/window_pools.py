@@ -172,7 +172,7 @@ class _OverPictures(WindowLayer):
 
 
 class MaxPool1D(_OverSignals, MaxPoolND):
-    """Max over windows of `kernel_size` cells of `[B, C, L]`; a negative stride or None means the kernel.
+    """Max over windows of `kernel_size` cells of `[B, C, L]`; a stride of None, or below 0, is the kernel size.
 
     >>> layer = MaxPool1D(2)
     >>> layer.forward([[[1.0, 3.0, 2.0, 5.0, 4.0, 6.0]]])
@@ -183,18 +183,18 @@ class MaxPool1D(_OverSignals, MaxPoolND):
 
 
 class AvgPool1D(_OverSignals, AvgPoolND):
-    """Mean over windows of `kernel_size` cells of `[B, C, L]`; a negative stride or None means the kernel.
+    """Mean over windows of `kernel_size` cells of `[B, C, L]`; arguments as in `MaxPool1D`.
 
     >>> layer = AvgPool1D(2)
-    >>> layer.forward([[[1.0, 3.0, 2.0, 6.0, 4.0, 8.0]]])
-    array([[[2., 4., 6.]]])
-    >>> layer.backward([[[0.2, 0.4, 0.6]]])
-    array([[[0.1, 0.1, 0.2, 0.2, 0.3, 0.3]]])
+    >>> layer.forward([[[1.0, 3.0, 2.0, 6.0]]]), layer.backward([[[0.2, 0.4]]])
+    (array([[[2., 4.]]]), array([[[0.1, 0.1, 0.2, 0.2]]]))
     """
 
 
 class MaxPool2D(_OverPictures, MaxPoolND):
-    """Max over windows of kH x kW cells of `[B, C, H, W]`, in steps of sH x sW; None, or less than 0: the kernel.
+    """Max over windows of kH x kW cells of `[B, C, H, W]`, in steps of sH x sW.
+
+    A step of None, or below 0, is the kernel's side along that axis.
 
     >>> layer = MaxPool2D(2, 2)
     >>> layer.forward([[[[1.0, 2.0], [4.0, 3.0]]]])
@@ -205,7 +205,7 @@ class MaxPool2D(_OverPictures, MaxPoolND):
 
 
 class AvgPool2D(_OverPictures, AvgPoolND):
-    """Mean over windows of kH x kW cells of `[B, C, H, W]`, in steps of sH x sW; None, or less than 0: the kernel.
+    """Mean over windows of kH x kW cells of `[B, C, H, W]`, in steps of sH x sW; arguments as in `MaxPool2D`.
 
     >>> AvgPool2D(2, 2).forward([[[[1.0, 2.0], [4.0, 3.0]]]])
     array([[[[2.5]]]])

@@ -69,19 +69,23 @@ class LinearMap(Promoting, ABC):
         return y, pullback
 
 
+class _OfTwo(LinearMap):
+    """A map of two arrays that broadcast as NumPy's do."""
+
+    inputs: ClassVar[int] = 2
+
+    def value_shape(self, *shapes: Shape) -> Shape:
+        return broadcast(self, *shapes)
+
+
 @dataclass(frozen=True)
-class Add(LinearMap):
+class Add(_OfTwo):
     """`y = a + b`, broadcasting as NumPy does.
 
     >>> Add()([1.0, 2.0], [[10.0], [20.0]])
     array([[11., 12.],
            [21., 22.]])
     """
-
-    inputs: ClassVar[int] = 2
-
-    def value_shape(self, *shapes: Shape) -> Shape:
-        return broadcast(self, *shapes)
 
     def value(self, *xs: Array) -> Any:
         return np.add(*xs)
@@ -91,17 +95,12 @@ class Add(LinearMap):
 
 
 @dataclass(frozen=True)
-class Sub(LinearMap):
+class Sub(_OfTwo):
     """`y = a - b`, broadcasting as NumPy does.
 
     >>> Sub()([1.0, 2.0], 10.0)
     array([-9., -8.])
     """
-
-    inputs: ClassVar[int] = 2
-
-    def value_shape(self, *shapes: Shape) -> Shape:
-        return broadcast(self, *shapes)
 
     def value(self, *xs: Array) -> Any:
         return np.subtract(*xs)
