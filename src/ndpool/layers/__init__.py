@@ -15,29 +15,25 @@ stand in several places of a network: every place has its own memory, and the gr
 """
 
 from ..published import publish
+
+# In the order of the reference.
+# isort: off
+from .layer import Parameter, Layer, OpLayer
+from .sequential import Sequential, NetworkMemory
+from .pool_layer import Memory
+from .window_pools import RemainderWarning, MaxPoolND, AvgPoolND, SmoothMaxPoolND
+from .window_pools import MaxPool1D, AvgPool1D, MaxPool2D, AvgPool2D
+from .window_pools import REMAINDERS as REMAINDERS, StrideLike as StrideLike
+from .adaptive_pools import AdaptiveMaxPool, AdaptiveAvgPool
+from .global_pools import GlobalMaxPool, GlobalAvgPool
 from .activations import ReLU
-from .adaptive_pools import AdaptiveAvgPool, AdaptiveMaxPool
-from .convolutions import Conv1D, Conv2D
+from .rearranging import Flatten
 from .dense import Dense
-from .global_pools import GlobalAvgPool, GlobalMaxPool
-from .layer import Layer, OpLayer, Parameter
+from .convolutions import Conv1D, Conv2D
 from .losses import CrossEntropyLoss, MeanSquaredErrorLoss
 from .optimizers import SGD, Adam
-from .pool_layer import Memory
-from .rearranging import Flatten
-from .sequential import NetworkMemory, Sequential
-from .window_pools import REMAINDERS as REMAINDERS
-from .window_pools import (
-    AvgPool1D,
-    AvgPool2D,
-    AvgPoolND,
-    MaxPool1D,
-    MaxPool2D,
-    MaxPoolND,
-    RemainderWarning,
-    SmoothMaxPoolND,
-)
-from .window_pools import StrideLike as StrideLike
+
+# isort: on
 
 __all__ = [
     "SGD",

@@ -23,22 +23,27 @@ arithmetic, and a float beside them counts as the rational number that it is. Th
 """
 
 from ..published import publish
-from .activations import LeakyRelu, LogSoftmax, Relu, Sigmoid, Softmax, Tanh
-from .activations import SelfAdjoint as SelfAdjoint
-from .arithmetic import lifted as lifted
-from .convolution import Conv
-from .directions import Directions as Directions
-from .linear_maps import Add, Scale, Sub
-from .linear_maps import LinearMap as LinearMap
-from .losses import CrossEntropy, MeanSquaredError
-from .products import Linear, Matmul, Mul
-from .products import Product as Product
-from .protocol import Array as Array
+
+# In the order of the reference.
+# isort: off
 from .protocol import Op
-from .protocol import Promoting as Promoting
-from .protocol import Shape as Shape
-from .rearranging import Flatten, Reshape, Transpose
-from .reductions import ReduceMean, ReduceSum
+from .activations import Relu, LeakyRelu, Tanh, Sigmoid, Softmax, LogSoftmax
+from .linear_maps import Add, Sub, Scale
+from .rearranging import Reshape, Flatten, Transpose
+from .reductions import ReduceSum, ReduceMean
+from .products import Mul, Matmul, Linear
+from .convolution import Conv
+from .losses import CrossEntropy, MeanSquaredError
+
+# What other modules, and ops of one's own, are made from.
+from .activations import Activation as Activation, SelfAdjoint as SelfAdjoint
+from .linear_maps import LinearMap as LinearMap
+from .products import Product as Product
+from .protocol import Array as Array, Promoting as Promoting, Shape as Shape
+from .directions import Directions as Directions
+from .arithmetic import lifted as lifted
+
+# isort: on
 
 __all__ = [
     "Add",
