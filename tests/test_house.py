@@ -27,9 +27,8 @@ def module_of(file):
 
 # --- who imports whom -----------------------------------------------------------------------------
 
-USES = {"cli": set(), "viz": {"cli"}, "layers": {"viz", "cli"}, "graph": {"layers", "cli"}, "ops": set()}
-USES["ops"] = {"graph", "program", "residuals", *USES} - {"ops"}
-BELOW = {"graph", "program", "residuals", "explain", *USES}  # what the definition, the seam and front ends do not know
+#: Who stands above the definition, the seam, the engines and the front ends, which know nothing of them.
+HEIGHT = {"ops": 1, "residuals": 2, "viz": 2, "program": 2, "explain": 3, "graph": 3, "layers": 4, "cli": 5}
 
 
 def imported_by(file):
@@ -45,11 +44,9 @@ def imported_by(file):
 
 @pytest.mark.parametrize("file", FILES, ids=module_of)
 def test_nothing_imports_what_stands_above_it(file):
-    part = (module_of(file).split(".") + [""])[1]
-    if part in ("", "__main__"):
-        return
-    unknown = USES.get(part, set() if part in BELOW else BELOW)
-    assert set(imported_by(file)) & unknown == set()
+    if module_of(file) not in ("ndpool", "ndpool.__main__"):
+        own = HEIGHT.get(module_of(file).split(".")[1], 0)
+        assert [part for part in imported_by(file) if HEIGHT.get(part, 0) > own] == []
 
 
 def test_imports_are_seen():
@@ -71,9 +68,7 @@ ALSO = ["Activation", "Directions", "LinearMap", "Product", "Promoting", "SelfAd
 PUBLISHED += [(ops, name) for name in ALSO] + [(viz, "show_array")]
 
 
-@pytest.mark.parametrize(
-    ("package", "name"), PUBLISHED, ids=[f"{package.__name__}.{name}" for package, name in PUBLISHED]
-)
+@pytest.mark.parametrize(("package", "name"), PUBLISHED, ids=lambda each: getattr(each, "__name__", each))
 def test_a_name_says_the_package_that_it_is_imported_from(package, name):
     value = getattr(package, name)
     assert (value.__module__, value.__qualname__) == (package.__name__, name)
@@ -96,20 +91,20 @@ def test_what_is_not_imported_from_a_package_keeps_its_own_module():
 
 def examples_written(file):
     """The lines that begin an example in the docstrings of a file."""
-    holders = (ast.Module, ast.ClassDef, ast.FunctionDef)
-    docs = (
-        ast.get_docstring(node) or "" for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, holders)
-    )
+    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    holders = (node for node in nodes if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef))
+    docs = (ast.get_docstring(node) or "" for node in holders)
     return sum(line.strip().startswith(">>> ") for doc in docs for line in doc.splitlines())
 
 
-def test_every_example_is_executed():
-    """A class that calls the package its module is looked for there, with its methods; none may fall between."""
-    files = [file for file in FILES if file.name != "__main__.py" and "torch" not in file.relative_to(ROOT).parts]
+@pytest.mark.parametrize("package", [ops, layers, viz], ids=lambda package: package.__name__)
+def test_every_example_of_a_package_is_executed(package):
+    """A class that names the package as its module is looked for there, with its methods; none may fall between."""
+    files = [file for file in FILES if f"{module_of(file)}.".startswith(f"{package.__name__}.")]
     finder, found = doctest.DocTestFinder(), {}
     for file in files:
         for test in finder.find(importlib.import_module(module_of(file)), module_of(file)):
             assert test.name not in found
             found[test.name] = len(test.examples)
-    assert sum(found.values()) == sum(map(examples_written, files)) > 200
-    assert found["ndpool.layers.Sequential.memory"] > 2
+    assert sum(found.values()) == sum(map(examples_written, files)) > 5
+    assert package is not layers or found["ndpool.layers.Sequential.memory"] > 2
