@@ -1,1 +1,3 @@
+"""`brief`, under the name that `graph` imports it by."""
+
 from .reprs import brief as brief

@@ -15,7 +15,7 @@ from .dense import Affine
 
 
 class _Conv(Affine):
-    """A convolution of the rank that the class says; see `ndpool.ops.Conv`."""
+    """A convolution whose rank the class states; see `ndpool.ops.Conv`."""
 
     rank: ClassVar[int]
 

@@ -15,7 +15,7 @@ from .layer import OpLayer, Parameter
 
 
 class Affine(OpLayer):
-    """A product with a learned weight, and a learned bias unless it is left out.
+    """A product with a learned weight, plus a learned bias unless `bias` is False.
 
     Weights start normally distributed with variance 2 / (inputs of a cell), which keeps the size of activations through
     ReLUs (He et al. 2015); biases start at 0.
@@ -47,7 +47,7 @@ class Affine(OpLayer):
 class Dense(Affine):
     """`y = x w^T + bias` on the last axis, from `inputs` cells to `outputs`.
 
-    `rng` draws the first weights: a generator or a seed. `bias` says whether there is one, `dtype` what both are in.
+    `rng`, a generator or a seed, draws the first weights. `bias` says whether there is a bias. Both have `dtype`.
 
     >>> import numpy as np
     >>> Dense(3, 2, rng=0).forward(np.ones((4, 3))).shape

@@ -48,7 +48,7 @@ class OpKept(Kept):
 
 
 class Keeper:
-    """Something that keeps what backward needs from forward. Copies and pickles of it leave that out."""
+    """What layers and losses share: forward keeps what backward needs. Copies and pickles leave out what was kept."""
 
     _kept: Kept | None = None
 
@@ -62,7 +62,10 @@ class Keeper:
         return self._kept
 
     def _used_by_backward(self) -> Any:
-        """What was kept, for backward. After two forwards, a second backward can only be meant for the first."""
+        """What the last forward kept.
+
+        A second backward after two forwards is an error: it is meant for the first of them, of which nothing is left.
+        """
         kept = self._kept_for("backward")
         if kept.used and kept.lost:
             raise RuntimeError(
@@ -77,7 +80,7 @@ class Keeper:
 
 
 class Layer(Keeper, ABC):
-    """`forward(x)`, then `backward(g)`; what backward needs is kept in training, and nothing is in eval.
+    """`forward(x)`, then `backward(g)`. In training, forward keeps what backward needs; in eval, it keeps nothing.
 
     `layers` are the layers inside this one, which follow it into training and eval.
     """
@@ -101,7 +104,7 @@ class Layer(Keeper, ABC):
         return self.forward(x)
 
     def parameters(self) -> list[Parameter]:
-        """What is learned, each once."""
+        """What is learned, each parameter once."""
         return list(dict.fromkeys(parameter for layer in self.layers for parameter in layer.parameters()))
 
     def train(self: L) -> L:
@@ -124,7 +127,7 @@ class Layer(Keeper, ABC):
         return super()._kept_for(wanted)
 
     def _return_to(self, kept: Kept) -> None:
-        """Make an earlier forward the last one."""
+        """Go back to what an earlier forward kept, as if that had been the last one."""
         kept.used = False
         self._kept = kept
 
@@ -147,7 +150,7 @@ class Layer(Keeper, ABC):
 
 
 class OpLayer(Layer):
-    """A layer that is one op of x and its parameters: what `op` gives for an input's shape.
+    """A layer that computes one op of x and its parameters; `op(shape)` is the op for an input of this shape.
 
     >>> from ndpool import ops
     >>> class Tanh(OpLayer):
@@ -166,7 +169,7 @@ class OpLayer(Layer):
 
     def forward(self, x: ArrayLike) -> Array:
         """The op of x and the parameters; in training its pullback is kept until the next call."""
-        # What was kept goes before something new is made, and is not there for backward if that fails.
+        # Dropped first: old and new are never in memory together, and if this fails, backward finds nothing to use.
         lost, self._kept = self._loses(), None
         x = as_array("x", x)
         op = self.op(x.shape)

@@ -44,7 +44,7 @@ class _Optimizer(ABC):
 class SGD(_Optimizer):
     """`v = momentum * v + grad`, `value -= lr * v`, where v starts at 0.
 
-    `lr` and `momentum` may be Fractions, for steps of exact parameters that are exact.
+    With Fractions for `lr` and `momentum`, the steps of exact parameters are exact.
 
     >>> import numpy as np
     >>> p = Parameter("p", np.array([1.0]), grad=np.array([2.0]))

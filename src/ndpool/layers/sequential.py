@@ -140,7 +140,7 @@ class Sequential(Layer):
 
 
 def _all_inside(layer: Layer) -> Iterator[Layer]:
-    """The layers inside a layer, as often as they are there."""
+    """The layers inside a layer, at every depth. One that stands in several places comes several times."""
     for inner in layer.layers:
         yield inner
         yield from _all_inside(inner)

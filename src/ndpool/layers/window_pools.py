@@ -15,12 +15,12 @@ from .pool_layer import MaxLayer, PoolLayer
 
 REMAINDERS = ("drop", "warn", "error", "ceil")
 
-#: None, or one for an axis, means the kernel's side.
+#: None, for all axes or for one of them, stands for the kernel's side.
 StrideLike: TypeAlias = int | Sequence[int | None] | None
 
 
 class RemainderWarning(UserWarning):
-    """Cells at the end of an axis are in no window, and the layer was not told that this is meant."""
+    """Cells at the end of an axis are in no window, and nobody said that they may be dropped."""
 
 
 class WindowLayer(PoolLayer):
@@ -80,7 +80,10 @@ def _means_kernel(stride: Any) -> bool:
 
 
 def _dropped(axis: Axis) -> int:
-    """How many cells at the end another, partial window would see; a gap that the stride leaves is not meant."""
+    """How many cells at the end only another, partial window would see.
+
+    Gaps between windows, which a stride longer than the kernel leaves, do not count.
+    """
     end = (axis.output - 1) * axis.stride - axis.pad_lo + axis.dilation * (axis.kernel - 1) + 1
     next_start = axis.output * axis.stride - axis.pad_lo
     return max(0, axis.length - max(end, next_start))

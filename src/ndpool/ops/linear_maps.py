@@ -1,4 +1,4 @@
-"""Linear maps: the change of the output is the map of the tangents. The sum, the difference and the multiple."""
+"""Linear maps, whose change is the map applied to the tangents: what they share, and add, sub and scale."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class LinearMap(Promoting, ABC):
 
     @abstractmethod
     def transposed(self, g: Array, *shapes: Shape) -> Any:
-        """The cotangent of the input, or a tuple with one for each of several."""
+        """The cotangent of the input; where there are several inputs, a tuple with one for each."""
 
     def output_shape(self, *shapes: Sequence[int]) -> Shape:
         """The shape of the output for inputs of these shapes."""

@@ -44,7 +44,7 @@ class CrossEntropy(Promoting):
         return ()
 
     def result_dtype(self, *dtypes: np.dtype[Any]) -> np.dtype[Any]:
-        """The dtype of the loss: labels and whole weights do not count in it."""
+        """The dtype of the loss: that of the logits, and of the targets unless these are integers."""
         x, q = dtypes
         return super().result_dtype(x) if q.kind in "biu" else super().result_dtype(x, q)
 

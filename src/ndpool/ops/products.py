@@ -1,4 +1,4 @@
-"""Products: linear in each of two factors. Cell by cell, of matrices, and with a weight and a bias."""
+"""Products, which are linear in each of two factors: what they share, and mul, matmul and linear."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Product(Promoting, ABC):
         return y
 
     def _along(self, bias: Array, ndim: int) -> Array:
-        """The bias laid along its axis of an array with `ndim` axes."""
+        """The bias with `ndim` axes: its cells along `bias_axis`, the other axes of length 1."""
         assert self.bias_axis is not None
         return bias.reshape([-1 if d == self.bias_axis % ndim else 1 for d in range(ndim)])
 

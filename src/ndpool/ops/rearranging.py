@@ -17,7 +17,7 @@ from .protocol import Array, Shape
 
 @dataclass(frozen=True)
 class Reshape(LinearMap):
-    """The same cells in row-major order under another `shape`; one length may be -1, for what is left.
+    """The same cells in row-major order under another `shape`; one length may be -1, and follows from the others.
 
     >>> Reshape((2, -1))([1, 2, 3, 4])
     array([[1, 2],

@@ -18,7 +18,7 @@ from .protocol import Array, Shape
 
 @dataclass(frozen=True)
 class ReduceSum(LinearMap):
-    """`y = sum of x` over `axes` (None: over all), which go or, with `keepdims`, stay at length 1.
+    """`y = sum of x` over `axes` (None: over all), which are dropped, or kept at length 1 with `keepdims`.
 
     >>> ReduceSum(axes=0)([[1.0, 2.0], [3.0, 4.0]])
     array([4., 6.])
@@ -63,7 +63,7 @@ class ReduceSum(LinearMap):
 
 @dataclass(frozen=True)
 class ReduceMean(ReduceSum):
-    """`y = (sum of x) / n` over `axes` (None: over all) that have n cells together.
+    """`y = (sum of x) / n` over `axes` (None: over all), where n is how many cells are summed.
 
     >>> ReduceMean(axes=1, keepdims=True)([[1.0, 2.0], [3.0, 4.0]])
     array([[1.5],

@@ -61,7 +61,7 @@ def plot_gradient(
 
 
 def _plane(a: NDArray[Any]) -> NDArray[Any]:
-    """A picture of the array: two axes, or three with colours last; leading axes are taken at 0."""
+    """The part of the array that is shown: the last two axes, at 0 along all others; a colour image whole."""
     if a.size == 0:
         raise ValueError(f"an array of shape {a.shape} has no cell, and cannot be drawn; give one without a side of 0")
     if a.ndim == 3 and a.shape[2] in (3, 4) and a.shape[0] > 4:

@@ -16,7 +16,7 @@ from .arrays import show_array
 
 Array: TypeAlias = NDArray[Any]
 
-# Two flat spots that overlapping windows share: policies differ here, and can be followed by eye.
+# Two flat spots that overlapping windows share. The policies for ties differ here, in numbers that are easy to follow.
 PLATEAU = np.array(
     [
         [1, 2, 2, 1, 0],

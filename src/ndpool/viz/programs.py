@@ -22,7 +22,7 @@ RENDERED = (".png", ".svg")
 
 
 def table(program: Program) -> str:
-    """One line a node; what several nodes keep together counts once in the total."""
+    """One line for each node. An array that several nodes keep counts once in the total."""
     rows: list[tuple[str, ...]] = [("node", "op", "of", "shape", "dtype", "cells", "kept for backward")]
     all_kept: set[int] = set()
     own = 0
