@@ -56,6 +56,13 @@ def test_marks_stand_below_their_cells(window, length, first, expected):
         assert len(re.findall(rf"[■□{CROSS}·]", line)) == len(marks)
 
 
+def test_outputs_with_as_many_real_cells_may_count_differently():
+    """Of the first output's three cells one is padded, and counts; of the last one's, one is beyond, and does not."""
+    lines = drawn(Pool(Avg(), Window((3,), 3, ((1, 0),), ceil_mode=True)), (4,))
+    at = lines.index("divisor, for each output:")
+    assert lines[at + 1].split() == ["3", "2"]
+
+
 @pytest.mark.parametrize(
     ("pool", "shape", "words"),
     [

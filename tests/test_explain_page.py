@@ -425,5 +425,13 @@ def test_what_the_page_cannot_show_is_refused():
         explain.page(Pool(Median(), Window((2,))), np.zeros(4))
 
 
+def test_no_text_can_end_the_script_of_the_page():
+    kind = Max()
+    object.__setattr__(kind, "ties", "</script>")
+    pages = [explain.page(Pool(each, Window((2,))), np.zeros(4)) for each in (Max(), kind)]
+    assert pages[1].count("</script>") == pages[0].count("</script>") > 0
+    assert "\\u003c/script>" in pages[1]
+
+
 def test_the_template_ships_with_the_package():
     assert (Path(viz.__file__).parent / "page.html").is_file()

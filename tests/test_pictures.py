@@ -85,6 +85,15 @@ def test_views_are_kept_as_what_they_are_views_of():
     assert kept(f, place["above"])[0] <= {place["x"], place["above"]}
 
 
+def test_a_pool_of_a_view_keeps_what_it_is_a_view_of():
+    g = Graph()
+    x = g.input((4, 6), name="x")
+    f = g.build(g.apply(Pool(SmoothMax(1.0), Window((2,))), g.apply(ops.Reshape((2, 12)), x)), g.relu(x))
+    assert kept(f, 2) == ({0}, 0)
+    assert kept(f, 3) == ({3}, 0)
+    assert str(f).splitlines()[-2].endswith(f" {8 * 24 * 2} B")
+
+
 @pytest.mark.parametrize(
     ("kind", "keeps_input", "own_bytes"),
     [(Max("all"), True, 32), (Min("split"), True, 32), (Avg(), False, 0), (Sum(), False, 0), (Lp(2), True, 0)],

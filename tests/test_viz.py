@@ -115,6 +115,7 @@ TWO_AXES = [
     Window((3, 2), 2, 1),
     Window((2, 2), 1, dilation=2),
     Window((3, 3), 2, ceil_mode=True),
+    Window((2, 2), 2, ceil_mode=True),  # the last column of windows reaches beyond, no row does
     Window((2, 3), (1, 2), ((0, 1), (2, 0))),
     Adaptive((2, 3)),
 ]
