@@ -22,7 +22,7 @@ from .layer import OpKept, OpLayer
 class Memory(NamedTuple):
     """Bytes of a pooling layer for one input: of its output, of its winners, and of what else a training step needs.
 
-    A winner is its place in its window: it takes 1 byte for windows of up to 256 cells, 2 for up to 65,536, then 4.
+    A winner is its place in its window: it takes 1 byte for windows of up to 256 cells, 2 for up to 65,536, then more.
     `scratch` is the gradient of the input, which backward makes, and what else forward keeps: the input of a smooth
     maximum, which its weights are computed from, and input and output of a maximum without single winners. In eval,
     mask and scratch are 0.
