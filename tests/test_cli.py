@@ -18,10 +18,11 @@ from rich.console import Console
 
 import ndpool
 from ndpool import Avg, Max, Pool, Window, spec
-from ndpool.cli import checking, figure, frameworks, main, work
+from ndpool.cli import checking, frameworks, main, work
 from ndpool.cli import demo as demo_module
 from ndpool.cli.app import app
 from ndpool.cli.arguments import KINDS, KindName
+from ndpool.viz import demo
 
 COMMANDS = ("demo", "pool", "explain", "check")
 
@@ -662,7 +663,7 @@ def test_demo_draws_what_the_ending_says(ndpool_says, tmp_path, short_demo, name
 
 def test_a_drawing_of_another_format():
     drawn = io.BytesIO()
-    figure.draw(IMAGE, Window((2, 2)), (Max(),), drawn, "svg")
+    demo.draw(IMAGE, Window((2, 2)), (Max(),), drawn, "svg")
     assert drawn.getvalue().startswith(b"<?xml")
 
 

@@ -14,8 +14,8 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, spec
-from ndpool.cli import figure as demo_figure
-from ndpool.cli.drawing import explanation
+from ndpool.viz import demo as demo_figure
+from ndpool.viz.terminal import explanation
 
 CROSS = "\N{MULTIPLICATION SIGN}"
 
@@ -54,6 +54,13 @@ def test_marks_stand_below_their_cells(window, length, first, expected):
     for (_, line), marks in zip(outputs, expected, strict=True):
         assert "".join(line[6 + end - 1] for end in ends) == marks
         assert len(re.findall(rf"[■□{CROSS}·]", line)) == len(marks)
+
+
+def test_outputs_with_as_many_real_cells_may_count_differently():
+    """Of the first output's three cells one is padded, and counts; of the last one's, one is beyond, and does not."""
+    lines = drawn(Pool(Avg(), Window((3,), 3, ((1, 0),), ceil_mode=True)), (4,))
+    at = lines.index("divisor, for each output:")
+    assert lines[at + 1].split() == ["3", "2"]
 
 
 @pytest.mark.parametrize(

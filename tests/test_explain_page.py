@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 from browser import found_on, needs_browser, with_script
-from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, explain, spec
+from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, explain, spec, viz
 from ndpool.kinds import TIES
+from ndpool.viz.page import _written
 
 DRIVER = """
 function set(id, value) {
@@ -302,7 +303,7 @@ def test_the_page_opens_as_it_was_made(tmp_path):
 
 def test_numbers_are_written_as_one_types_them():
     numbers = [3.0, -2.0, 1.5, -0.25, 0.1, 1e-7, np.nan, np.inf, -np.inf, 1e21]
-    assert [explain._written(cell) for cell in numbers] == [
+    assert [_written(cell) for cell in numbers] == [
         *("3", "-2", "1.5", "-0.25", "0.1", "1e-07", "nan", "inf", "-inf", "1000000000000000000000")
     ]
 
@@ -424,5 +425,13 @@ def test_what_the_page_cannot_show_is_refused():
         explain.page(Pool(Median(), Window((2,))), np.zeros(4))
 
 
+def test_no_text_can_end_the_script_of_the_page():
+    kind = Max()
+    object.__setattr__(kind, "ties", "</script>")
+    pages = [explain.page(Pool(each, Window((2,))), np.zeros(4)) for each in (Max(), kind)]
+    assert pages[1].count("</script>") == pages[0].count("</script>") > 0
+    assert "\\u003c/script>" in pages[1]
+
+
 def test_the_template_ships_with_the_package():
-    assert (Path(explain.__file__).parent / "explain.html").is_file()
+    assert (Path(viz.__file__).parent / "page.html").is_file()

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 import ndpool
-from ndpool import Adaptive, Avg, Global, Graph, Max, Pool, SmoothMax, Window, layers, ops, spec
+from ndpool import Adaptive, Avg, Global, Graph, Max, Pool, SmoothMax, Window, layers, native, ops, spec
 from ndpool.layers import (
     SGD,
     Adam,
@@ -98,7 +98,7 @@ def test_the_mask_of_a_picture_is_row_and_column_side_by_side():
     ids=repr,
 )
 def test_masks_are_pools_indices(layer, shape):
-    """Read off the pullback, for overlapping, padded, dilated, partial and adaptive windows, with many ties."""
+    """For overlapping, padded, dilated, partial, adaptive and global windows, with many ties."""
     layer = copy.copy(layer)
     x = np.random.default_rng(0).integers(-2, 3, shape).astype(float)
     pool = layer.op(shape)
@@ -106,6 +106,65 @@ def test_masks_are_pools_indices(layer, shape):
     np.testing.assert_array_equal(layer.forward(x), y)
     coordinates = np.stack(np.unravel_index(indices, shape[2:]), axis=-1)
     np.testing.assert_array_equal(layer.mask(), coordinates.reshape(*y.shape[:-1], -1))
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (MaxPoolND((3, 3), 1, 1), (2, 1, 5, 4)),
+        (AdaptiveMaxPool((2, 4)), (1, 1, 3, 3)),
+        (GlobalMaxPool(), (2, 2, 3, 3)),
+        (GlobalMaxPool(ties="first", axes=(-1, 1), keepdims=False), (2, 3, 4, 3)),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_mask_is_read_and_not_asked_of_the_pullback(layer, shape, exact):
+    layer = copy.copy(layer)
+    x = np.random.default_rng(1).integers(-2, 3, shape).astype(float)
+    y = layer.forward(spec.fractions(x) if exact else x)
+    pool, axes = layer.op(shape), sorted(a % len(shape) for a in layer.op(shape).axes)
+    expected = np.stack(np.unravel_index(pool.with_indices(x)[1], [shape[a] for a in axes]), axis=-1)
+
+    def asked(*_):
+        raise AssertionError("the pullback was run")
+
+    layer._kept.pullback = asked
+    for _ in range(2):
+        np.testing.assert_array_equal(layer.mask(), expected.reshape(*y.shape[:-1], -1))
+
+
+def test_each_step_is_one_call_of_the_engine(monkeypatch):
+    calls = []
+
+    def counted(name, run):
+        return lambda *memory: [calls.append(name), run(*memory)]
+
+    for name in ("forward", "linearize", "push", "pull", "jvp", "indices"):
+        monkeypatch.setattr(native, name, counted(name, getattr(native, name)))
+    layer, x = MaxPoolND((5, 5), 1, 2), np.random.default_rng(0).normal(size=(1, 2, 9, 9))
+    y = layer.forward(x)
+    assert calls == ["linearize"]
+    layer.mask()
+    assert calls == ["linearize", "indices"]
+    layer.backward(y)
+    assert calls == ["linearize", "indices", "pull"]
+    calls.clear()
+    layer.eval().forward(x)
+    assert set(calls) <= {"forward"}
+
+
+def test_a_mask_complains_of_no_remainder_again():
+    layer = MaxPool1D(2)
+    with pytest.warns(RemainderWarning):
+        layer.forward(row(1, 3, 2))
+    np.testing.assert_array_equal(layer.mask(), row(1))
+
+
+def test_a_mask_of_an_empty_batch():
+    layer = MaxPool2D(2, 2)
+    layer.forward(np.zeros((0, 3, 4, 6)))
+    assert layer.mask().shape == (0, 3, 2, 6)
 
 
 # --- agreement with Pool, Graph and PyTorch -------------------------------------------------------
@@ -907,6 +966,11 @@ def test_a_sequential_takes_its_layers_along():
         (AvgPool2D(2, 2), np.float32, (4 * 64, 0, 4 * 256)),
         (AvgPool2D(2, 2), np.int8, (8 * 64, 0, 8 * 256)),
         (SmoothMaxPoolND(1.0, (2, 2)), np.float32, (4 * 64, 0, 2 * 4 * 256)),
+        # Integers are computed in float64, and a copy in that is what is kept.
+        (SmoothMaxPoolND(1.0, (2, 2)), np.int8, (8 * 64, 0, 2 * 8 * 256)),
+        # The specification keeps the input.
+        (SmoothMaxPoolND(Fraction(1, 2), (2, 2)), np.float32, (4 * 64, 0, 2 * 4 * 256)),
+        (MaxPool2D(2, 2), object, (8 * 64, 0, 2 * 8 * 256)),
     ],
     ids=repr,
 )
@@ -927,11 +991,11 @@ def test_memory_is_what_the_arrays_take():
         assert (y.nbytes, layer.backward(y).nbytes) == (memory.output, memory.scratch)
 
 
-def bytes_held_after_forward(layer, shape):
+def bytes_held_after_forward(layer, shape, dtype=np.float32):
     """What stays allocated when forward is done and its input and output are gone."""
-    layer.forward(np.ones(shape, np.float32))  # what is made once: the engine's plan
+    layer.forward(np.ones(shape, dtype))  # what is made once: the engine's plan
     tracemalloc.start()
-    layer.forward(np.ones(shape, np.float32))
+    layer.forward(np.ones(shape, dtype))
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     return held
@@ -942,6 +1006,15 @@ def test_training_keeps_the_winners_and_nothing_else(layer):
     layer, shape = copy.copy(layer), (1, 8, 256, 256)
     held = bytes_held_after_forward(layer, shape)
     assert abs(held - layer.memory(shape).mask) < 10_000
+
+
+@pytest.mark.parametrize("dtype", [np.int8, bool, np.float16, ">f4", np.float64])
+@pytest.mark.parametrize("layer", [SmoothMaxPoolND(1.0, (2, 2)), GlobalMaxPool(), MaxPool2D(2, 2)], ids=repr)
+def test_training_keeps_what_memory_says(layer, dtype):
+    layer, shape = copy.copy(layer), (1, 8, 128, 128)
+    memory = layer.memory(shape, dtype)
+    gradient = layer.backward(np.ones(layer.forward(np.ones(shape, dtype)).shape)).nbytes
+    assert abs(bytes_held_after_forward(layer, shape, dtype) - (memory.mask + memory.scratch - gradient)) < 10_000
 
 
 @pytest.mark.parametrize("layer", [MaxPool2D(2, 2), AvgPool2D(2, 2), SmoothMaxPoolND(1.0, (2, 2)), ReLU()], ids=repr)
@@ -994,7 +1067,8 @@ def test_bytes_of_a_winner(cells, each):
     layer = MaxPool1D(cells, 1)
     shape = (1, 1, cells + 2)
     assert layer.memory(shape).mask == 3 * each
-    assert layer.op(shape)._plan(np.zeros(shape, np.float32)).native.winner_bytes == each
+    layer.forward(np.zeros(shape, np.float32))
+    assert layer._kept.linear.residual.winners.itemsize == each
     assert f"up to {65536:,}" in layers.Memory.__doc__
 
 

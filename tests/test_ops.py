@@ -27,6 +27,7 @@ RATIONAL = [
     (ops.Scale(1.5), [(3, 4)], lambda x: 1.5 * x),
     (ops.Add(), [(3, 4), (3, 4)], torch.add),
     (ops.Add(), [(2, 1, 4), (3, 1)], torch.add),
+    (ops.Add(), [(1, 3), (1,)], torch.add),
     (ops.Sub(), [(4,), (2, 3, 4)], torch.sub),
     (ops.Sub(), [(), (2, 1)], torch.sub),
     (ops.Mul(), [(3, 4), (3, 4)], torch.mul),

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
+import numpy as np
 import pytest
 
-from ndpool import Adaptive, Avg, Global, Graph, Lp, Max, Min, Pool, SmoothMax, Sum, Window, ops
-from ndpool.pictures import brief, dot, kept, table, winner_bytes
+from ndpool import Adaptive, Avg, Global, Graph, Kind, Lp, Max, Min, Pool, SmoothMax, Sum, Window, ops
+from ndpool.reprs import brief
+from ndpool.residuals import PoolKeeps, kept, kept_by_pool
+from ndpool.viz.programs import dot, table
 
 
 @pytest.mark.parametrize(
@@ -58,7 +63,7 @@ def test_brief_of_what_is_no_dataclass_is_its_repr():
 )
 def test_winners_take_as_few_bytes_as_they_can(window, shape, expected):
     pool = Pool(Max(), window, None if isinstance(window, Window) else (0, 1))
-    assert winner_bytes(pool, shape) == expected
+    assert kept_by_pool(pool, shape, np.dtype(np.float32)) == PoolKeeps(winners=expected)
 
 
 def program():
@@ -80,6 +85,15 @@ def test_views_are_kept_as_what_they_are_views_of():
     assert kept(f, place["above"])[0] <= {place["x"], place["above"]}
 
 
+def test_a_pool_of_a_view_keeps_what_it_is_a_view_of():
+    g = Graph()
+    x = g.input((4, 6), name="x")
+    f = g.build(g.apply(Pool(SmoothMax(1.0), Window((2,))), g.apply(ops.Reshape((2, 12)), x)), g.relu(x))
+    assert kept(f, 2) == ({0}, 0)
+    assert kept(f, 3) == ({3}, 0)
+    assert str(f).splitlines()[-2].endswith(f" {8 * 24 * 2} B")
+
+
 @pytest.mark.parametrize(
     ("kind", "keeps_input", "own_bytes"),
     [(Max("all"), True, 32), (Min("split"), True, 32), (Avg(), False, 0), (Sum(), False, 0), (Lp(2), True, 0)],
@@ -89,6 +103,47 @@ def test_what_kinds_keep(kind, keeps_input, own_bytes):
     g = Graph()
     f = g.build(g.apply(Pool(kind, Window((2,))), g.input((8,))))
     assert kept(f, 1) == ({0} if keeps_input else set(), own_bytes)
+
+
+class Middle(Kind):
+    def value(self, x, pad=0):
+        return sorted(x)[len(x) // 2]
+
+    def weights(self, x, pad=0):
+        return [(sorted(range(len(x)), key=lambda i: x[i])[len(x) // 2], 1)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "expected"),
+    [
+        (Max(), np.int8, PoolKeeps(winners=4)),
+        (Max("all"), bool, PoolKeeps(x=True, copies=4)),
+        (Min("split"), np.float16, PoolKeeps(x=True, copies=8)),
+        (SmoothMax(1.0), np.float32, PoolKeeps(x=True)),
+        (SmoothMax(1.0), ">f4", PoolKeeps(copies=4 * 8)),  # copied to be computed in the machine's order of bytes
+        (SmoothMax(1.0), np.int16, PoolKeeps(copies=8 * 8)),  # and here in float64
+        (SmoothMax(Fraction(1, 3)), np.float64, PoolKeeps(x=True)),  # by the specification
+        (Lp(2), np.uint8, PoolKeeps(copies=8 * 8)),
+        (Avg(), np.int8, PoolKeeps()),
+        (Sum(), complex, PoolKeeps()),
+        (Max(), object, PoolKeeps(x=True)),
+        (Middle(), np.float64, PoolKeeps(x=True)),
+    ],
+    ids=repr,
+)
+def test_what_a_pool_keeps_of_each_dtype(kind, dtype, expected):
+    pool, dtype = Pool(kind, Window((2,))), np.dtype(dtype)
+    assert kept_by_pool(pool, (2, 4), dtype) == expected
+    if kind != SmoothMax(Fraction(1, 3)):
+        x = np.ones((2, 4), dtype)
+        residual = pool.linearize(x)[1].residual
+        own = sum(a.nbytes for a in residual if a is not None and not np.may_share_memory(a, x))
+        assert (residual.x is not None and np.may_share_memory(residual.x, x)) == expected.x
+        assert own == expected.winners + expected.copies
+    g = Graph()
+    f = g.build(g.apply(pool, g.input((2, 4), dtype=dtype)))
+    assert kept(f, 1) == ({0} if expected.x else set(), expected.winners + expected.copies)
+    assert f"{8 * dtype.itemsize * expected.x + expected.winners + expected.copies:,} B" in str(f).splitlines()[3]
 
 
 def test_the_table_lines_up():

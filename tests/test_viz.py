@@ -14,6 +14,7 @@ from matplotlib import pyplot as plt
 from matplotlib.colors import to_hex
 
 from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, spec, viz
+from ndpool.viz import arrays, windows
 
 X = np.array([[1.0, 4.0, 2.0], [4.0, 3.0, 0.5], [-1.0, 7.0, 7.0]])
 
@@ -96,7 +97,7 @@ def test_cells_of_one_axis(window):
     np.testing.assert_allclose([cell[:2] for cell in cells], [(0, j) for j in range(-low, length + high)], atol=1e-9)
     for _, j, side, edge, line in cells:
         assert side < 1
-        assert (edge, line) == ((viz.PADDED, "--") if round(j) in padded else (viz.EDGE, "-"))
+        assert (edge, line) == ((windows.PADDED, "--") if round(j) in padded else (windows.EDGE, "-"))
     numbers = {text.get_text(): text.get_position() for text in panel.texts if text.get_text().isdigit()}
     assert numbers == {str(j): (j, 0) for j in range(length)}
     crosses = [text.get_position() for text in panel.texts if text.get_text() == "\N{MULTIPLICATION SIGN}"]
@@ -114,6 +115,7 @@ TWO_AXES = [
     Window((3, 2), 2, 1),
     Window((2, 2), 1, dilation=2),
     Window((3, 3), 2, ceil_mode=True),
+    Window((2, 2), 2, ceil_mode=True),  # the last column of windows reaches beyond, no row does
     Window((2, 3), (1, 2), ((0, 1), (2, 0))),
     Adaptive((2, 3)),
 ]
@@ -165,7 +167,7 @@ def test_cells_of_two_axes():
     assert set(cells) == {(i, j) for i in range(-1, 5) for j in range(6)}
     for (i, j), (edge, line, side) in cells.items():
         padded = i < 0 or j > 3
-        assert (edge, line) == ((viz.PADDED, "--") if padded else (viz.EDGE, "-"))
+        assert (edge, line) == ((windows.PADDED, "--") if padded else (windows.EDGE, "-"))
         assert 0.8 < side < 1
     assert {text.get_position() for text in left.texts} == {(j, 5) for j in range(6)}
     assert left.get_xlim() == (-0.7, 5.7)
@@ -178,8 +180,8 @@ def test_cells_of_two_axes():
 
 def test_colours_stay_apart():
     for count in (1, 10, 11, 36):
-        assert len({to_hex(colour) for colour in viz._colours(count)}) == count
-    assert viz._colours(2) == [colormaps["tab10"](0), colormaps["tab10"](1)]
+        assert len({to_hex(colour) for colour in windows._colours(count)}) == count
+    assert windows._colours(2) == [colormaps["tab10"](0), colormaps["tab10"](1)]
 
 
 # --- arrays ---------------------------------------------------------------------------------------
@@ -193,8 +195,8 @@ def test_numbers_are_those_of_the_specification(kind):
     figure = viz.plot_pool(pool, X)
     left, right = figure.axes
     y = spec.forward(pool, X)
-    assert written(left) == [viz._number(float(cell)) for cell in X.ravel()]
-    assert written(right) == [viz._number(float(cell)) for cell in y.ravel()]
+    assert written(left) == [arrays._number(float(cell)) for cell in X.ravel()]
+    assert written(right) == [arrays._number(float(cell)) for cell in y.ravel()]
     assert [text.get_position() for text in left.texts] == [(j, i) for i in range(3) for j in range(3)]
     np.testing.assert_array_equal(left.images[0].get_array(), X)
     np.testing.assert_allclose(right.images[0].get_array(), y, rtol=1e-12)
@@ -202,9 +204,9 @@ def test_numbers_are_those_of_the_specification(kind):
     assert figure.get_suptitle().startswith(f"Pool({type(kind).__name__}(")
     g = np.array([[1.0, -2.0], [3.0, 5.0]])
     gradient = viz.plot_gradient(pool, X, g)
-    arrays = (X, g, spec.vjp(pool, X, g))
-    for panel, array, name in zip(gradient.axes, arrays, ("x", "g", "gx"), strict=True):
-        assert written(panel) == [viz._number(float(cell)) for cell in array.ravel()]
+    shown = (X, g, spec.vjp(pool, X, g))
+    for panel, array, name in zip(gradient.axes, shown, ("x", "g", "gx"), strict=True):
+        assert written(panel) == [arrays._number(float(cell)) for cell in array.ravel()]
         np.testing.assert_allclose(panel.images[0].get_array(), array, rtol=1e-12)
         assert panel.get_title() == f"{name}  {array.shape[0]} x {array.shape[1]}"
     assert gradient.get_suptitle() == figure.get_suptitle()
@@ -230,9 +232,9 @@ def test_greys_are_those_of_the_input_where_the_output_is_among_them():
     # A quarter of the input's range beyond it is still shown on the input's scale, and no more.
     for beyond, expected in ((2.0, (0, 8)), (2.1, (-2.1, 10.1))):
         x, y = np.array([[0.0, 8.0]]), np.array([[-beyond, 8 + beyond]])
-        assert viz._within(y, x) == (expected == (0, 8))
-        assert not viz._within(y[:, :1] - 1, x)
-        assert not viz._within(y[:, 1:] + 1, x)
+        assert arrays._within(y, x) == (expected == (0, 8))
+        assert not arrays._within(y[:, :1] - 1, x)
+        assert not arrays._within(y[:, 1:] + 1, x)
 
 
 def test_gradients_are_red_above_and_blue_below_zero():
@@ -250,8 +252,8 @@ def test_gradients_are_red_above_and_blue_below_zero():
 @pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
 def test_limits_are_those_of_the_finite_cells(special, tmp_path):
     x = np.array([[special, 1.0], [5.0, 2.0]])
-    assert viz._limits(x) == (1.0, 5.0)
-    assert viz._limits(np.full(3, special)) == (0.0, 1.0)
+    assert arrays._limits(x) == (1.0, 5.0)
+    assert arrays._limits(np.full(3, special)) == (0.0, 1.0)
     pool = Pool(Sum(), Window((1, 2)))
     figure = viz.plot_pool(pool, x)
     left, right = figure.axes
@@ -284,7 +286,7 @@ def test_ink_can_be_read():
 def test_how_numbers_are_written():
     cells = [0.0, -0.0, 1.0, -2.5, 1 / 3, 123456.0, 1e-9]
     minus = "\N{MINUS SIGN}"
-    assert [viz._number(cell) for cell in cells] == [
+    assert [arrays._number(cell) for cell in cells] == [
         *("0", "0", "1", f"{minus}2.5", "0.333", "1.23e+05", f"1e{minus}09")
     ]
 

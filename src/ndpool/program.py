@@ -23,9 +23,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from . import pictures, spec
+from . import spec
 from .arrays import as_array
 from .ops import Array, Directions, Op, Shape
+from .reprs import brief
+from .viz import programs as pictures
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +49,7 @@ class Node:
     def label(self) -> str:
         """What makes the value: the op, without the arguments that are at their defaults."""
         if self.op is not None:
-            return pictures.brief(self.op)
+            return brief(self.op)
         return "input" if self.constant is None else "constant"
 
     @property
@@ -68,8 +70,8 @@ class Node:
 class Program:
     """An immutable function of the graph's inputs, in the order in which they were declared.
 
-    One is itself, several are a tuple: a program with one output returns an array, one with several a tuple, and so do
-    its JVP and its pullback; with one input, `f.jvp(x, t)` and `pullback(g) -> gx` have the arrays themselves.
+    A program with one output gives an array, one with several outputs a tuple. With one input there are `f.jvp(x, t)`
+    and `pullback(g) -> gx`; with several inputs, x, t and gx are tuples.
 
     An input of another shape or dtype than was declared is an error that names it. Lists of ints are read in the dtype
     that was declared. Object arrays of exact numbers are always taken: the rational ops compute with them as they are,
@@ -291,7 +293,7 @@ class Program:
     # --- what comes in and what is made -----------------------------------------------------------
 
     def _one_each(self, name: str, values: Any) -> Sequence[Any]:
-        """One value for each input; that of a lone input may stand without its tuple."""
+        """One value for each input; where there is one input, its value may come without a tuple around it."""
         given = _sequence(values, len(self.inputs)) if not isinstance(values, tuple) else values
         if len(given) != len(self.inputs):
             raise ValueError(
@@ -341,7 +343,7 @@ class Program:
 
 
 def _last_reads(nodes: Sequence[Node], outputs: Iterable[int]) -> dict[int, list[int]]:
-    """For each node, which values no later node reads, and which may go when it is done."""
+    """For each node, the values that it is the last to read, which are forgotten when it is done."""
     reader: dict[int, int] = {}
     for i, node in enumerate(nodes):
         reader.update(dict.fromkeys(node.inputs, i))

@@ -243,7 +243,7 @@ def explain_(
     force: ForceOption = False,
 ) -> None:
     """Draw the windows: which cells each output sees, what it divides by, and what is dropped."""
-    from .drawing import explanation
+    from ..viz.terminal import explanation
     from .files import check_free, write_whole
 
     sizes = arguments.each_number("--shape", shape)

@@ -17,8 +17,8 @@ from rich.table import Table
 
 from .. import spec
 from ..kinds import TIES, Avg, Kind, Lp, Max, Min, SmoothMax, Sum
-from ..pictures import brief
 from ..pool import Pool
+from ..reprs import brief
 from ..windows import Adaptive, AnyWindow, Global, Window
 from .frameworks import Framework, title
 

@@ -23,10 +23,10 @@ from rich.table import Table
 from .. import spec
 from .._engine import get_num_threads
 from ..kinds import Avg, Kind, Lp, Max, Min, SmoothMax, Sum
-from ..pictures import brief
 from ..pool import Pool
+from ..reprs import brief
+from ..viz.demo import draw
 from ..windows import Window
-from .figure import draw
 from .files import Array, Place, check_free, write_whole
 from .frameworks import installed, title
 

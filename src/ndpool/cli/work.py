@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
-from ..pictures import brief
 from ..pool import Pool
+from ..reprs import brief
 from . import files, images
 from .files import Array, Format, Place
 from .images import Picture

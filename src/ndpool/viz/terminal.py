@@ -10,10 +10,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..explain import Line, divisor, lines
 from ..kinds import Avg, Lp, Max, Min, SmoothMax
-from ..pictures import brief
 from ..pool import Pool
+from ..reprs import brief
+from .seen import Line, divisor, lines
 
 WIDEST_DRAWING = 32  # cells of an axis
 MOST_OUTPUTS = 12  # of an axis, before the middle ones are left out
@@ -123,7 +123,10 @@ def _counts(pool: Pool, over: Sequence[Line]) -> list[RenderableType]:
 
 
 def _range(pool: Pool, over: Sequence[Line], sizes: Sequence[int]) -> tuple[int, int]:
-    """The least and the most that an output counts, from one output of each sort along each axis."""
+    """The least and the most that an output counts.
+
+    Along an axis, outputs that see equally many real and equally many padded places count alike: one of them is enough.
+    """
     sorts = [
         {(line.count(i, "real"), line.count(i, "padded")): i for i in range(size)}.values()
         for line, size in zip(over, sizes, strict=True)
@@ -147,7 +150,7 @@ def _counting(pool: Pool) -> str:
 
 
 def _left_out(over: Sequence[Line]) -> list[RenderableType]:
-    """Cells that no window sees, and cells that only ceil_mode reaches."""
+    """A note for each axis with cells that no window sees, or one note that there are none."""
     notes: list[RenderableType] = []
     for line in over:
         unseen = line.unseen()

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..kinds import TIES, Kind, Max, Sum
-from ..pictures import brief
 from ..pool import Pool
-from ..viz import show_array
+from ..reprs import brief
 from ..windows import Window
-from .files import Array
+from .arrays import show_array
 
-# Two flat spots that overlapping windows share: policies differ here, and can be followed by eye.
+Array: TypeAlias = NDArray[Any]
+
+# Two flat spots that overlapping windows share. The policies for ties differ here, in numbers that are easy to follow.
 PLATEAU = np.array(
     [
         [1, 2, 2, 1, 0],
