@@ -83,7 +83,7 @@ class Outbox {
         constexpr i64 size = sizeof(T);
         return reinterpret_cast<T *>(room(reinterpret_cast<char *>(to), count * size, most * size));
     }
-    NDPOOL_INLINE char *room(char *to, i64 bytes, i64 most) {
+    __attribute__((noinline)) char *room(char *to, i64 bytes, i64 most) {
         if (to != first + filled) {
             send(filled);
             first = to;

@@ -48,18 +48,21 @@ struct FloatKey {
     }
 };
 
-// 16-bit floats as integers in the same order: both zeros are 0, and NaN is the largest.
-struct HalfKey {
+// 16-bit numbers as signed integers. Floats keep their order, with both zeros equal and NaN above all; see with_key.
+struct ShortKey {
     using In = std::int16_t;
     using Key = std::int16_t;
-    std::int16_t flip, infinity, nan;
+    std::int16_t flip;           // reverses the order, or moves unsigned integers into that of signed ones, or both
+    std::int16_t infinity, nan;  // of floats, without the sign
+    std::int16_t turn;           // the bits that turn round where the sign is set: for floats, all others
+    std::int16_t zeros;          // -1 if -0 is 0
     template <int N>
     vec<Key, N> in(const In *p) const {
         using V = vec<Key, N>;
         V b = load<N>(p);
         V magnitude = b & std::int16_t(0x7fff);
-        V key = b ^ ((b >> 15) & std::int16_t(0x7fff));
-        key &= ~(key == std::int16_t(-1));
+        V key = b ^ ((b >> 15) & turn);
+        key &= ~((key == std::int16_t(-1)) & zeros);
         key ^= flip;
         V is_nan = magnitude > infinity;
         return (is_nan & std::int16_t(0x7fff)) | (~is_nan & key);
@@ -69,7 +72,7 @@ struct HalfKey {
         using V = vec<Key, N>;
         V is_nan = key == std::int16_t(0x7fff);
         key ^= flip;
-        V b = key ^ ((key >> 15) & std::int16_t(0x7fff));
+        V b = key ^ ((key >> 15) & turn);
         store<N>(p, (is_nan & nan) | (~is_nan & b));
     }
     template <int N>
@@ -78,7 +81,7 @@ struct HalfKey {
     }
 };
 
-// The same for the value alone, with less to do: all NaNs are above all numbers, but not equal, and neither are the zeros.
+// 16-bit floats for the value alone, with less to do: all NaNs are above all numbers, but not equal, and neither are the zeros.
 struct HalfOrder {
     using In = std::int16_t;
     using Key = std::uint16_t;

@@ -2,7 +2,6 @@
 #pragma once
 #include "kinds/totals.h"
 #include "passes/back.h"
-#include "passes/slide.h"
 #include "plan/call.h"
 
 namespace ndpool {

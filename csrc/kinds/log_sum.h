@@ -110,7 +110,7 @@ template <class F>
 void log_sum_all(const Plan &plan, double beta, bool count_pad, const void *x, void *y, const Route &route) {
     LogSum<F> kind{beta};
     LogSumSink<F> sink{kind, static_cast<F *>(y), count_pad && plan.padded, nullptr, nullptr};
-    pool_all<Tuned::NOT>(plan, kind, static_cast<const F *>(x), sink, route);
+    pool_all<std::is_same_v<F, float> ? Tuned::ROWS : Tuned::NOT>(plan, kind, static_cast<const F *>(x), sink, route);
 }
 
 // --- where every window has its cells to itself ----------------------------------------------------

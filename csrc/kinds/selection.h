@@ -2,7 +2,6 @@
 #pragma once
 #include "kinds/keys.h"
 #include "passes/back.h"
-#include "passes/slide.h"
 #include "plan/call.h"
 
 namespace ndpool {
@@ -115,7 +114,7 @@ struct TangentSink {
     }
 };
 
-// The values and the winners' places; with a tangent in doubles, what it is at the winners.
+// The values and the winners' places; with a tangent, what it is at the winners.
 template <class K, bool PAST = false>
 struct WinnerSink {
     using T = typename K::In;
@@ -124,14 +123,15 @@ struct WinnerSink {
     T *y;
     void *winners;  // or null, if only the tangent is wanted
     int bytes;      // of a winner
-    const double *t;
-    double *dy;
+    const void *t;
+    void *dy;
+    int tangent_bytes;  // of an element of both
     const Places *places;
     T *row;
     void *winner_row;
     i64 index;
 
-    WinnerSink<K, true> past_the_caches() const { return {key, y, winners, bytes, t, dy, places, row, winner_row, index}; }
+    WinnerSink<K, true> past_the_caches() const { return {key, y, winners, bytes, t, dy, tangent_bytes, places, row, winner_row, index}; }
     void move_to(const Plan &plan, i64 at, const OutputRow &) {
         index = at;
         row = y + at * plan.out_row;
@@ -183,9 +183,18 @@ struct WinnerSink {
     }
     template <class W>
     void pick(const Plan &plan, i64 slab, const OutputRow &rows, i64 begin, i64 end) {
-        const double *from = t + slab * plan.in_slab + rows.start;
-        double *to = dy + index * plan.out_row;
-        places->over_row(static_cast<const W *>(winner_row), begin, end, [&](i64 i, i64 cell) { to[i] = from[cell]; });
+        if (tangent_bytes == 2)
+            pick_as<std::uint16_t>(static_cast<const W *>(winner_row), plan, slab, rows, begin, end);
+        else if (tangent_bytes == 4)
+            pick_as<std::uint32_t>(static_cast<const W *>(winner_row), plan, slab, rows, begin, end);
+        else
+            pick_as<std::uint64_t>(static_cast<const W *>(winner_row), plan, slab, rows, begin, end);
+    }
+    template <class E, class W>
+    void pick_as(const W *winners, const Plan &plan, i64 slab, const OutputRow &rows, i64 begin, i64 end) {
+        const E *from = static_cast<const E *>(t) + slab * plan.in_slab + rows.start;
+        E *to = static_cast<E *>(dy) + index * plan.out_row;
+        places->over_row(winners, begin, end, [&](i64 i, i64 cell) { to[i] = from[cell]; });
     }
 };
 

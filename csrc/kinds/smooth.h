@@ -299,12 +299,12 @@ struct TermPart {
         using P = PlainSum<E, S>;
         const P p{};
         SumSink<Total<S>, S> sink{to, {Count::NONE, 1}, nullptr, nullptr};
-        if (!plan.axes[0].adaptive) return pool_all<std::is_same_v<S, float> ? Tuned::ALL : Tuned::NOT>(plan.part(in_begin, in_end, lo, hi), p, cells + low(), sink, {});
+        if (!plan.axes[0].adaptive) return pool_all<std::is_same_v<S, float> ? Tuned::ALL : std::is_same_v<E, float> ? Tuned::ROWS : Tuned::NOT>(plan.part(in_begin, in_end, lo, hi), p, cells + low(), sink, {});
         // Some bins of an adaptive axis are not the bins of a shorter one.
         OutputRow rows(plan);
         const auto lanes = p.lanes();
         const auto from = source_of(p, cells, in_end * first_stride(plan));
-        LanePooler<Total<S>, SumSink<Total<S>, S>> pooler(plan, lanes, from, plan.last().output, choose_forward(plan, lanes_of<P>(Tuned::NOT, false), Way::NONE));
+        LanePooler<Total<S>, SumSink<Total<S>, S>> pooler(plan, lanes, from, plan.last().output, choose_forward(plan, lanes_alone<Total<S>>(), Way::NONE));
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
             rows.move_to(row);
             sink.move_to(plan, row - part.row_begin, rows);
