@@ -69,10 +69,10 @@ inline void stream_bytes(char *to, const char *from, i64 bytes) {
 // of a line that is stored in parts, memory would have to be read first.
 class Outbox {
   public:
-    explicit Outbox(Slot slot) : slot(slot) {}
+    Outbox() = default;
     Outbox(const Outbox &) = delete;
     ~Outbox() {
-        if (!made) return;
+        if (!made.data()) return;
         send(filled);
         end_streaming();
     }
@@ -90,22 +90,22 @@ class Outbox {
         } else if (filled >= ENOUGH) {
             send(filled - (reinterpret_cast<std::intptr_t>(to) & (LINE - 1)));
         }
-        if (!made) made = static_cast<char *>(scratch(slot, static_cast<std::size_t>(ENOUGH + LINE + most + BEYOND)));
+        made.grow(ENOUGH + LINE + most + BEYOND, "results on their way to memory");
         filled += bytes;
-        return made + filled - bytes;
+        return made.data() + filled - bytes;
     }
 
   private:
     static constexpr i64 ENOUGH = 1024, BEYOND = 256;  // a register may be written beyond the room that was asked for
-    const Slot slot;
-    char *made = nullptr, *first = nullptr;  // and where what is made belongs
+    Scratch<char> made;
+    char *first = nullptr;  // where what is made belongs
     i64 filled = 0;
 
     void send(i64 bytes) {
-        stream_bytes(first, made, bytes);
+        stream_bytes(first, made.data(), bytes);
         first += bytes;
         filled -= bytes;
-        if (filled) std::memcpy(made, made + bytes, LINE);  // the rest is less than a line
+        if (filled) std::memcpy(made.data(), made.data() + bytes, LINE);  // the rest is less than a line
     }
 };
 

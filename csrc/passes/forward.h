@@ -67,7 +67,7 @@ class RowWork {
 template <class Pooler, class Sink>
 class RowWorkOf final : public RowWork {
   public:
-    RowWorkOf(Pooler &pooler, const Sink &sink) : pooler(pooler), sink(sink) {}
+    RowWorkOf(const Plan &plan, Pooler &pooler, const Sink &sink) : pooler(pooler), sink(sink), room(this->sink.take_room(plan)) {}
     i64 rows_at_a_time(const OutputRow &rows, i64 most) const override { return pooler.rows_at_a_time(rows, sink, most); }
     void move_to(const Plan &plan, i64 index, const OutputRow &rows) override { sink.move_to(plan, index, rows); }
     void send_by(Outbox *outbox, i64 row_length, i64 index, i64 at, i64 length, i64 most) override {
@@ -81,6 +81,7 @@ class RowWorkOf final : public RowWork {
   private:
     Pooler &pooler;
     Sink sink;
+    decltype(sink.take_room(std::declval<const Plan &>())) room;  // held for the sink
 };
 
 // How the outputs are shared out. `streamed` says that results go past the caches: through an Outbox or, if `in_lines`, as they
@@ -100,7 +101,7 @@ struct RowUnits {
     // Units begin..end-1, one after the other.
     void run(i64 begin, i64 end, RowWork &work) const {
         OutputRow rows(plan);
-        Outbox outboxes[] = {Outbox(MADE), Outbox(MADE2)};
+        Outbox outboxes[2];
         i64 index = begin / parts, done = begin % parts;  // of output rows, and parts of the row
         i64 slab = index / plan.out_rows, row = index % plan.out_rows;
         const i64 written_to = end / parts * plan.out_row + end % parts * part * plan.inner;  // elements up to which these units go
@@ -139,7 +140,7 @@ void pool_rows(const Plan &plan, const Sink &sink, bool streamed, bool in_lines,
     const RowUnits units(plan, streamed, in_lines);
     parallel(units.count(), worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
         auto pooler = make(units.part);
-        RowWorkOf<decltype(pooler), Sink> work(pooler, sink);
+        RowWorkOf<decltype(pooler), Sink> work(plan, pooler, sink);
         units.run(begin, end, work);
     });
 }
@@ -222,8 +223,8 @@ void pool_by_sliding(const Plan &plan, const L &lanes, const RowSource<L> &sourc
     parallel(groups, groups > 1 && worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
         for (i64 unit = begin; unit < end; ++unit) {
             i64 first = unit * group, count = first + group < plan.outer ? group : plan.outer - first;
-            auto *between = static_cast<Lane *>(scratch(BETWEEN, sizeof(Lane) * (count * axis.output * rest + 64)));
-            pool_group(first, count, between);
+            const Scratch<Lane> between(count * axis.output * rest + 64, "what is left when the first axis is done");
+            pool_group(first, count, between.data());
         }
     });
 }

@@ -20,7 +20,8 @@ class OutputRow {
     i64 real = 1;
 
     explicit OutputRow(const Plan &plan) : plan(plan) {
-        offset = static_cast<i64 *>(scratch(ROWS, 2 * sizeof(i64) * plan.outer_cells));
+        block.grow(2 * plan.outer_cells, "input rows of a window");
+        offset = block.data();
         tag = offset + plan.outer_cells;
     }
 
@@ -62,6 +63,7 @@ class OutputRow {
 
   private:
     const Plan &plan;
+    Scratch<i64> block;
     i64 at = 0;
 
     void look_ahead(const Dim &dim, i64 o) {

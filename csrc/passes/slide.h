@@ -17,7 +17,8 @@ void slide(const P &p, const Axis &axis, const typename P::In *in, typename P::L
     using State = typename P::template State<N>;
     const i64 k = axis.kernel, width = end - begin, apart = width + N;
     const P own = p;
-    auto *suffix = static_cast<Lane *>(scratch(BLOCK, sizeof(Lane) * (k + 1) * apart));
+    const Scratch<Lane> block((k + 1) * apart, "a block of cells");
+    Lane *suffix = block.data();
     Lane *prefix = suffix + k * apart;
     // Merges the row of cells at a place with `more`, if there is any, into `to`. The next place will be `place + step`.
     auto merge_cells = [&](i64 place, i64 step, const Lane *more, Lane *to) {
