@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/out_of_memory.h"
 #include "kinds/engine.h"
 
 namespace ndpool {
@@ -65,7 +66,7 @@ struct TensorType {
         table = static_cast<const dlpack::Table *>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
         if (!table) throw nanobind::python_error();
         while (table && table->version.major > 1) table = table->older;
-        if (table && (table->version.major < 1 || !table->from_object)) table = nullptr;
+        if (table && (table->version.major < 1 || !table->from_object || !table->to_object)) table = nullptr;
     }
 };
 
@@ -106,8 +107,9 @@ class TensorLayout {
     nanobind::object made(const TensorType &of, const Fill &fill) const {
         std::size_t numbers = shape.size() * sizeof(std::int64_t);
         std::size_t head = (sizeof(dlpack::Managed) + 2 * numbers + 63) / 64 * 64;
-        auto *block = static_cast<char *>(std::aligned_alloc(64, head + (static_cast<std::size_t>(bytes) + 63) / 64 * 64));
-        if (!block) throw std::bad_alloc();
+        std::size_t size = head + (static_cast<std::size_t>(bytes) + 63) / 64 * 64;
+        auto *block = static_cast<char *>(std::aligned_alloc(64, size));
+        if (!block) throw OutOfMemory(size, "a tensor");
         try {
             fill(Array{block + head, bytes, element_bytes()});
         } catch (...) {
@@ -118,17 +120,37 @@ class TensorLayout {
         std::memcpy(sides, shape.data(), numbers);
         std::memcpy(steps, strides.data(), numbers);
         dlpack::Tensor tensor{block + head, {dlpack::CPU, 0}, static_cast<std::int32_t>(shape.size()), dtype, sides, steps, 0};
-        auto release = [](dlpack::Managed *managed) { std::free(managed); };
-        auto *managed = new (block) dlpack::Managed{{1, 0}, nullptr, release, 0, tensor};
-        void *object = nullptr;
-        if (of.table->to_object(managed, &object) != 0) throw nanobind::python_error();
-        return nanobind::steal(static_cast<PyObject *>(object));
+        return handed_over(of, new (block) dlpack::Managed{{1, 0}, nullptr, release, 0, tensor});
     }
 
   private:
     std::vector<std::int64_t> shape, strides;
     dlpack::DataType dtype;
     std::int64_t bytes;
+
+    // The framework's tensor for a block.
+    //
+    // DLPack (dlpack.h, DLPackManagedTensorToPyObjectNoSync) says that "the ownership of the tensor is stolen", and of a
+    // failure only that it is -1 with an exception set. Some frameworks release the block before they fail and some do not,
+    // and neither a block that is lost nor one that is freed twice will do. So the deleter says whether it has run: where it has
+    // not by the time the failure is known, there is no tensor that could still run it, and the block is freed here.
+    static nanobind::object handed_over(const TensorType &of, dlpack::Managed *managed) {
+        bool released = false;
+        managed->context = &released;
+        void *object = nullptr;
+        const bool failed = of.table->to_object(managed, &object) != 0 || !object;
+        if (!released) managed->context = nullptr;
+        if (!failed) return nanobind::steal(static_cast<PyObject *>(object));
+        if (!released) release(managed);
+        if (PyErr_Occurred()) throw nanobind::python_error();
+        throw std::runtime_error("the framework made no tensor of the result, and did not say why");
+    }
+
+    // Frees a block, and says so to whoever still asks.
+    static void release(dlpack::Managed *managed) {
+        if (managed->context) *static_cast<bool *>(managed->context) = true;
+        std::free(managed);
+    }
 
     static dlpack::DataType type_of(const std::string &name) {
         static const struct {
