@@ -33,8 +33,11 @@ _PROTOCOLS = ("__array_ufunc__", "__array_function__")
 NATIVE_TYPES = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 NATIVE_TYPES |= {"float16", "bfloat16", "float32", "float64", "bool"}
 
-#: Those that the specification alone computes with.
-_SLOW_TYPES = {"object", "complex64", "complex128"}
+#: Those that it computes with as pairs of their parts, for some kinds.
+PART_TYPES = {"complex64", "complex128"}
+
+#: Those that the specification computes with, where the engine does not.
+_SLOW_TYPES = {"object", *PART_TYPES}
 
 
 def front_end(a: Any) -> Any:
@@ -43,6 +46,8 @@ def front_end(a: Any) -> Any:
     >>> front_end(np.zeros(3)) is None
     True
     """
+    if type(a) is np.ndarray:
+        return None
     for library, (mark, module) in _FRONT_ENDS.items():
         if hasattr(type(a), mark) and library in sys.modules:
             return module()

@@ -9,17 +9,21 @@ A kind is two functions, side by side:
 beside them. Both are written for any number that has the arithmetic they use, so the same text is run on
 floats, Fractions, mpmath numbers and symbols. To add a kind, derive from `Kind` and write the two: it works
 everywhere. `check_kind` tests the two against each other.
+
+A kind that engines compute says so where it is defined, `class Max(Kind, engine="max")`, and states its `Form` there:
+all that a plan has to know of it. What its second derivative is, if it has one, stands beside it as well.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 
@@ -52,12 +56,47 @@ Weights: TypeAlias = list[tuple[int, Any]]
 
 TIES = ("first", "split", "all")
 
+#: The integers among the dtypes, by name.
+INTEGERS = frozenset({"bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))})
+
+#: The kinds that engines compute, by the names that engines have for them.
+ENGINE_KINDS: dict[str, type[Kind]] = {}
+
+
+@dataclass(frozen=True)
+class Form:
+    """A kind as engines know it: a name, an option, a number, and what its derivative is made from.
+
+    `keeps` says what the derivative needs of a call: "nothing" (the weights are the same everywhere), "winners" (one
+    cell in each window has weight 1), "x", or "x and y". `curved` says whether there is a second derivative that is
+    not 0, and `in_floats` whether integers are made float64 before anything is computed.
+    """
+
+    name: str
+    option: str = ""
+    parameter: float = 0.0
+    keeps: str = "nothing"
+    curved: bool = False
+    in_floats: bool = False
+
 
 class Kind(ABC):
     """What a pool computes in each window; see the module for the two functions."""
 
     #: What integers become: "keep" their dtype, "widen" to 64 bits, or "float64" (rule "Integers").
     integers: ClassVar[str] = "float64"
+
+    #: Whether the weights are real and the same everywhere, so that complex numbers are pooled as pairs of real ones.
+    in_parts: ClassVar[bool] = False
+
+    #: What engines call the kind; "" for one that they do not have. A class that derives from theirs is another kind.
+    engine: ClassVar[str] = ""
+
+    def __init_subclass__(cls, engine: str = "", **more: Any) -> None:
+        super().__init_subclass__(**more)
+        cls.engine = engine
+        if engine:
+            ENGINE_KINDS[engine] = cls
 
     @abstractmethod
     def value(self, x: Cells, pad: int = 0) -> Any:
@@ -78,11 +117,84 @@ class Kind(ABC):
 
     def result_dtype(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
         """The dtype of the output for inputs of this dtype."""
-        if dtype.kind not in "biu" or self.integers == "keep":
+        kept = dtype.name not in INTEGERS or self.integers == "keep"  # its byte order too
+        return dtype if kept else np.dtype(self.result_name(dtype.name))
+
+    def result_name(self, dtype: str) -> str:
+        """The same by names, which every library has (rule "Integers").
+
+        >>> Sum().result_name("uint8"), Avg().result_name("uint8"), Max().result_name("bfloat16")
+        ('uint64', 'float64', 'bfloat16')
+        """
+        if dtype not in INTEGERS or self.integers == "keep":
             return dtype
         if self.integers == "float64":
-            return np.dtype(np.float64)
-        return np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
+            return "float64"
+        return "uint64" if dtype.startswith("u") else "int64"
+
+    def one_winner(self) -> Kind | None:
+        """The kind whose one winner in a window is the index that this one gives; None where there is no winner."""
+        return None
+
+    # --- for kinds that engines compute ---
+
+    def _form(self) -> Form:
+        raise NotImplementedError
+
+    @classmethod
+    def _of_form(cls, option: str, parameter: float) -> Kind:
+        raise NotImplementedError
+
+    def bend(self, at: Slope, t: Any, v: Any) -> Any:
+        """`t H v`, shaped like y: the derivative of `J t` when x moves along v."""
+        raise NotImplementedError(f"{self!r} states no second derivative")
+
+    def bend_back(self, at: Slope, g: Any, v: Any) -> Any:
+        """`g H v`, shaped like x: the derivative of `J^T g` when x moves along v, and the gradient of `g J v` in x."""
+        raise NotImplementedError(f"{self!r} states no second derivative")
+
+
+def form_of(kind: Kind) -> Form | None:
+    """The kind as engines know it; None for a kind of your own.
+
+    >>> form_of(Max())
+    Form(name='max', option='first', parameter=0.0, keeps='winners', curved=False, in_floats=False)
+    """
+    return kind._form() if type(kind).engine else None
+
+
+def kind_of(name: str, option: str, parameter: float) -> Kind:
+    """The kind that has this form.
+
+    >>> kind_of("avg", "fixed", 9.0)
+    Avg(count_include_pad=True, divisor_override=9)
+    """
+    return ENGINE_KINDS[name]._of_form(option, parameter)
+
+
+class Slope(Protocol):
+    """A pool's derivative J at x, in the arrays of any library: all that a second derivative is written with.
+
+    Beside these four, the arrays have to have `+ - * /` and `==`, with each other and with numbers.
+    """
+
+    @property
+    def x(self) -> Any: ...
+    @property
+    def y(self) -> Any:
+        """The pool's output at x."""
+
+    def push(self, t: Any) -> Any:
+        """`J t`, shaped like y."""
+
+    def pull(self, g: Any) -> Any:
+        """`J^T g`, shaped like x."""
+
+    def sums(self) -> Slope:
+        """The same of a sum over the same windows: `push` and `pull` with all weights 1."""
+
+    def where(self, condition: Any, a: Any, b: Any) -> Any:
+        """`a` where the condition holds and `b` elsewhere; either may be a number."""
 
 
 def places_checked(kind: Kind, x: Cells, pad: int) -> Weights:
@@ -99,7 +211,12 @@ def places_checked(kind: Kind, x: Cells, pad: int) -> Weights:
 
 def derivative_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype of tangents and cotangents for inputs of this dtype: derivatives of integers are float64."""
-    return np.dtype(np.float64) if dtype.kind in "biu" else dtype
+    return np.dtype(np.float64) if dtype.name in INTEGERS else dtype
+
+
+def derivative_name(dtype: str) -> str:
+    """The same by names."""
+    return "float64" if dtype in INTEGERS else dtype
 
 
 # --- Max and Min ----------------------------------------------------------------------------------
@@ -140,9 +257,19 @@ class _Extreme(Kind):
             return [(i, one(x[i]) / len(best)) for i in best]
         return [(i, 1) for i in best]
 
+    def one_winner(self) -> Kind:
+        return type(self)()
+
+    def _form(self) -> Form:
+        return Form(self.engine, self.ties, keeps="winners" if self.ties == "first" else "x and y")
+
+    @classmethod
+    def _of_form(cls, option: str, parameter: float) -> Kind:
+        return cls(option)
+
 
 @dataclass(frozen=True)
-class Max(_Extreme):
+class Max(_Extreme, engine="max"):
     """The largest cell: `y = max x_i`.
 
     It leans on the first maximum in row-major order with weight 1 (`ties="first"`), on each of the m maxima
@@ -158,7 +285,7 @@ class Max(_Extreme):
 
 
 @dataclass(frozen=True)
-class Min(_Extreme):
+class Min(_Extreme, engine="min"):
     """The smallest cell: `y = min x_i`; ties, padding and NaN as in `Max`.
 
     >>> Min().value([3, 7, 3]), Min(ties="all").weights([3, 7, 3])
@@ -172,7 +299,7 @@ class Min(_Extreme):
 
 
 @dataclass(frozen=True)
-class Sum(Kind):
+class Sum(Kind, engine="sum"):
     """The sum of the cells: `y = sum x_i`, with weight 1 on each. Integers are summed modulo 2**64, as NumPy does.
 
     >>> Sum().value([1, 2, 3]), Sum().weights([1, 2, 3])
@@ -180,6 +307,7 @@ class Sum(Kind):
     """
 
     integers: ClassVar[str] = "widen"
+    in_parts: ClassVar[bool] = True
 
     def value(self, x: Cells, pad: int = 0) -> Any:
         return total(x)
@@ -191,9 +319,16 @@ class Sum(Kind):
     def needs_cell(self) -> bool:
         return False
 
+    def _form(self) -> Form:
+        return Form(self.engine, parameter=1.0)
+
+    @classmethod
+    def _of_form(cls, option: str, parameter: float) -> Kind:
+        return cls()
+
 
 @dataclass(frozen=True)
-class Avg(Kind):
+class Avg(Kind, engine="avg"):
     """The mean of the cells: `y = (sum x_i) / n`, with weight 1/n on each real cell.
 
     n counts the padded cells too with `count_include_pad`, only the real ones without, and is
@@ -207,6 +342,8 @@ class Avg(Kind):
 
     count_include_pad: bool = True
     divisor_override: int | None = None
+
+    in_parts: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check_bool("count_include_pad", self.count_include_pad)
@@ -230,12 +367,21 @@ class Avg(Kind):
     def needs_cell(self) -> bool:
         return not self.count_include_pad and self.divisor_override is None
 
+    def _form(self) -> Form:
+        if self.divisor_override is not None:
+            return Form(self.engine, "fixed", float(self.divisor_override))
+        return Form(self.engine, "counted" if self.count_include_pad else "real")
+
+    @classmethod
+    def _of_form(cls, option: str, parameter: float) -> Kind:
+        return cls(option != "real", int(parameter) if option == "fixed" else None)
+
 
 # --- SmoothMax and Lp -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class SmoothMax(Kind):
+class SmoothMax(Kind, engine="smooth_max"):
     """The smooth maximum: `y = log(sum exp(beta x_i)) / beta`, with weights `softmax(beta x)`.
 
     For beta > 0 and n cells, `max <= y <= max + log(n)/beta`; beta < 0 gives the smooth minimum.
@@ -289,9 +435,25 @@ class SmoothMax(Kind):
     def value_of_padding(self, pad: int, zero: Any) -> Any:
         return self.value([zero], pad - 1)
 
+    def _form(self) -> Form:
+        counted = "counted" if self.count_include_pad else "real"
+        return Form(self.engine, counted, _as_float("beta", self), keeps="x", curved=True, in_floats=True)
+
+    @classmethod
+    def _of_form(cls, option: str, parameter: float) -> Kind:
+        return cls(parameter, option == "counted")
+
+    # The weights w change by dw_i/dx_j = beta (w_i [i=j] - w_i w_j).
+
+    def bend(self, at: Slope, t: Any, v: Any) -> Any:
+        return self.beta * (at.push(t * v) - at.push(t) * at.push(v))
+
+    def bend_back(self, at: Slope, g: Any, v: Any) -> Any:
+        return self.beta * (v * at.pull(g) - at.pull(g * at.push(v)))
+
 
 @dataclass(frozen=True)
-class Lp(Kind):
+class Lp(Kind, engine="lp"):
     """The p-norm of the cells: `y = (sum |x_i|^p)^(1/p)`, with weights `sign(x_i) (|x_i| / y)^(p-1)`, none where y = 0.
 
     Cells are divided by the largest magnitude before the power, so nothing overflows. Padded cells are ignored.
@@ -333,8 +495,53 @@ class Lp(Kind):
     def _norm(self, terms: list[Any]) -> Any:
         return root(total(magnitude(term, self.p) for term in terms), self.p)
 
+    def _form(self) -> Form:
+        return Form(self.engine, parameter=_as_float("p", self), keeps="x", curved=self.p != 1, in_floats=True)
+
+    @classmethod
+    def _of_form(cls, option: str, parameter: float) -> Kind:
+        return cls(parameter)
+
+    # The weights w change by dw_i/dx_j = (p - 1) (w_i / x_i [i=j] - w_i w_j / y). For p = 2, w_i / x_i is 1/y, and that
+    # holds where x_i is 0 too. For other p a cell that is 0 does not bend. Where y is 0, all cells are, and none bends.
+
+    def bend(self, at: Slope, t: Any, v: Any) -> Any:
+        y, product = _not_zero(at, at.y), at.push(t) * at.push(v)
+        if self.p == 2:
+            return (at.sums().push(t * v) - product) / y
+        return (self.p - 1) * (at.push(_quotient(at, t * v)) - product / y)
+
+    def bend_back(self, at: Slope, g: Any, v: Any) -> Any:
+        value = at.y
+        y = _not_zero(at, value)
+        rest = at.pull(g * at.push(v) / y)
+        if self.p == 2:
+            return v * at.sums().pull(at.where(value == 0, 0.0, g / y)) - rest
+        return (self.p - 1) * (_quotient(at, v * at.pull(g)) - rest)
+
+
+def _not_zero(at: Slope, a: Any) -> Any:
+    """The array, with 1 where it is 0."""
+    return at.where(a == 0, 1.0, a)
+
+
+def _quotient(at: Slope, a: Any) -> Any:
+    """`a / x`, and 0 where x is 0."""
+    return at.where(at.x == 0, 0.0, a / _not_zero(at, at.x))
+
 
 # --- parameters -----------------------------------------------------------------------------------
+
+
+def _as_float(name: str, kind: Kind) -> float:
+    """A parameter as engines take it: exactly, or not at all."""
+    value = getattr(kind, name)
+    if isinstance(value, int | float) and abs(value) <= sys.float_info.max and float(value) == value:
+        return float(value)
+    raise TypeError(
+        f"{name}={value!r} in {kind!r} is no float, and the engine computes with floats; give {name} as a float "
+        "(rounded by you), or x as an array of objects, which the specification computes"
+    )
 
 
 def _check_bool(name: str, value: Any) -> None:

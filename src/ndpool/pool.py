@@ -1,28 +1,29 @@
 """A pool is a kind over a window: forward, JVP and VJP of one operation, ready to be applied.
 
 The work is done by the native engine, from a plan that is made once for each shape, dtype and order of axes in memory.
-Kinds and numbers that no engine can know (a kind of your own, Fractions, complex numbers) run on the specification.
+Kinds and numbers that no engine can know (a kind of your own, Fractions) run on the specification.
 """
 
 from __future__ import annotations
 
-import math
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import cached_property
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import _engine, spec
-from .arrays import NATIVE_TYPES, Array, as_array, check_type, front_end, is_native
-from .kinds import Avg, Kind, Lp, Max, Min, SmoothMax, Sum, derivative_dtype
+from . import _engine, native, spec
+from .arrays import Array, as_array, front_end, is_native
+from .kinds import Kind
+from .linear import Linear, SlowLinear
+from .memory import Arrays, Kept, check_out, check_shape, copy_into, memory_order
 from .parameters import documented
+from .plan import computes, plan_of, put
 from .windows import (
     Adaptive,
     AnyWindow,
-    Axis,
     Global,
     Ints,
     Layout,
@@ -33,137 +34,21 @@ from .windows import (
     whole,
 )
 
-Pullback: TypeAlias = Callable[[ArrayLike], Array]
+#: `pullback(g, out=None)`.
+Pullback: TypeAlias = Callable[..., Array]
 
-#: What the engine calls each kind, with its number and its option.
-_NATIVE_KINDS: dict[type[Kind], Callable[[Any], tuple[str, float, str]]] = {
-    Max: lambda kind: ("max", 0.0, kind.ties),
-    Min: lambda kind: ("min", 0.0, kind.ties),
-    Sum: lambda kind: ("sum", 1.0, ""),
-    Avg: lambda kind: ("avg", float(kind.divisor_override or 0), _count_rule(kind)),
-    SmoothMax: lambda kind: ("smooth_max", _float("beta", kind), "counted" if kind.count_include_pad else "real"),
-    Lp: lambda kind: ("lp", _float("p", kind), ""),
-}
-
-
-def _float(name: str, kind: Kind) -> float:
-    """A parameter as the engine takes it: exactly, or not at all."""
-    value = getattr(kind, name)
-    if isinstance(value, int | float) and abs(value) <= sys.float_info.max and float(value) == value:
-        return float(value)
-    raise TypeError(
-        f"{name}={value!r} in {kind!r} is no float, and the engine computes with floats; give {name} as a float "
-        "(rounded by you), or x as an array of objects, which the specification computes"
-    )
-
-
-def _count_rule(kind: Avg) -> str:
-    if kind.divisor_override is not None:
-        return "fixed"
-    return "counted" if kind.count_include_pad else "real"
-
-
-#: Plans that one pool keeps, before it starts anew.
+#: Plans that one pool remembers the shortest way to.
 _PLANS_KEPT = 64
 
-#: An array of so many elements starts at a whole line of the cache, as the engine may write it past the cache.
-_LARGE = 1 << 18
 
+class LinearMap(Protocol):
+    """What `linearize` gives: the derivative at x, by whoever computes it."""
 
-class _Plan:
-    """A pool over one shape, dtype and order of axes in memory: what the engine needs, and what it gives."""
-
-    __slots__ = ("axes", "derivative", "dtype", "kept_shape", "native", "order", "result", "shape", "small", "what")
-
-    def __init__(self, pool: Pool, shape: tuple[int, ...], dtype: np.dtype[Any], order: tuple[int, ...] | None) -> None:
-        found = pool._layout(shape)
-        self.axes = found.axes
-        self.shape = found.output_shape
-        self.small = math.prod(self.shape) < _LARGE
-        self.order = order
-        # The smooth kinds compute integers in float64, which is what they give for them.
-        self.dtype = np.dtype(np.float64) if isinstance(pool.kind, SmoothMax | Lp) and dtype.kind in "biu" else dtype
-        self.result = pool.kind.result_dtype(dtype)
-        self.derivative = derivative_dtype(dtype)
-        pooled = dict(zip(found.axes, found.geometry, strict=True))
-        numbers = [_numbers(pooled[d]) if d in pooled else [shape[d]] for d in order or range(len(shape))]
-        self.kept_shape = tuple(pooled[d].output if d in pooled else shape[d] for d in order or range(len(shape)))
-        name, parameter, option = _NATIVE_KINDS[type(pool.kind)](pool.kind)
-        type_name = "uint8" if self.dtype.kind == "b" else self.dtype.name
-        self.what = pool.window, shape
-        try:
-            self.native = _engine.Plan(numbers, name, type_name, self.derivative.name, parameter, option)
-        except OverflowError as error:
-            raise ValueError(self.too_large(f"{error}, with an output of shape {self.shape}")) from None
-
-    def too_large(self, why: str) -> str:
-        window, shape = self.what
-        return f"{window!r} over shape {shape} is too large: {why}; use a smaller kernel_size or less padding"
-
-    def run(self, method: Callable[..., None], *arrays: Array | None) -> None:
-        """One of the engine's methods, which may need more memory than there is: an enormous window does."""
-        try:
-            method(*arrays)
-        except MemoryError:
-            raise self.starved() from None
-
-    def starved(self) -> MemoryError:
-        return MemoryError(self.too_large("there is no memory to work in"))
-
-    def empty(self, dtype: np.dtype[Any]) -> Array:
-        """Room for an output, with its axes in the order in which the engine writes them."""
-        try:
-            return _empty_in_lines(self.shape if self.order is None else self.kept_shape, dtype)
-        except (MemoryError, ValueError):  # a ValueError is how NumPy refuses more bytes than can be counted
-            raise MemoryError(self.too_large(f"there is no memory for an output of shape {self.shape}")) from None
-
-    def outside(self, y: Array) -> Array:
-        """An output with its axes in the caller's order."""
-        if self.order is None:
-            return y
-        y = y.transpose(np.argsort(self.order))
-        return y if y.shape == self.shape else y.reshape(self.shape)
-
-    def inside(self, x: Array) -> Array:
-        """An input as the engine wants it: in its order and byte order, copied only if it must be."""
-        if self.order is not None:
-            x = x.transpose(self.order)
-        return _plain(x, self.dtype)
-
-    def tangent(self, t: Array) -> Array:
-        """A tangent, likewise."""
-        t = t if self.order is None else t.transpose(self.order)
-        return _plain(t, self.derivative)
-
-    def cotangent(self, g: Array) -> Array:
-        """A cotangent, likewise: its pooled axes may be gone."""
-        if self.order is not None:
-            g = g if g.ndim == len(self.order) else np.expand_dims(g, self.axes)
-            g = g.transpose(self.order)
-        return _plain(g, self.derivative)
-
-
-def _is_plain(a: Array) -> bool:
-    """Whether the engine can read or write the memory as it is."""
-    return a.flags.c_contiguous and a.flags.aligned
-
-
-def _plain(a: Array, dtype: np.dtype[Any]) -> Array:
-    a = np.ascontiguousarray(a, dtype=dtype)
-    return a if a.flags.aligned else a.copy()
-
-
-def _numbers(axis: Axis) -> list[int]:
-    return [
-        axis.length,
-        axis.output,
-        axis.kernel,
-        axis.stride,
-        axis.dilation,
-        axis.pad_lo,
-        axis.pad_hi,
-        int(axis.adaptive),
-    ]
+    @property
+    def residual(self) -> Kept: ...
+    def push(self, t: Any) -> Any: ...
+    def pull(self, g: Any, out: Any = None) -> Any: ...
+    def indices(self) -> Any: ...
 
 
 @documented
@@ -184,10 +69,11 @@ class Pool:
     PyTorch tensor goes to `ndpool.torch` and gives tensors, which can be differentiated. What means more than its
     numbers is refused: a masked array, and what has labels or units or is not computed yet.
 
-    The engine takes bools, integers, and floats of 16 to 64 bits. Objects (Fractions, say), complex numbers, and
-    everything under a kind of your own go to `ndpool.spec`, which is thousands of times slower. Other dtypes (long
-    doubles, text, times, records) are refused.
+    The engine takes bools, integers, and floats of 16 to 64 bits; Sum and Avg of complex numbers too, as sums of their
+    real and imaginary parts. Objects (Fractions, say), and everything under a kind of your own, go to `ndpool.spec`,
+    which is thousands of times slower. Other dtypes (long doubles, text, times, records) are refused.
 
+    >>> from ndpool import Max, Window
     >>> pool = Pool(Max(), Window((2, 2)))
     >>> x = np.array([[1.0, 2.0], [4.0, 3.0]])
     >>> pool(x)
@@ -214,7 +100,7 @@ class Pool:
         object.__setattr__(self, "window", window)
         object.__setattr__(self, "axes", checked_axes(axes, window))
         object.__setattr__(self, "_plans", {})
-        object.__setattr__(self, "_ready", {})  # those of them that take an array as it is, for the shortest way
+        object.__setattr__(self, "_ready", {})  # what those need that take a small array as it is: the shortest way
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Pool, (self.kind, self.window, self.axes)
@@ -227,6 +113,7 @@ class Pool:
     def output_shape(self, shape: Sequence[int] | NDArray[np.integer[Any]]) -> tuple[int, ...]:
         """The shape of the output for an input of this shape.
 
+        >>> from ndpool import Max
         >>> Pool(Max(), Window((3, 3), stride=2, padding=1)).output_shape((8, 64, 112, 112))
         (8, 64, 56, 56)
         """
@@ -242,26 +129,23 @@ class Pool:
                 _check_no_out(out)
                 return elsewhere.forward(self, x)  # type: ignore[no-any-return]
             x = as_array("x", x)
-        if out is None and (plan := self._ready.get((x.shape, x.dtype))) is not None and _is_plain(x):  # type: ignore[attr-defined]
-            y = np.empty(plan.shape, plan.result) if plan.small else plan.empty(plan.result)
-            try:
-                plan.native.forward(x, y)
-            except MemoryError:
-                raise plan.starved() from None
-            return y
-        plan = self._plan(x)
-        if plan is None:
+        if out is None and (ready := self._ready.get((x.shape, x.dtype))) is not None:  # type: ignore[attr-defined]
+            flags = x.flags
+            if flags.c_contiguous and flags.aligned:
+                shape, dtype, forward, plan = ready
+                y = np.empty(shape, dtype)
+                try:
+                    forward(x, y)
+                except MemoryError:
+                    raise native.starved(plan) from None
+                return y
+        arrays = self._plan(x)
+        if arrays is None:
             y = spec.forward(self, x)
-            return y if out is None else _copy_into(out, y, x)
-        if out is None:
-            y = plan.empty(plan.result)
-            plan.run(plan.native.forward, plan.inside(x), y)
-            return plan.outside(y)
-        _check_out(out, plan.shape, plan.result, x)
-        if plan.order is None and _is_plain(out):
-            plan.run(plan.native.forward, plan.inside(x), out)
-            return out
-        return _copy_into(out, self(x), x)
+            return y if out is None else copy_into(out, y, x=x)
+        if out is not None:
+            check_out(out, arrays.shape, arrays.result, x=x)
+        return arrays.forward(x, out)
 
     @documented
     def with_indices(self, x: ArrayLike, out: Array | None = None) -> tuple[Array, NDArray[np.int64]]:
@@ -269,31 +153,29 @@ class Pool:
 
         For Max and Min with any policy; at ties it is the first winner.
 
+        >>> from ndpool import Max
         >>> Pool(Max(), Window((2,))).with_indices([1, 5, 7, 7])[1]
         array([1, 2])
         """
-        if not isinstance(self.kind, Max | Min):
-            raise TypeError(f"{self.kind!r} has no winner in a window; indices exist for Max and Min")
+        first = self if self._one_wins else self._first()
         if (elsewhere := front_end(x)) is not None:
             _check_no_out(out)
             return elsewhere.with_indices(self, x)  # type: ignore[no-any-return]
         x = as_array("x", x)
-        plan = self._plan(x, ordered=True)
-        if plan is None:
-            first = Pool(type(self.kind)(), self.window, self.axes)
+        arrays = first._plan(x, ordered=True)
+        if arrays is None:
             y, indices = spec.forward(first, x), spec.winners(first, x)
         else:
-            y, winners = self._with_winners(plan, x)
-            indices = plan.empty(np.dtype(np.int64))
-            plan.run(plan.native.indices, winners, indices)
-            y, indices = plan.outside(y), plan.outside(indices)
-        return (y if out is None else _copy_into(out, y, x)), indices
+            y, kept = arrays.linearize(x)
+            indices = arrays.indices(kept.winners)
+        return (y if out is None else copy_into(out, y, x=x)), indices
 
-    def _with_winners(self, plan: _Plan, x: Array) -> tuple[Array, Array]:
-        """The output, and the winners as places in their windows, one byte each for ordinary windows."""
-        y, winners = plan.empty(plan.result), plan.empty(np.dtype(f"u{plan.native.winner_bytes}"))
-        plan.run(plan.native.forward_with_winners, plan.inside(x), y, winners)
-        return y, winners
+    def _first(self) -> Pool:
+        """The same pool with one winner in each window."""
+        kind = self.kind.one_winner()
+        if kind is None:
+            raise TypeError(f"{self.kind!r} has no winner in a window; indices exist for Max and Min")
+        return Pool(kind, self.window, self.axes)
 
     # --- derivatives ---
 
@@ -303,123 +185,81 @@ class Pool:
         if (elsewhere := front_end(x)) is not None:
             return elsewhere.jvp(self, x, t)  # type: ignore[no-any-return]
         x, t = as_array("x", x), as_array("t", t)
-        _check_shape("t", t, x.shape)
-        plan = self._plan(x, ordered=self._one_wins)
-        if plan is None:
+        check_shape("t", t, x.shape)
+        arrays = self._plan(x, ordered=self._one_wins)
+        if arrays is None:
             self._check_slow("t", t)
             return spec.jvp(self, x, t)
-        _check_real("t", t)
-        y, dy = plan.empty(plan.result), plan.empty(plan.derivative)
-        plan.run(plan.native.jvp, plan.inside(x), plan.tangent(t), y, dy)
-        return plan.outside(y), plan.outside(dy)
+        arrays.check_direction("t", t, x.shape)
+        return arrays.jvp(x, t)
 
     @documented
     def vjp(self, x: ArrayLike) -> tuple[Array, Pullback]:
         """The output, and the function that takes an output cotangent back: `gx_i += w_i * g`.
 
-        Max and Min with ties="first" keep their winners, Sum and Avg nothing. The other policies, SmoothMax and Lp keep
-        `x`, which must not be written to before the pullback has run.
+        That is `pull` of what `linearize` gives, and keeps as much. `pullback(g, out)` writes into `out`, an array that
+        has the shape of `x` and the dtype of its derivatives.
+        """
+        y, linear = self.linearize(x)
+        return y, linear.pull
+
+    @documented
+    def linearize(self, x: ArrayLike) -> tuple[Array, LinearMap]:
+        """The output, and the derivative at x as a thing of its own.
+
+        `linear.push(t)` is `dy = sum of w_i * t_i`, and `linear.pull(g, out=None)` is its transpose, `gx_i += w_i * g`.
+        `linear.residual` has the arrays that are kept, as (x, y, winners), with None for those that are not. Max and
+        Min with ties="first" keep their winners, in one byte each for windows of up to 256 cells. Sum and Avg keep
+        nothing, SmoothMax and Lp keep `x`, the other policies for ties `x` and a copy of y. An `x` that is kept must
+        not be written to. `linear.indices()` says where the winners stand, if these are kept.
+
+        >>> from ndpool import Avg
+        >>> y, linear = Pool(Avg(), Window((2,))).linearize(np.array([1.0, 3.0, 5.0, 9.0]))
+        >>> linear.push(np.array([0.0, 1.0, 0.0, 4.0])), linear.pull(np.array([2.0, 6.0]))
+        (array([0.5, 2. ]), array([1., 1., 3., 3.]))
+        >>> linear.residual
+        Kept(x=None, y=None, winners=None)
         """
         if (elsewhere := front_end(x)) is not None:
-            return elsewhere.vjp(self, x)  # type: ignore[no-any-return]
+            return elsewhere.linearize(self, x)  # type: ignore[no-any-return]
         x = as_array("x", x)
-        plan = self._plan(x, ordered=self._one_wins)
-        if plan is None:
-            return spec.forward(self, x), lambda g: self._slow_pullback(x, as_array("g", g))
-        kept_x = kept_y = winners = None
-        if self._one_wins:
-            y, winners = self._with_winners(plan, x)
-        else:
-            inside = plan.inside(x)
-            y = plan.empty(plan.result)
-            plan.run(plan.native.forward, inside, y)
-            if not isinstance(self.kind, Sum | Avg):
-                kept_x = inside
-            if isinstance(self.kind, Max | Min):
-                kept_y = y.copy()  # the caller may write to the one that is handed out
-        return plan.outside(y), _pullback(plan, x.shape, kept_x, kept_y, winners)
+        arrays = self._plan(x, ordered=self._one_wins)
+        if arrays is None:
+            return spec.forward(self, x), SlowLinear(self, x, self._check_slow)
+        y, kept = arrays.linearize(x)
+        return y, Linear(arrays, kept)
 
-    def _slow_pullback(self, x: Array, g: Array) -> Array:
-        self._check_slow("g", g)
-        return spec.vjp(self, x, g)
-
-    @property
+    @cached_property
     def _one_wins(self) -> bool:
         """Whether the derivative depends on which of several winners comes first."""
-        return isinstance(self.kind, Max | Min) and self.kind.ties == "first"
+        return self.kind.one_winner() == self.kind
 
     # --- plans ---
 
-    def _plan(self, x: Array, ordered: bool = False) -> _Plan | None:
+    def _plan(self, x: Array, ordered: bool = False) -> Arrays | None:
         """The plan for such an array, or None where the specification has to do it.
 
         Where the first winner is looked for, the cells of a window are to be `ordered`.
         """
-        order = None if x.flags.c_contiguous else _memory_order(x, self._layout(x.shape).axes if ordered else ())
+        order = None if x.flags.c_contiguous else memory_order(x, self._layout(x.shape).axes if ordered else ())
         key = (x.shape, x.dtype, order)
-        plans: dict[Any, _Plan | None] = self._plans  # type: ignore[attr-defined]
+        plans: dict[Any, Arrays | None] = self._plans  # type: ignore[attr-defined]
         try:
             return plans[key]
         except KeyError:
             pass
-        plan = None
-        if type(self.kind) in _NATIVE_KINDS and is_native("x", x.dtype):
-            plan = _Plan(self, x.shape, x.dtype.newbyteorder("="), order)
-        ready: dict[Any, _Plan] = self._ready  # type: ignore[attr-defined]
-        if len(plans) >= _PLANS_KEPT:
-            plans.clear()
-            ready.clear()
-        plans[key] = plan
-        if plan is not None and order is None and plan.dtype == x.dtype:
-            ready[x.shape, x.dtype] = plan
-        return plan
+        arrays = None
+        if type(self.kind).engine and (is_native("x", x.dtype) or computes(self.kind, x.dtype.name)):
+            arrays = Arrays(plan_of(self, x.shape, x.dtype.name, order), x.dtype.newbyteorder("="))
+            if order is None and arrays.small and arrays.dtype == x.dtype and arrays.parts is None:
+                ready = arrays.shape, arrays.result, arrays.native.forward, arrays.plan
+                put(self._ready, (x.shape, x.dtype), ready, _PLANS_KEPT)  # type: ignore[attr-defined]
+        return put(plans, key, arrays, _PLANS_KEPT)
 
     def _check_slow(self, name: str, a: Array) -> None:
         """A kind of your own may be for any numbers at all."""
-        if type(self.kind) in _NATIVE_KINDS:
+        if type(self.kind).engine:
             is_native(name, a.dtype)
-
-
-def _memory_order(x: Array, pooled: Sequence[int]) -> tuple[int, ...] | None:
-    """The axes from the longest stride to the shortest; None if that is the usual order.
-
-    None too if it would change the order of the `pooled` axes, or if cells share their memory. An axis with one cell
-    stays where it is, as its stride says nothing.
-    """
-    several = [d for d in range(x.ndim) if x.shape[d] > 1]
-    if any(x.strides[d] == 0 for d in several):
-        return None
-    ranked = sorted(several, key=lambda d: -abs(x.strides[d]))
-    places = iter(ranked)
-    order = tuple(next(places) if x.shape[d] > 1 else d for d in range(x.ndim))
-    kept = [d for d in ranked if d in pooled]
-    return None if ranked == several or kept != sorted(kept) else order
-
-
-def _pullback(plan: _Plan, shape: tuple[int, ...], x: Array | None, y: Array | None, winners: Array | None) -> Pullback:
-    """The VJP with what it needs, and nothing else, kept alive."""
-    inside_shape = shape if plan.order is None else tuple(shape[d] for d in plan.order)
-
-    def pullback(g: ArrayLike) -> Array:
-        g = as_array("g", g)
-        _check_shape("g", g, plan.shape)
-        _check_real("g", g)
-        gx = _empty_in_lines(inside_shape, plan.derivative)
-        plan.run(plan.native.vjp, x, y, winners, plan.cotangent(g), gx)
-        return gx if plan.order is None else gx.transpose(np.argsort(plan.order))
-
-    return pullback
-
-
-def _empty_in_lines(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Room for an array that, if large, starts at a whole line of the cache: best for the engine's stores past it."""
-    line, elements = 64, math.prod(shape)
-    if elements < _LARGE:
-        return np.empty(shape, dtype)
-    size = elements * dtype.itemsize
-    room = np.empty(size + line, np.uint8)
-    start = -room.ctypes.data % line
-    return room[start : start + size].view(dtype).reshape(shape)
 
 
 @documented
@@ -437,37 +277,6 @@ def set_num_threads(n: int) -> None:
 _MOST_THREADS = 1024
 
 
-def _check_real(name: str, a: Array) -> None:
-    if a.dtype.name not in NATIVE_TYPES:
-        raise TypeError(f"{name} has dtype {a.dtype} beside an input of plain numbers; give real numbers")
-
-
-def _check_shape(name: str, a: Array, shape: tuple[int, ...]) -> None:
-    if a.shape != shape:
-        raise ValueError(f"{name} has shape {a.shape} and should have {shape}")
-
-
 def _check_no_out(out: Any) -> None:
     if out is not None:
         raise TypeError("out is given beside a tensor x, and is for NumPy arrays alone; write out.copy_(pool(x))")
-
-
-def _check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], x: Array) -> None:
-    """`out` must be an array that can take the result as it is, and must not lie over the input."""
-    if not isinstance(out, np.ndarray):
-        raise TypeError(f"out is a {type(out).__name__}; give a NumPy array")
-    if isinstance(out, np.ma.MaskedArray):
-        raise TypeError("out is a masked array, whose mask would not be that of the result; give out.data")
-    check_type("out", type(out))
-    if out.shape != shape or out.dtype != dtype:
-        raise ValueError(f"out has {out.dtype}{out.shape} and the result is {dtype}{shape}; make them agree")
-    if not out.flags.writeable:
-        raise ValueError("out is read-only; give an array that can be written")
-    if np.may_share_memory(out, x):
-        raise ValueError("out overlaps x, and an input is never changed; give memory of its own")
-
-
-def _copy_into(out: Array, y: Array, x: Array) -> Array:
-    _check_out(out, y.shape, y.dtype, x)
-    np.copyto(out, y)
-    return out

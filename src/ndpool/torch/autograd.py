@@ -2,17 +2,7 @@
 
 With the weights w of the kind, `forward` is `y`, `jvp` is `dy = sum of w_i t_i` and `vjp` is `gx_i = sum of w_i g`: a
 linear map J and its transpose. They are linear in t and g, so there the derivative of each is J or its transpose again.
-Max, Min, Avg and Sum have weights that stay the same when x moves a little. The two that bend have
-
-    SmoothMax   dw_i/dx_j = beta (w_i [i=j] - w_i w_j)
-    Lp          dw_i/dx_j = (p - 1) (w_i / x_i [i=j] - w_i w_j / y)
-
-and so, with H the second derivative of y,
-
-    g H v = factor * (v * D^T g  -  J^T (g * J v * scale))      shaped like x
-    t H v = factor * (D (t * v)  -  J t * J v * scale)          shaped like y
-
-with diagonal D = J, scale 1 and factor beta for SmoothMax, D = J / x, scale 1/y and factor p - 1 for Lp.
+Where the weights change when x moves, the kind states by how much (`Kind.bend`), in terms of J and its transpose.
 
 Each operation has two roads. Eager code goes straight to the engine, through a `Recorded` where backward is to come.
 Everyone else (compile, export, fake and meta tensors, forward mode, the transforms of `torch.func`, second derivatives)
@@ -31,10 +21,11 @@ from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 from torch.compiler import is_compiling, is_dynamo_compiling, is_exporting
 
-from ..kinds import Lp, Max, Min, SmoothMax, Sum
+from ..kinds import Sum
+from ..plan import Order
 from ..pool import Pool
 from . import engine
-from .engine import NAMES, PLAIN, Order, Size, TensorPool, opaque
+from .engine import PLAIN, Size, TensorPool, opaque
 from .schema import Values, encode
 
 Dims: TypeAlias = tuple[int | None, ...]
@@ -134,9 +125,10 @@ def with_indices(pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
             return y, found
         y, winners = forward_with_winners(pool, x)
         return y, indices(pool, winners, x.shape)
-    if not isinstance(pool.kind, Max | Min):
+    kind = pool.kind.one_winner()
+    if kind is None:
         raise TypeError(f"{pool.kind!r} has no winner in a window; indices exist for Max and Min")
-    first = TensorPool(Pool(type(pool.kind)(), pool.pool.window, pool.pool.axes))
+    first = TensorPool(Pool(kind, pool.pool.window, pool.pool.axes))
     return forward(pool, x), with_indices(first, x.detach())[1]
 
 
@@ -169,46 +161,42 @@ def vjp(
 # --- second derivatives ---------------------------------------------------------------------------
 
 
+class Slope:
+    """The derivative at x, in terms of which the kinds that bend state their second one."""
+
+    __slots__ = ("known", "pool", "x")
+
+    def __init__(self, pool: TensorPool, x: Tensor) -> None:
+        self.pool, self.x = pool, x
+        self.known = None if pool.linear else x
+
+    @property
+    def y(self) -> Tensor:
+        return forward(self.pool, self.x)
+
+    def push(self, t: Tensor) -> Tensor:
+        return jvp(self.pool, t, self.known, None)
+
+    def pull(self, g: Tensor) -> Tensor:
+        return vjp(self.pool, g, self.x.shape, self.pool.order_of(self.x), self.known, None, None)
+
+    def sums(self) -> Slope:
+        return Slope(TensorPool(Pool(Sum(), self.pool.pool.window, self.pool.pool.axes)), self.x)
+
+    def where(self, condition: Tensor, a: Any, b: Any) -> Tensor:
+        return torch.where(condition, a, b)
+
+
 def bend(pool: TensorPool, t: Tensor, v: Tensor, x: Tensor) -> Tensor:
-    """`t H v`: the derivative of `J t` when x moves along v. Shaped like y."""
-    product = jvp(pool, t, x, None) * jvp(pool, v, x, None)
-    if isinstance(pool.kind, SmoothMax):
-        return pool.kind.beta * (jvp(pool, t * v, x, None) - product)
-    assert isinstance(pool.kind, Lp)
-    y = _not_zero(forward(pool, x))
-    if pool.kind.p == 2:
-        return (forward(_sum(pool), t * v) - product) / y
-    return (pool.kind.p - 1) * (jvp(pool, _quotient(t * v, x), x, None) - product / y)
+    """`t H v`, shaped like y."""
+    bent: Tensor = pool.kind.bend(Slope(pool, x), t, v)
+    return bent
 
 
 def bend_back(pool: TensorPool, g: Tensor, v: Tensor, x: Tensor) -> Tensor:
-    """`g H v`: the derivative of `J^T g` when x moves along v, and the gradient of `g . J v` in x. Shaped like x."""
-    size, order = x.shape, pool.order_of(x)
-    turned = g * jvp(pool, v, x, None)
-    if isinstance(pool.kind, SmoothMax):
-        straight = v * vjp(pool, g, size, order, x, None, None)
-        return pool.kind.beta * (straight - vjp(pool, turned, size, order, x, None, None))
-    assert isinstance(pool.kind, Lp)
-    value = forward(pool, x)
-    y = _not_zero(value)
-    rest = vjp(pool, turned / y, size, order, x, None, None)
-    if pool.kind.p == 2:
-        share = torch.where(value == 0, torch.zeros_like(g), g / y)
-        return v * vjp(_sum(pool), share, size, order, None, None, None) - rest
-    return (pool.kind.p - 1) * (_quotient(v * vjp(pool, g, size, order, x, None, None), x) - rest)
-
-
-def _not_zero(y: Tensor) -> Tensor:
-    """y, and 1 where it is 0: all cells of such a window are 0, and none of them weighs."""
-    return torch.where(y == 0, torch.ones_like(y), y)
-
-
-def _quotient(a: Tensor, x: Tensor) -> Tensor:
-    return torch.where(x == 0, torch.zeros_like(a), a / _not_zero(x))
-
-
-def _sum(pool: TensorPool) -> TensorPool:
-    return TensorPool(Pool(Sum(), pool.pool.window, pool.pool.axes))
+    """`g H v`, shaped like x."""
+    bent: Tensor = pool.kind.bend_back(Slope(pool, x), g, v)
+    return bent
 
 
 # --- what is kept ---------------------------------------------------------------------------------
@@ -234,7 +222,7 @@ def kept_of_forward(
         return None, None, winners
     if pool.linear:
         return None, None, None
-    return x, (y if isinstance(pool.kind, Max | Min) and not pool.wins else None), None
+    return x, (y if pool.form.keeps == "x and y" else None), None
 
 
 def _total(a: Tensor | None, b: Tensor | None, like: Tensor | None, size: Size) -> Tensor:
@@ -290,21 +278,24 @@ class RecordedWithWinners(Recorded):
         return y, winners
 
 
-def _named(function: type[torch.autograd.Function], what: str = "") -> dict[str, Callable[..., Any]]:
+class _Named(dict[str, Callable[..., Any]]):
     """How to apply a Function to each kind of pool, under the name that PyTorch shows: "MaxPool" for "max_pool".
 
     `Function.apply` itself looks at the signature each time, which costs more than a small pool does.
     """
-    named = {}
-    for name in NAMES.values():
-        title = "".join(word.title() for word in name.split("_")) + what
-        made = type(title, (function,), {"__doc__": function.__doc__, "__module__": __name__})
-        named[name] = super(torch.autograd.Function, made).apply  # type: ignore[misc]
-    return named
+
+    def __init__(self, function: type[torch.autograd.Function], what: str = "") -> None:
+        self.function, self.what = function, what
+
+    def __missing__(self, name: str) -> Callable[..., Any]:
+        title = "".join(word.title() for word in name.split("_")) + self.what
+        made = type(title, (self.function,), {"__doc__": self.function.__doc__, "__module__": __name__})
+        self[name] = super(torch.autograd.Function, made).apply  # type: ignore[misc]
+        return self[name]
 
 
-_RECORDED = _named(Recorded)
-_RECORDED_WITH_WINNERS = _named(RecordedWithWinners)
+_RECORDED = _Named(Recorded)
+_RECORDED_WITH_WINNERS = _Named(RecordedWithWinners)
 
 
 # --- the operators --------------------------------------------------------------------------------
@@ -534,11 +525,11 @@ class Vjp(torch.autograd.Function):
 
 
 _OPERATORS = {
-    "forward": _named(Forward),
-    "forward_with_winners": _named(ForwardWithWinners),
-    "forward_with_indices": _named(ForwardWithIndices),
-    "jvp": _named(Jvp, "Jvp"),
-    "vjp": _named(Vjp, "Vjp"),
+    "forward": _Named(Forward),
+    "forward_with_winners": _Named(ForwardWithWinners),
+    "forward_with_indices": _Named(ForwardWithIndices),
+    "jvp": _Named(Jvp, "Jvp"),
+    "vjp": _Named(Vjp, "Vjp"),
 }
 
 

@@ -3,28 +3,28 @@
 >>> import torch
 >>> from ndpool import Lp, Pool, Window
 >>> pool, x = Pool(Lp(2), Window((2,))), torch.tensor([3.0, 4.0])
->>> y, pullback = pool.vjp(x)
->>> y, pullback(torch.tensor([10.0]))
-(tensor([5.]), tensor([6., 8.]))
+>>> y, linear = pool.linearize(x)
+>>> y, linear.push(torch.tensor([1.0, 0.0])), linear.pull(torch.tensor([10.0]))
+(tensor([5.]), tensor([0.6000]), tensor([6., 8.]))
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..memory import Kept
 from ..pool import Pool
 from . import autograd, functional
-from .engine import NAMES, PLAIN
+from .engine import PLAIN, TensorPool
 from .pools import over_pool
 
 
 def forward(pool: Pool, x: Tensor) -> Tensor:
     """`y`. Other kinds, and what only passes for a tensor, are for `functional.pool` to know."""
-    if type(x) in PLAIN and type(pool.kind) in NAMES:
+    if type(x) in PLAIN and type(pool.kind).engine:
         return autograd.forward(over_pool(pool, x.dim()), x)
     return functional.pool(x, pool)
 
@@ -42,22 +42,46 @@ def jvp(pool: Pool, x: Tensor, t: Any) -> tuple[Tensor, Tensor]:
     return autograd.forward(found, x), autograd.jvp(found, t, x, None)
 
 
-def vjp(pool: Pool, x: Tensor) -> tuple[Tensor, Callable[[Any], Tensor]]:
-    """`y`, and the function that takes a cotangent back to `x`. It keeps the winners, nothing, or `x`."""
+def linearize(pool: Pool, x: Tensor) -> tuple[Tensor, TensorLinear]:
+    """`y`, and the derivative at x: `push` and `pull`, each of which can be differentiated."""
     found = over_pool(pool, x.dim())
     _check_float(x)
-    kept_x = winners = None
     if found.wins:
         y, winners = autograd.forward_with_winners(found, x)
-    else:
-        y = autograd.forward(found, x)
-        kept_x = None if found.linear else x
-    size, order, outputs, dtype = x.shape, found.order_of(x), y.shape, x.dtype
+        return y, TensorLinear(found, x, y, Kept(winners=winners))
+    y = autograd.forward(found, x)
+    several = found.form.keeps == "x and y"
+    # The caller may write to the y that is handed out.
+    kept = Kept(None if found.linear else x, y.detach().clone() if several else None)
+    return y, TensorLinear(found, x, y, kept)
 
-    def pullback(g: Any) -> Tensor:
-        return autograd.vjp(found, _direction("g", g, outputs, dtype), size, order, kept_x, None, winners)
 
-    return y, pullback
+class TensorLinear:
+    """The derivative J of a pool at x, and its transpose. It keeps the winners, nothing, x, or x and y."""
+
+    def __init__(self, pool: TensorPool, x: Tensor, y: Tensor, kept: Kept) -> None:
+        self._pool, self._size, self._order, self._dtype = pool, x.shape, pool.order_of(x), x.dtype
+        self._outputs = y.shape
+        #: The tensors that are kept, which must not be written to.
+        self.residual = kept
+
+    def push(self, t: Any) -> Tensor:
+        """`dy = J t`."""
+        kept = self.residual
+        return autograd.jvp(self._pool, _direction("t", t, self._size, self._dtype), kept.x, kept.winners)
+
+    def pull(self, g: Any, out: None = None) -> Tensor:
+        """`gx = J^T g`."""
+        if out is not None:
+            raise TypeError("out is given beside a tensor x, and is for NumPy arrays alone; write out.copy_(pull(g))")
+        g = _direction("g", g, self._outputs, self._dtype)
+        return autograd.vjp(self._pool, g, self._size, self._order, *self.residual)
+
+    def indices(self) -> Tensor:
+        """Where each winner stands: its flat row-major index over the pooled axes."""
+        if self.residual.winners is None:
+            raise TypeError(f"{self._pool.kind!r} keeps no winners; call with_indices on the pool")
+        return autograd.indices(self._pool, self.residual.winners, self._size)
 
 
 def _check_float(x: Tensor) -> None:

@@ -17,22 +17,25 @@ import torch
 from torch import Tensor
 from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
 
-from .. import _engine
-from ..kinds import Avg, Kind, Lp, Max, Min, SmoothMax, Sum
-from ..pool import _NATIVE_KINDS, _PLANS_KEPT, Pool, _numbers
+from .. import _engine, native
+from ..kinds import Kind, form_of
+from ..plan import Order, Plan, plan_of
+from ..plan import put as put
+from ..plan import strides as strides
+from ..pool import Pool
 
 Size: TypeAlias = tuple[int, ...]
-Order: TypeAlias = tuple[int, ...] | None
 
-#: What the engine calls each dtype; bool is uint8 there.
+#: The dtypes that the engine computes with, and what every library calls them.
 TYPES = {
-    getattr(torch, name): "uint8" if name == "bool" else name
+    getattr(torch, name): name
     for name in (
         "bool",
         *(f"{sign}int{bits}" for sign in ("u", "") for bits in (8, 16, 32, 64)),
         *("float16", "bfloat16", "float32", "float64"),
     )
 }
+DTYPES = {name: dtype for dtype, name in TYPES.items()}
 WINNERS = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32}
 
 #: Where the engine works, whatever `torch.set_default_device` says.
@@ -41,17 +44,9 @@ CPU = torch.device("cpu")
 #: Tensors that are what they seem, and not a subclass with a meaning of its own.
 PLAIN = (Tensor, torch.nn.Parameter)
 
-#: What a profile, and PyTorch's graph of what is recorded, call the pools of each kind.
-NAMES = {
-    Max: "max_pool",
-    Min: "min_pool",
-    Sum: "sum_pool",
-    Avg: "avg_pool",
-    SmoothMax: "smooth_max_pool",
-    Lp: "lp_pool",
-}
+#: Plans that one pool remembers the shortest way to.
+_PLANS_KEPT = 64
 
-V = TypeVar("V")
 Called = TypeVar("Called", bound=Callable[..., Any])
 
 _NOT_COMPILED = _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP)
@@ -66,49 +61,42 @@ def opaque(function: Called) -> Called:
     return function
 
 
-def put(kept: dict[Any, V], key: Any, value: V, most: int) -> V:
-    """Keep a value for the next time, and let the oldest go when there are too many."""
-    if len(kept) >= most:
-        kept.pop(next(iter(kept)), None)
-    kept[key] = value
-    return value
-
-
 class TensorPool:
     """A `Pool` for tensors, and its plans. The pooled axes are counted from the end, so more may come in front."""
 
-    __slots__ = ("curved", "linear", "name", "plans", "pool", "seen", "wins")
+    __slots__ = ("curved", "form", "linear", "name", "plans", "pool", "seen", "wins")
 
     def __init__(self, pool: Pool) -> None:
-        if type(pool.kind) not in _NATIVE_KINDS:
+        form = form_of(pool.kind)
+        if form is None:
             raise TypeError(
                 f"{pool.kind!r} is not one of the engine's kinds; ndpool.torch.functional.pool takes any kind"
             )
-        self.pool = pool
-        self.name = NAMES[type(pool.kind)]
-        self.plans: dict[Any, Plan] = {}
+        self.pool, self.form = pool, form
+        #: What a profile, and PyTorch's graph of what is recorded, call such pools.
+        self.name = f"{form.name}_pool"
+        self.plans: dict[Any, Tensors] = {}
         #: The plans again, by how a tensor lies: the shortest way to one.
-        self.seen: dict[Any, Plan] = {}
-        #: Whether one winner a window says all about the derivative.
-        self.wins = isinstance(pool.kind, Max | Min) and pool.kind.ties == "first"
-        #: Whether the derivative is the same everywhere.
-        self.linear = isinstance(pool.kind, Sum | Avg)
-        #: Whether there is a second derivative that is not 0.
-        self.curved = isinstance(pool.kind, SmoothMax) or (isinstance(pool.kind, Lp) and pool.kind.p != 1)
+        self.seen: dict[Any, Tensors] = {}
+        #: Whether one winner a window says all about the derivative, whether that is the same everywhere, and whether
+        #: there is a second derivative that is not 0.
+        self.wins, self.linear, self.curved = form.keeps == "winners", form.keeps == "nothing", form.curved
 
     @property
     def kind(self) -> Kind:
         return self.pool.kind
 
-    def plan(self, size: Size, order: Order, dtype: torch.dtype) -> Plan:
+    def plan(self, size: Size, order: Order, dtype: torch.dtype) -> Tensors:
         key = (size, order, dtype)
         try:
             return self.plans[key]
         except KeyError:
             pass
-        return put(self.plans, key, Plan(self.pool, size, order, dtype), _PLANS_KEPT)
+        check_dtype(dtype)
+        plan = plan_of(self.pool, tuple(size), TYPES[dtype], order)
+        return put(self.plans, key, Tensors(plan), _PLANS_KEPT)
 
-    def plan_of(self, x: Tensor) -> Plan:
+    def plan_of(self, x: Tensor) -> Tensors:
         try:
             return self.seen[x.shape, x.stride(), x.dtype]
         except KeyError:
@@ -138,114 +126,69 @@ def memory_order(strides: Sequence[int], pooled: Sequence[int]) -> Order:
     return None if usual or [d for d in order if d in pooled] != list(pooled) else tuple(order)
 
 
-def order_without(order: Order, axes: Sequence[int]) -> Order:
-    """The order of the axes that are left when some are gone."""
-    if order is None:
-        return None
-    left = sorted(set(order) - set(axes))
-    return tuple(left.index(d) for d in order if d in left)
+class Tensors:
+    """A plan on tensors of one size, order and dtype."""
 
+    __slots__ = ("dtype", "order", "plan", "quick", "result", "size", "winner")
 
-class Plan:
-    """What the engine needs for tensors of one size, order and dtype, and the tensors that it gives."""
-
-    __slots__ = (
-        "axes",
-        "dtype",
-        "native",
-        "order",
-        "quick",
-        "result",
-        "size",
-        "strides",
-        "winner",
-        "y_order",
-        "y_size",
-        "y_strides",
-    )
-
-    def __init__(self, pool: Pool, size: Size, order: Order, dtype: torch.dtype) -> None:
-        check_dtype(dtype)
-        self.result = result_dtype(pool.kind, dtype)
-        # The smooth kinds compute integers in float64, which is what they give for them.
-        dtype = self.result if isinstance(pool.kind, SmoothMax | Lp) else dtype
-        found = pool._layout(tuple(size))
-        places = order or tuple(range(len(size)))
-        pooled = dict(zip(found.axes, found.geometry, strict=True))
-        name, parameter, option = _NATIVE_KINDS[type(pool.kind)](pool.kind)
-        derivative = TYPES[dtype] if dtype.is_floating_point else "float64"
-        numbers = [_numbers(pooled[d]) if d in pooled else [size[d]] for d in places]
-        self.native = _engine.Plan(numbers, name, TYPES[dtype], derivative, parameter, option)
-        self.axes, self.order, self.dtype = found.axes, order, dtype
-        self.size, self.y_size = tuple(size), found.output_shape
-        self.y_order = order if len(self.y_size) == len(size) else order_without(order, found.axes)
-        self.strides, self.y_strides = strides(self.size, order), strides(self.y_size, self.y_order)
-        self.winner = WINNERS[self.native.winner_bytes]
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.size, self.order = plan, plan.shape, plan.order
+        self.result = DTYPES[plan.result]
+        # Bools are computed as they lie; the smooth kinds compute integers in float64.
+        self.dtype = torch.bool if plan.input == "bool" and plan.dtype == "uint8" else DTYPES[plan.dtype]
+        self.winner = WINNERS.get(plan.residual.winners)
         self.quick = self._quick()
+
+    @property
+    def native(self) -> _engine.Plan:
+        return native.engine_plan(self.plan)
 
     def _quick(self) -> _engine.TensorPlan | None:
         """The short way for small tensors, in a PyTorch that opens it."""
-        small = 0 < math.prod(self.size) <= _SMALL and 0 < math.prod(self.y_size) <= _SMALL
+        plan = self.plan
+        small = 0 < math.prod(plan.shape) <= _SMALL and 0 < math.prod(plan.output_shape) <= _SMALL
         if not small or not hasattr(Tensor, "__dlpack_c_exchange_api__"):
             return None
-        names = (str(dtype).removeprefix("torch.") for dtype in (self.dtype, self.result))
-        return _engine.TensorPlan(self.native, Tensor, self.size, self.strides, self.y_size, self.y_strides, *names)
+        layout = plan.shape, plan.strides, plan.output_shape, plan.output_strides
+        return _engine.TensorPlan(self.native, Tensor, *layout, TYPES[self.dtype], plan.result)
 
     def inside(self, a: Tensor) -> Tensor:
         """A tensor shaped like x, as the engine reads it."""
-        return dense(a if a.dtype == self.dtype else a.to(self.dtype), self.order, self.strides)
+        return dense(a if a.dtype == self.dtype else a.to(self.dtype), self.order, self.plan.strides)
 
     def inside_y(self, a: Tensor) -> Tensor:
         """A tensor shaped like y, whose pooled axes may be gone, likewise."""
-        return dense(a, self.y_order, self.y_strides)
+        return dense(a, self.plan.output_order, self.plan.output_strides)
 
     def new_y(self, dtype: torch.dtype) -> Tensor:
         """Room for a result. It must not be a view: forward mode would want tangents with the layout of the base."""
-        return torch.empty_strided(self.y_size, self.y_strides, dtype=dtype, device=CPU)
+        try:
+            return torch.empty_strided(self.plan.output_shape, self.plan.output_strides, dtype=dtype, device=CPU)
+        except RuntimeError:  # which is how PyTorch says that there is no memory
+            raise self.plan.no_room() from None
 
     def new_x(self, dtype: torch.dtype) -> Tensor:
         """Room for a tensor shaped like x."""
-        return torch.empty_strided(self.size, self.strides, dtype=dtype, device=CPU)
+        return torch.empty_strided(self.size, self.plan.strides, dtype=dtype, device=CPU)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.quick is not None and not x.is_neg() and (made := self.quick.forward(x)) is not None:
             return made  # type: ignore[no-any-return]
-        use_threads()
         y = self.new_y(self.result)
-        self.native.forward(self.inside(x), y)
+        native.forward(self.plan, self.inside(x), y, torch.get_num_threads())
         return y
 
     def forward_with_winners(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        if self.quick is not None and not x.is_neg() and (made := self.quick.forward_with_winners(x)) is not None:
-            return made
-        use_threads()
+        if self.quick is not None and not x.is_neg() and (made := self.quick.linearize(x)) is not None:
+            return made  # type: ignore[return-value]
+        assert self.winner is not None
         y, winners = self.new_y(self.result), self.new_y(self.winner)
-        self.native.forward_with_winners(self.inside(x), y, winners)
+        native.linearize(self.plan, self.inside(x), y, winners, torch.get_num_threads())
         return y, winners
-
-
-def use_threads() -> None:
-    """The threads are PyTorch's."""
-    threads = torch.get_num_threads()
-    if _engine.get_num_threads() != threads:
-        _engine.set_num_threads(threads)
 
 
 #: As far as the engine works on one thread, however many there are.
 _SMALL = 2048
-
-
-def strides(size: Size, order: Order) -> tuple[int, ...]:
-    """The strides of a tensor that is dense in this order of its axes.
-
-    >>> strides((2, 3, 4, 5), (0, 2, 3, 1))
-    (60, 1, 15, 3)
-    """
-    found, step = [0] * len(size), 1
-    for d in reversed(order or range(len(size))):
-        found[d] = step
-        step *= max(size[d], 1)
-    return tuple(found)
 
 
 def dense(a: Tensor, order: Order, strides: tuple[int, ...]) -> Tensor:
@@ -276,11 +219,8 @@ def check_dtype(dtype: torch.dtype) -> None:
 
 def result_dtype(kind: Kind, dtype: torch.dtype) -> torch.dtype:
     """The dtype of the output (rule "Integers")."""
-    if dtype.is_floating_point or kind.integers == "keep":
-        return dtype
-    if kind.integers == "float64":
-        return torch.float64
-    return torch.uint64 if dtype in (torch.uint8, torch.uint16, torch.uint32, torch.uint64) else torch.int64
+    found: torch.dtype = DTYPES[kind.result_name(TYPES[dtype])]
+    return found
 
 
 # --- what the engine does -------------------------------------------------------------------------
@@ -302,9 +242,8 @@ def forward_with_winners(pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
 def indices(pool: TensorPool, winners: Tensor, size: Size) -> Tensor:
     """Each winner's flat row-major index over the pooled axes."""
     plan = pool.plan(size, y_order(pool, winners, size), torch.float32)
-    use_threads()
     found = plan.new_y(torch.int64)
-    plan.native.indices(plan.inside_y(winners), found)
+    native.indices(plan.plan, plan.inside_y(winners), found, torch.get_num_threads())
     return found
 
 
@@ -313,26 +252,14 @@ def jvp(pool: TensorPool, t: Tensor, x: Tensor | None, winners: Tensor | None) -
     """`dy`, linear in `t`; from `x` where it is known, else from the winners or, for linear kinds, from neither."""
     if pool.linear:
         return forward(pool, t)
+    plan = pool.plan_of(t if x is None else x)
+    dy, threads = plan.new_y(plan.dtype), torch.get_num_threads()
     if x is None:
         assert winners is not None
-        return _gather(pool, t, winners)
-    plan = pool.plan_of(x)
-    use_threads()
-    dy = plan.new_y(plan.dtype)
-    plan.native.jvp(plan.inside(x), plan.inside(t), plan.new_y(plan.result), dy)
+        native.push(plan.plan, (None, None, plan.inside_y(winners)), plan.inside(t), dy, threads)
+    else:
+        native.jvp(plan.plan, plan.inside(x), plan.inside(t), plan.new_y(plan.result), dy, threads)
     return dy
-
-
-def _gather(pool: TensorPool, t: Tensor, winners: Tensor) -> Tensor:
-    """The tangents at the winners: for second derivatives, where x has not been kept."""
-    axes = pool.plan_of(t).axes
-    found = indices(pool, winners, t.shape)
-    last = tuple(range(-len(axes), 0))
-    cells = t.movedim(axes, last).flatten(-len(axes))
-    if found.dim() != t.dim():
-        return cells.gather(-1, found.unsqueeze(-1)).squeeze(-1)
-    found = found.movedim(axes, last)
-    return cells.gather(-1, found.flatten(-len(axes))).reshape(found.shape).movedim(last, axes).contiguous()
 
 
 @opaque
@@ -342,24 +269,21 @@ def vjp(
     """`gx`, linear in `g`, for an input of this size and order; what is not known of y and the winners x tells."""
     plan = pool.plan(size, order, g.dtype)
     if plan.quick is not None and not g.is_neg() and (x is None or not x.is_neg()):
-        made = plan.quick.vjp(x, y, winners, g)
+        made = plan.quick.pull(x, y, winners, g)
         if made is not None:
             return made  # type: ignore[no-any-return]
-    use_threads()
-    known: tuple[Tensor | None, Tensor | None, Tensor | None] = None, None, None
-    if pool.wins:
-        if winners is None:
-            assert x is not None
-            winners = forward_with_winners(pool, x)[1]
-        known = None, None, plan.inside_y(winners)
-    elif not pool.linear:
+    keeps = plan.plan.residual
+    if keeps.winners and winners is None:
         assert x is not None
-        if isinstance(pool.kind, Max | Min):
-            known = plan.inside(x), plan.inside_y(forward(pool, x) if y is None else y), None
-        else:
-            known = plan.inside(x), None, None
+        winners = forward_with_winners(pool, x)[1]
+    if keeps.y and y is None:
+        assert x is not None
+        y = forward(pool, x)
+    kept_x = plan.inside(x) if keeps.x and x is not None else None
+    kept_y = plan.inside_y(y) if keeps.y and y is not None else None
+    kept_winners = plan.inside_y(winners) if keeps.winners and winners is not None else None
     gx = plan.new_x(g.dtype)
-    plan.native.vjp(*known, plan.inside_y(g), gx)
+    native.pull(plan.plan, (kept_x, kept_y, kept_winners), plan.inside_y(g), gx, torch.get_num_threads())
     return gx
 
 

@@ -27,7 +27,7 @@ from ..parameters import documented
 from ..pool import Pool
 from ..windows import Ints, PaddingLike
 from . import autograd, custom, learnable
-from .engine import NAMES, TensorPool
+from .engine import TensorPool
 from .overriding import call_of, handed_over
 from .pools import over_all, over_bins, over_pool, over_window
 from .signatures import (
@@ -189,7 +189,7 @@ def pool(x: Tensor, pool: Pool) -> Tensor:
             "call a function that takes numbers, such as max_pool2d"
         )
     ndim = _ndim(x)
-    if type(pool.kind) not in NAMES:
+    if not type(pool.kind).engine:
         return x if x is UNSEEN else custom.forward(pool, x)
     return _pooled(over_pool(pool, ndim), x)
 

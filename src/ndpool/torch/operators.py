@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..plan import Order, winner_bytes, without
 from ..windows import Global, Window
 from . import autograd, engine
-from .engine import Order, TensorPool
+from .engine import TensorPool
 from .schema import SCHEMA, decode
 from .sizes import number_of_outputs
 
@@ -80,7 +81,7 @@ def _fake(size: Sequence[int], order: Order, like: Tensor, dtype: torch.dtype) -
 
 def _fake_y(pool: TensorPool, size: Sequence[int], order: Order, like: Tensor, dtype: torch.dtype) -> Tensor:
     y_size, axes = _fake_size(pool, size), pool.axes_of(len(size))
-    y_order = order if len(y_size) == len(size) else engine.order_without(order, axes)
+    y_order = order if order is None or len(y_size) == len(size) else without(order, tuple(axes))
     return _fake(y_size, y_order, like, dtype)
 
 
@@ -107,8 +108,7 @@ def _winner_dtype(pool: TensorPool, size: Sequence[int]) -> torch.dtype:
         kernels = [window.of_axis(j, len(axes))[0] for j in range(len(axes))]
     else:
         kernels = [axis.kernel for axis in window.axes_of([size[axis] for axis in axes])]
-    cells = math.prod(kernels)
-    return engine.WINNERS[1 if cells <= 1 << 8 else 2 if cells <= 1 << 16 else 4]
+    return engine.WINNERS[winner_bytes(math.prod(kernels))]
 
 
 def _fake_forward(pool: TensorPool, x: Tensor) -> Tensor:
@@ -130,7 +130,7 @@ def _fake_indices(pool: TensorPool, winners: Tensor, size: Sequence[int]) -> Ten
 
 
 def _fake_jvp(pool: TensorPool, t: Tensor, x: Tensor | None, winners: Tensor | None) -> Tensor:
-    order = None if x is None and winners is not None else pool.order_of(t if x is None or pool.linear else x)
+    order = pool.order_of(t if x is None or pool.linear else x)
     return _fake_y(pool, t.shape, order, t, t.dtype)
 
 

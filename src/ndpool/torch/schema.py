@@ -8,11 +8,11 @@ axes                      counted from the end
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
-from ..kinds import Avg, Kind, Lp, Max, Min, SmoothMax, Sum
-from ..pool import _NATIVE_KINDS, Pool
+from ..kinds import form_of, kind_of
+from ..pool import Pool
 from ..windows import Adaptive, AnyWindow, Global, Window
 from .engine import TensorPool, put
 
@@ -20,23 +20,14 @@ Values: TypeAlias = tuple[str, float, str, str, list[int], list[int]]
 
 SCHEMA = "str kind, float parameter, str option, str window, int[] numbers, int[] axes"
 
-_KINDS: dict[str, Callable[[float, str], Kind]] = {
-    "max": lambda _, ties: Max(ties),
-    "min": lambda _, ties: Min(ties),
-    "sum": lambda _, __: Sum(),
-    "avg": lambda divisor, count: Avg(count != "real", int(divisor) if count == "fixed" else None),
-    "smooth_max": lambda beta, count: SmoothMax(beta, count == "counted"),
-    "lp": lambda p, _: Lp(p),
-}
-
 _KEEP_LENGTH = -1  # an output size of None
 
 
 def encode(pool: Pool) -> Values:
-    kind, parameter, option = _NATIVE_KINDS[type(pool.kind)](pool.kind)
-    axes = pool.axes
+    form, axes = form_of(pool.kind), pool.axes
+    assert form is not None
     assert axes is not None
-    return (kind, parameter, option, *_encode_window(pool.window, len(axes)), list(axes))
+    return (form.name, form.parameter, form.option, *_encode_window(pool.window, len(axes)), list(axes))
 
 
 def _encode_window(window: AnyWindow, rank: int) -> tuple[str, list[int]]:
@@ -64,7 +55,7 @@ def decode(
         return _decoded[key]
     except KeyError:
         pass
-    pool = TensorPool(Pool(_KINDS[kind](parameter, option), _decode_window(window, numbers), tuple(axes)))
+    pool = TensorPool(Pool(kind_of(kind, option, parameter), _decode_window(window, numbers), tuple(axes)))
     return put(_decoded, key, pool, _DECODED_KEPT)
 
 

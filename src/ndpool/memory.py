@@ -1,0 +1,248 @@
+"""NumPy arrays as the memory that an engine reads and writes.
+
+Nothing is copied that the engine can read as it lies: an array that is contiguous in some order of its axes is handed
+over in that order, and results are written in the same one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import _engine, native
+from .arrays import NATIVE_TYPES, PART_TYPES, Array, check_type
+from .plan import COMPUTED_AS, Order, Plan
+
+#: An array of so many elements starts at a whole line of the cache, as the engine may write it past the cache.
+_LARGE = 1 << 18
+
+_PLACES = {size: np.dtype(f"u{size}") for size in (1, 2, 4)}
+_INDEX = np.dtype(np.int64)
+
+
+class Kept(NamedTuple):
+    """The arrays that a derivative keeps: none, the winners, x, or x and y.
+
+    A winner is a place in its window, counted in row-major order over the cells of the kernel.
+    """
+
+    x: Any = None
+    y: Any = None
+    winners: Any = None
+
+
+class Arrays:
+    """A plan on NumPy arrays: they come in with their axes as the caller has them, and the results have them so."""
+
+    __slots__ = (
+        "back",
+        "derivative",
+        "dtype",
+        "inputs",
+        "order",
+        "outputs",
+        "parts",
+        "plan",
+        "result",
+        "shape",
+        "small",
+    )
+
+    def __init__(self, plan: Plan, dtype: np.dtype[Any]) -> None:
+        def known(name: str) -> np.dtype[Any]:
+            return dtype if name == plan.input else np.dtype(name)  # NumPy itself has no bfloat16 to be found by name
+
+        self.plan, self.shape, self.order = plan, plan.output_shape, plan.order
+        self.back = None if plan.order is None else tuple(np.argsort(plan.order))
+        #: The shapes of input and output in the order of memory.
+        self.inputs = tuple(plan.shape[d] for d in plan.places)
+        self.outputs = self.shape if plan.order is None else plan.kept_shape
+        self.small = math.prod(plan.shape) < _LARGE and math.prod(self.shape) < _LARGE
+        self.result, self.derivative = known(plan.result), known(plan.derivative)
+        as_it_is = plan.dtype == COMPUTED_AS.get(plan.input, plan.input)
+        self.dtype = dtype if as_it_is else np.dtype(plan.dtype)
+        #: The dtype of the parts of complex numbers.
+        self.parts = np.dtype(plan.dtype) if plan.is_complex else None
+
+    @property
+    def native(self) -> _engine.Plan:
+        return native.engine_plan(self.plan)
+
+    # --- arrays as memory, and back ---
+
+    def inside(self, x: Array) -> Array:
+        """An input as the engine wants it: in its order and byte order, copied only if it must be."""
+        return self._raw(_plain(x if self.order is None else x.transpose(self.order), self.dtype))
+
+    def tangent(self, t: Array) -> Array:
+        """A tangent, likewise."""
+        return self._raw(_plain(t if self.order is None else t.transpose(self.order), self.derivative))
+
+    def cotangent(self, g: Array) -> Array:
+        """A cotangent, likewise: its pooled axes may be gone."""
+        return self._raw(_plain(g if self.order is None else self._laid_output(g), self.derivative))
+
+    def empty(self, dtype: np.dtype[Any]) -> Array:
+        """Room for an output, with its axes in the order in which the engine writes them."""
+        if self.small:
+            return np.empty(self.outputs, dtype)
+        try:
+            return _empty_in_lines(self.outputs, dtype)
+        except (MemoryError, ValueError):  # a ValueError is how NumPy refuses more bytes than can be counted
+            raise self.plan.no_room() from None
+
+    def outside(self, y: Array) -> Array:
+        """An output with its axes in the caller's order."""
+        if self.back is None:
+            return y
+        y = y.transpose(self.back)
+        return y if y.shape == self.shape else y.reshape(self.shape)
+
+    def _laid_output(self, y: Array) -> Array:
+        """An array shaped like the output, with its axes as they lie in memory."""
+        assert self.order is not None
+        return (y if y.ndim == len(self.order) else np.expand_dims(y, self.plan.axes)).transpose(self.order)
+
+    def _raw(self, a: Array) -> Array:
+        """Complex numbers as their parts; all others as they are."""
+        return a if self.parts is None else a.view(self.parts)
+
+    # --- what the engine does ---
+
+    def forward(self, x: Array, out: Array | None = None) -> Array:
+        if out is None:
+            y = self.empty(self.result)
+            native.forward(self.plan, self.inside(x), self._raw(y))
+            return self.outside(y)
+        room = out if self.order is None else self._laid_output(out)
+        if _is_plain(room):
+            native.forward(self.plan, self.inside(x), self._raw(room))
+        else:
+            out[...] = self.forward(x)
+        return out
+
+    def linearize(self, x: Array) -> tuple[Array, Kept]:
+        """The output as the caller has it, and what the derivative keeps, as it lies in memory."""
+        keeps, inside, y = self.plan.residual, self.inside(x), self.empty(self.result)
+        winners = self.empty(_PLACES[keeps.winners]) if keeps.winners else None
+        native.linearize(self.plan, inside, self._raw(y), winners)
+        kept_y = y.copy() if keeps.y else None  # the caller may write to the one that is handed out
+        return self.outside(y), Kept(inside if keeps.x else None, kept_y, winners)
+
+    def push(self, kept: Kept, t: Array) -> Array:
+        dy = self.empty(self.derivative)
+        native.push(self.plan, kept, self.tangent(t), self._raw(dy))
+        return self.outside(dy)
+
+    def pull(self, kept: Kept, g: Array, out: Array | None = None) -> Array:
+        if out is None:
+            gx = np.empty(self.inputs, self.derivative) if self.small else _empty_in_lines(self.inputs, self.derivative)
+            native.pull(self.plan, kept, self.cotangent(g), self._raw(gx))
+            return gx if self.back is None else gx.transpose(self.back)
+        room = out if self.order is None else out.transpose(self.order)
+        if _is_plain(room):
+            native.pull(self.plan, kept, self.cotangent(g), self._raw(room))
+        else:
+            out[...] = self.pull(kept, g)
+        return out
+
+    def jvp(self, x: Array, t: Array) -> tuple[Array, Array]:
+        y, dy = self.empty(self.result), self.empty(self.derivative)
+        native.jvp(self.plan, self.inside(x), self.tangent(t), self._raw(y), self._raw(dy))
+        return self.outside(y), self.outside(dy)
+
+    def indices(self, winners: Array) -> Array:
+        found = self.empty(_INDEX)
+        native.indices(self.plan, winners, found)
+        return self.outside(found)
+
+    def kept_outside(self, kept: Kept) -> Kept:
+        """What is kept, with the axes in the caller's order."""
+        x = kept.x if kept.x is None or self.back is None else kept.x.transpose(self.back)
+        return Kept(x, *(None if a is None else self.outside(a) for a in kept[1:]))
+
+    # --- checks ---
+
+    def check_direction(self, name: str, a: Array, shape: tuple[int, ...]) -> None:
+        """A tangent or a cotangent has a known shape, and real numbers beside an input of real numbers."""
+        check_shape(name, a, shape)
+        if (
+            a.dtype == self.derivative
+            or a.dtype.name in NATIVE_TYPES
+            or (self.plan.is_complex and a.dtype.name in PART_TYPES)
+        ):
+            return
+        beside = "complex numbers; give real or complex" if self.plan.is_complex else "plain numbers; give real"
+        raise TypeError(f"{name} has dtype {a.dtype} beside an input of {beside} numbers")
+
+
+def memory_order(x: Array, pooled: Sequence[int]) -> Order:
+    """The axes from the longest stride to the shortest; None if that is the usual order.
+
+    None too if it would change the order of the `pooled` axes, or if cells share their memory. An axis with one cell
+    stays where it is, as its stride says nothing.
+    """
+    several = [d for d in range(x.ndim) if x.shape[d] > 1]
+    if any(x.strides[d] == 0 for d in several):
+        return None
+    ranked = sorted(several, key=lambda d: -abs(x.strides[d]))
+    places = iter(ranked)
+    order = tuple(next(places) if x.shape[d] > 1 else d for d in range(x.ndim))
+    kept = [d for d in ranked if d in pooled]
+    return None if ranked == several or kept != sorted(kept) else order
+
+
+def _is_plain(a: Array) -> bool:
+    """Whether the engine can read or write the memory as it is."""
+    return a.flags.c_contiguous and a.flags.aligned
+
+
+def _plain(a: Array, dtype: np.dtype[Any]) -> Array:
+    a = np.ascontiguousarray(a, dtype=dtype)
+    return a if a.flags.aligned else a.copy()
+
+
+def _empty_in_lines(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Room for an array that, if large, starts at a whole line of the cache: best for the engine's stores past it."""
+    line, elements = 64, math.prod(shape)
+    if elements < _LARGE:
+        return np.empty(shape, dtype)
+    size = elements * dtype.itemsize
+    room = np.empty(size + line, np.uint8)
+    start = -room.ctypes.data % line
+    return room[start : start + size].view(dtype).reshape(shape)
+
+
+def check_shape(name: str, a: Array, shape: tuple[int, ...]) -> None:
+    if a.shape != shape:
+        raise ValueError(f"{name} has shape {a.shape} and should have {shape}")
+
+
+def check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], **others: Array | None) -> None:
+    """`out` must be an array that can take the result as it is, and must not lie over any of the others."""
+    if type(out) is not np.ndarray:
+        _check_type_of_out(out)
+    if out.shape != shape or out.dtype != dtype:
+        raise ValueError(f"out has {out.dtype}{out.shape} and the result is {dtype}{shape}; make them agree")
+    if not out.flags.writeable:
+        raise ValueError("out is read-only; give an array that can be written")
+    for name, other in others.items():
+        if other is not None and np.may_share_memory(out, other):
+            raise ValueError(f"out overlaps {name}, and an input is never changed; give memory of its own")
+
+
+def _check_type_of_out(out: Any) -> None:
+    if not isinstance(out, np.ndarray):
+        raise TypeError(f"out is a {type(out).__name__}; give a NumPy array")
+    if isinstance(out, np.ma.MaskedArray):
+        raise TypeError("out is a masked array, whose mask would not be that of the result; give out.data")
+    check_type("out", type(out))
+
+
+def copy_into(out: Array, result: Array, **others: Array | None) -> Array:
+    check_out(out, result.shape, result.dtype, **others)
+    np.copyto(out, result)
+    return out

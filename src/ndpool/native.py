@@ -1,0 +1,105 @@
+"""The native engine: what a plan does to memory.
+
+Memory is a C-contiguous buffer, or whatever says its address and its size as tensors do (`data_ptr()`, `nbytes`), dense
+in the plan's order of axes. `threads=0` stands for the number of `set_num_threads`; another number holds for one call.
+
+    forward     y  = pool(x)
+    linearize   y, and the winners where the residual is these
+    push        dy = J t    from the residual alone
+    pull        gx = J^T g  from the residual alone
+    jvp         y and dy in one pass over x and t
+    indices     each winner's flat row-major index over the pooled axes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from . import _engine
+from .plan import COMPUTED_AS, Plan
+
+Memory: TypeAlias = Any
+#: The x, the y and the winners that a derivative is made from; None for those that the plan does not keep.
+Kept: TypeAlias = tuple[Memory | None, Memory | None, Memory | None]
+
+
+def engine_plan(plan: Plan) -> _engine.Plan:
+    """What the engine has made of the plan; a ValueError where that has larger numbers than the engine counts with."""
+    try:
+        return plan.handles["native"]  # type: ignore[no-any-return]
+    except KeyError:
+        pass
+    try:
+        made = _engine.Plan(
+            plan.dims,
+            plan.kind,
+            plan.option,
+            plan.parameter,
+            plan.dtype,
+            COMPUTED_AS.get(plan.result, plan.result),
+            COMPUTED_AS.get(plan.derivative, plan.derivative),
+            plan.residual.winners,
+        )
+    except OverflowError as error:
+        raise ValueError(plan.too_large(f"{error}, with an output of shape {plan.output_shape}")) from None
+    plan.handles["native"] = made
+    return made
+
+
+def forward(plan: Plan, x: Memory, y: Memory, threads: int = 0) -> None:
+    try:
+        engine_plan(plan).forward(x, y, threads=threads)
+    except MemoryError:
+        raise starved(plan) from None
+
+
+def linearize(plan: Plan, x: Memory, y: Memory, winners: Memory | None, threads: int = 0) -> None:
+    if not plan.finds_first:
+        _check_order(plan)
+    _run(plan, engine_plan(plan).linearize, threads, x, y, winners)
+
+
+def push(plan: Plan, kept: Kept, t: Memory, dy: Memory, threads: int = 0) -> None:
+    if not plan.finds_first:
+        _check_order(plan)
+    _run(plan, engine_plan(plan).push, threads, *kept, t, dy)
+
+
+def pull(plan: Plan, kept: Kept, g: Memory, gx: Memory, threads: int = 0) -> None:
+    if not plan.finds_first:
+        _check_order(plan)
+    _run(plan, engine_plan(plan).pull, threads, *kept, g, gx)
+
+
+def jvp(plan: Plan, x: Memory, t: Memory, y: Memory, dy: Memory, threads: int = 0) -> None:
+    if not plan.finds_first:
+        _check_order(plan)
+    _run(plan, engine_plan(plan).jvp, threads, x, t, y, dy)
+
+
+def indices(plan: Plan, winners: Memory, found: Memory, threads: int = 0) -> None:
+    if not plan.finds_first:
+        _check_order(plan)
+    _run(plan, engine_plan(plan).indices, threads, winners, found)
+
+
+def _run(plan: Plan, method: Callable[..., None], threads: int, *memory: Memory | None) -> None:
+    """One of the engine's methods, which may need more memory than there is: an enormous window does."""
+    try:
+        method(*memory, threads=threads)
+    except MemoryError:
+        raise starved(plan) from None
+
+
+def starved(plan: Plan) -> MemoryError:
+    return MemoryError(plan.too_large("there is no memory to work in"))
+
+
+def _check_order(plan: Plan) -> None:
+    """The pooled axes lie in another order than theirs: no place for what asks for the first winner."""
+    if plan.residual.winners:
+        raise ValueError(
+            f"order={plan.order} changes the order of the pooled axes {plan.axes}, and the first winner in row-major "
+            "order is asked for; give the array in an order that keeps theirs"
+        )
