@@ -71,7 +71,9 @@ namespace scratch_blocks {
 
 void *take(std::size_t bytes, const char *purpose, int *number) {
     const int found = own.find(bytes);
-    if (found < 0) throw std::logic_error(std::string("a thread holds too many blocks of scratch memory to take one more (") + purpose + ")");
+    if (found < 0)
+        throw std::logic_error(std::string("a thread holds too many blocks of scratch memory to take one more (") +
+                               purpose + ")");
     Block &block = own.blocks[found];
     if (!block.memory || block.size < bytes) block.grow(bytes, purpose);
     block.held = true;
@@ -108,8 +110,9 @@ std::size_t total_bytes() {
 }  // namespace scratch_blocks
 
 void *scratch(Slot slot, std::size_t bytes) {
-    static const char *const names[SLOT_COUNT] = {"row", "phases", "rows", "rows seen", "planes seen", "front", "plane", "plane 2", "plane 3",
-                                                  "plane 4", "extra", "block", "between", "border", "border 2", "lines", "lines 2"};
+    static const char *const names[SLOT_COUNT] = {"row",     "phases",  "rows",     "rows seen", "planes seen", "front",
+                                                  "plane",   "plane 2", "plane 3",  "plane 4",   "extra",       "block",
+                                                  "between", "border",  "border 2", "lines",     "lines 2"};
     Block &block = own.slots[slot];
     if (block.size < bytes) block.grow(bytes, names[slot]);
     return block.memory;

@@ -35,8 +35,8 @@ std::size_t total_bytes();
 
 }  // namespace scratch_blocks
 
-// Room for `count` elements, aligned to 64 bytes. The contents are whatever was there before. A Scratch must be destroyed
-// on the thread that made it.
+// Room for `count` elements, aligned to 64 bytes. The contents are whatever was there before. A Scratch must be
+// destroyed on the thread that made it.
 template <class T>
 class Scratch {
   public:
@@ -72,7 +72,26 @@ class Scratch {
 
 // --- the older way: memory by name, which two users of one name share without knowing --------------
 
-enum Slot { ROW, PHASES, ROWS, SEEN, PLANES_SEEN, FRONT, PLANE, PLANE2, PLANE3, PLANE4, EXTRA, BLOCK, BETWEEN, BORDER, BORDER2, MADE, MADE2, SLOT_COUNT };
+enum Slot {
+    ROW,
+    PHASES,
+    ROWS,
+    SEEN,
+    PLANES_SEEN,
+    FRONT,
+    PLANE,
+    PLANE2,
+    PLANE3,
+    PLANE4,
+    EXTRA,
+    BLOCK,
+    BETWEEN,
+    BORDER,
+    BORDER2,
+    MADE,
+    MADE2,
+    SLOT_COUNT
+};
 
 // At least `bytes`, aligned to 64; the contents stay until the same slot is asked for more.
 void *scratch(Slot slot, std::size_t bytes);

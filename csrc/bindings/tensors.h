@@ -20,8 +20,12 @@ namespace ndpool {
 
 namespace dlpack {
 
-struct Version { std::uint32_t major, minor; };
-struct Device { std::int32_t type, id; };
+struct Version {
+    std::uint32_t major, minor;
+};
+struct Device {
+    std::int32_t type, id;
+};
 struct DataType {
     std::uint8_t code, bits;
     std::uint16_t lanes;
@@ -77,13 +81,15 @@ class TensorLayout {
         : shape(std::move(shape)), strides(std::move(strides)), dtype(type_of(dtype)), bytes(this->dtype.bits / 8) {
         if (this->shape.size() != this->strides.size()) throw std::invalid_argument("a stride for each axis");
         for (std::int64_t length : this->shape)
-            if (length < 0 || __builtin_mul_overflow(bytes, length, &bytes)) throw std::overflow_error("the tensor is too large");
+            if (length < 0 || __builtin_mul_overflow(bytes, length, &bytes))
+                throw std::overflow_error("the tensor is too large");
     }
 
     std::int64_t element_bytes() const { return dtype.bits / 8; }
     std::int64_t elements() const { return bytes / element_bytes(); }
 
-    // The memory of such a tensor; without data where it is another type, shape, order, dtype or device, or has no memory.
+    // The memory of such a tensor; without data where it is another type, shape, order, dtype or device, or has no
+    // memory.
     Array memory_of(const TensorType &of, nanobind::handle object) const {
         dlpack::Tensor tensor;
         if (Py_TYPE(object.ptr()) != reinterpret_cast<PyTypeObject *>(of.type.ptr())) return {};
@@ -95,7 +101,8 @@ class TensorLayout {
             return std::memcmp(numbers, wanted.data(), wanted.size() * sizeof(std::int64_t)) == 0;
         };
         if (tensor.device.type != dlpack::CPU || tensor.ndim != static_cast<int>(shape.size()) ||
-            std::memcmp(&tensor.dtype, &dtype, sizeof dtype) != 0 || !same(tensor.shape, shape) || !same(tensor.strides, strides))
+            std::memcmp(&tensor.dtype, &dtype, sizeof dtype) != 0 || !same(tensor.shape, shape) ||
+            !same(tensor.strides, strides))
             return {};
         auto address = reinterpret_cast<std::uintptr_t>(tensor.data) + tensor.byte_offset;
         if (!tensor.data || address % element_bytes() != 0) return {};
@@ -119,7 +126,8 @@ class TensorLayout {
         auto *sides = reinterpret_cast<std::int64_t *>(block + sizeof(dlpack::Managed)), *steps = sides + shape.size();
         std::memcpy(sides, shape.data(), numbers);
         std::memcpy(steps, strides.data(), numbers);
-        dlpack::Tensor tensor{block + head, {dlpack::CPU, 0}, static_cast<std::int32_t>(shape.size()), dtype, sides, steps, 0};
+        dlpack::Tensor tensor{
+            block + head, {dlpack::CPU, 0}, static_cast<std::int32_t>(shape.size()), dtype, sides, steps, 0};
         return handed_over(of, new (block) dlpack::Managed{{1, 0}, nullptr, release, 0, tensor});
     }
 
@@ -130,10 +138,11 @@ class TensorLayout {
 
     // The framework's tensor for a block.
     //
-    // DLPack (dlpack.h, DLPackManagedTensorToPyObjectNoSync) says that "the ownership of the tensor is stolen", and of a
-    // failure only that it is -1 with an exception set. Some frameworks release the block before they fail and some do not,
-    // and neither a block that is lost nor one that is freed twice will do. So the deleter says whether it has run: where it has
-    // not by the time the failure is known, there is no tensor that could still run it, and the block is freed here.
+    // DLPack (dlpack.h, DLPackManagedTensorToPyObjectNoSync) says that "the ownership of the tensor is stolen", and of
+    // a failure only that it is -1 with an exception set. Some frameworks release the block before they fail and some
+    // do not, and neither a block that is lost nor one that is freed twice will do. So the deleter says whether it has
+    // run: where it has not by the time the failure is known, there is no tensor that could still run it, and the block
+    // is freed here.
     static nanobind::object handed_over(const TensorType &of, dlpack::Managed *managed) {
         bool released = false;
         managed->context = &released;

@@ -31,7 +31,8 @@ void expect_error(const std::string &part, const F &f) {
     try {
         f();
     } catch (const Error &error) {
-        expect(std::string(error.what()).find(part) != std::string::npos, "the error says '", error.what(), "', and not '", part, "'");
+        expect(std::string(error.what()).find(part) != std::string::npos, "the error says '", error.what(),
+               "', and not '", part, "'");
         return;
     } catch (const std::exception &error) {
         throw Failure(text("another error than expected: ", error.what()));
@@ -40,10 +41,10 @@ void expect_error(const std::string &part, const F &f) {
 }
 
 struct Options {
-    int cases = 2500;         // random pools
-    int large_cases = 40;     // of those, so large that several threads work on them
-    std::uint64_t seed = 1;   // of the first case; the others follow
-    bool fork = true;         // QEMU does not survive threads in a child of fork()
+    int cases = 2500;        // random pools
+    int large_cases = 40;    // of those, so large that several threads work on them
+    std::uint64_t seed = 1;  // of the first case; the others follow
+    bool fork = true;        // QEMU does not survive threads in a child of fork()
 };
 
 // Each throws a Failure.

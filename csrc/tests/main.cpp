@@ -10,8 +10,8 @@
 
 using namespace ndpool_tests;
 
-// With AddressSanitizer, memory that cannot be had is to be an error of the engine's, as without. Threads never end, and
-// keep what they have.
+// With AddressSanitizer, memory that cannot be had is to be an error of the engine's, as without. Threads never end,
+// and keep what they have.
 extern "C" const char *__asan_default_options() { return "allocator_may_return_null=1:detect_leaks=0"; }
 
 namespace {

@@ -34,7 +34,8 @@ void operator delete(void *memory) noexcept { std::free(memory); }
 void operator delete(void *memory, std::size_t) noexcept { std::free(memory); }
 
 // Stands in front of the system's, so that starting a thread can be made to fail.
-extern "C" int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
+extern "C" int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
+                              void *argument) {
     if (!threads_can_start) return EAGAIN;
     static const auto real = reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
     return real(thread, attributes, start, argument);
@@ -46,8 +47,8 @@ namespace {
 using ndpool::parallel;
 using ndpool::ThreadsOfCall;
 
-// How many threads come to a job of 64 pieces. A piece waits until `wanted` threads have come, or for as long as that may
-// take, so that no thread can do the work of the others.
+// How many threads come to a job of 64 pieces. A piece waits until `wanted` threads have come, or for as long as that
+// may take, so that no thread can do the work of the others.
 int threads_that_come(int wanted, std::chrono::milliseconds patience = std::chrono::seconds(10)) {
     std::mutex mutex;
     std::set<std::thread::id> seen;
@@ -65,14 +66,18 @@ int threads_that_come(int wanted, std::chrono::milliseconds patience = std::chro
 }
 
 // Whether no more than so many threads come, where one more is given a while to do so.
-bool no_more_come_than(int threads) { return threads_that_come(threads + 1, std::chrono::milliseconds(300)) <= threads; }
+bool no_more_come_than(int threads) {
+    return threads_that_come(threads + 1, std::chrono::milliseconds(300)) <= threads;
+}
 
 void expect_each_piece_once(std::int64_t count) {
     std::vector<std::atomic<int>> done(static_cast<std::size_t>(count));
     parallel(count, true, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i) ++done[static_cast<std::size_t>(i)];
     });
-    for (std::int64_t i = 0; i < count; ++i) expect(done[static_cast<std::size_t>(i)] == 1, "piece ", i, " of ", count, " was done ", done[static_cast<std::size_t>(i)], " times");
+    for (std::int64_t i = 0; i < count; ++i)
+        expect(done[static_cast<std::size_t>(i)] == 1, "piece ", i, " of ", count, " was done ",
+               done[static_cast<std::size_t>(i)], " times");
 }
 
 struct RestoreThreads {
@@ -125,7 +130,8 @@ void test_threads_share_the_work(const Options &) {
     parallel(100, false, [&](std::int64_t begin, std::int64_t end) { pieces += begin == 0 && end == 100; });
     expect(pieces == 1, "work that is not worth threads is done in one piece");
     // A job within a job is done by the thread that has it.
-    parallel(8, true, [&](std::int64_t, std::int64_t) { expect(no_more_come_than(1), "a job within a job has threads"); });
+    parallel(8, true,
+             [&](std::int64_t, std::int64_t) { expect(no_more_come_than(1), "a job within a job has threads"); });
     expect(threads_that_come(4) == 4, "threads do not come after a job within a job");
 }
 
@@ -146,7 +152,8 @@ void test_threads_of_one_call(const Options &) {
     ndpool::set_num_threads(2);
     {
         ThreadsOfCall call(4);
-        expect(threads_that_come(4) == 4 && ndpool::get_num_threads() == 2, "a call has threads of its own, and changes no others");
+        expect(threads_that_come(4) == 4 && ndpool::get_num_threads() == 2,
+               "a call has threads of its own, and changes no others");
         {
             ThreadsOfCall inner(1);
             expect(no_more_come_than(1), "a call within has its own");
@@ -161,7 +168,8 @@ void test_threads_of_one_call(const Options &) {
         expect(as_the_process, "another thread's calls do not have the number of the process");
     }
     expect(no_more_come_than(2) && threads_that_come(2) == 2, "the number of the process does not hold after the call");
-    for (int n : {-1, 1025, 1 << 20}) expect_error<std::invalid_argument>(text("threads=", n), [&] { ThreadsOfCall call(n); });
+    for (int n : {-1, 1025, 1 << 20})
+        expect_error<std::invalid_argument>(text("threads=", n), [&] { ThreadsOfCall call(n); });
     ndpool::set_num_threads(0);
     expect(ndpool::get_num_threads() == 1, "there is at least one thread");
     ndpool::set_num_threads(1 << 20);
@@ -172,7 +180,8 @@ void test_threads_that_cannot_be_started(const Options &) {
     RestoreThreads restore;
     ndpool::set_num_threads(3);
     expect(threads_that_come(3) == 3, "threads do not come");
-    // Two helpers are there now, or more from other tests. Of the forty-one that are wanted, the others cannot be started.
+    // Two helpers are there now, or more from other tests. Of the forty-one that are wanted, the others cannot be
+    // started.
     threads_can_start = false;
     {
         ThreadsOfCall call(42);
@@ -207,7 +216,9 @@ void test_errors_of_threads(const Options &) {
                     if (begin <= 37 && 37 < end) throw std::invalid_argument("piece 37");
                 });
             });
-            expect_error<ndpool::OutOfMemory>("5 bytes (of a piece)", [] { parallel(100, true, [](std::int64_t, std::int64_t) { throw ndpool::OutOfMemory(5, "of a piece"); }); });
+            expect_error<ndpool::OutOfMemory>("5 bytes (of a piece)", [] {
+                parallel(100, true, [](std::int64_t, std::int64_t) { throw ndpool::OutOfMemory(5, "of a piece"); });
+            });
             expect_each_piece_once(1000);
         }
         expect(threads_that_come(threads) == threads, "threads do not come after an error");
