@@ -117,20 +117,14 @@ class BoundPool {
         without_gil([&] { pool.linearize(from, to, won, manner); });
     }
 
-    void push(nb::handle x, nb::handle y, nb::handle winners, nb::handle t, nb::handle dy, int threads,
-              const std::string &path, int forced) const {
+    // push or pull: the derivative, or its transpose, of one array.
+    template <auto OPERATION>
+    void apply(nb::handle x, nb::handle y, nb::handle winners, nb::handle from, nb::handle to, int threads,
+               const std::string &path, int forced) const {
         const Manner manner = manner_of(threads, path, forced);
-        const Argument from = input(x), value = output(y), won = places(winners), tangent = derivative(t),
-                       to(dy, derivative(), Access::WRITE);
-        without_gil([&] { pool.push(from, value, won, tangent, to, manner); });
-    }
-
-    void pull(nb::handle x, nb::handle y, nb::handle winners, nb::handle g, nb::handle gx, int threads,
-              const std::string &path, int forced) const {
-        const Manner manner = manner_of(threads, path, forced);
-        const Argument from = input(x), value = output(y), won = places(winners), cotangent = derivative(g),
-                       to(gx, derivative(), Access::WRITE);
-        without_gil([&] { pool.pull(from, value, won, cotangent, to, manner); });
+        const Argument input = this->input(x), output = this->output(y), won = places(winners),
+                       given = derivative(from), out(to, derivative(), Access::WRITE);
+        without_gil([&] { (pool.*OPERATION)(input, output, won, given, out, manner); });
     }
 
     void jvp(nb::handle x, nb::handle t, nb::handle y, nb::handle dy, int threads, const std::string &path,
@@ -244,11 +238,12 @@ NB_MODULE(_engine, m) {
         .def("linearize", &BoundPool::linearize, nb::arg("x"), nb::arg("y"), nb::arg("winners").none(), keywords,
              threads, path, forced,
              "Write y and, where the derivative keeps them, the winners; else `winners` is None.")
-        .def("push", &BoundPool::push, nb::arg("x").none(), nb::arg("y").none(), nb::arg("winners").none(),
-             nb::arg("t"), nb::arg("dy"), keywords, threads, path, forced,
+        .def("push", &BoundPool::apply<&PlannedPool::push>, nb::arg("x").none(), nb::arg("y").none(),
+             nb::arg("winners").none(), nb::arg("t"), nb::arg("dy"), keywords, threads, path, forced,
              "Write dy = J t, from the arrays that the derivative keeps; the others may be None and are not looked at.")
-        .def("pull", &BoundPool::pull, nb::arg("x").none(), nb::arg("y").none(), nb::arg("winners").none(),
-             nb::arg("g"), nb::arg("gx"), keywords, threads, path, forced, "Write gx = J^T g, likewise.")
+        .def("pull", &BoundPool::apply<&PlannedPool::pull>, nb::arg("x").none(), nb::arg("y").none(),
+             nb::arg("winners").none(), nb::arg("g"), nb::arg("gx"), keywords, threads, path, forced,
+             "Write gx = J^T g, likewise.")
         .def("jvp", &BoundPool::jvp, nb::arg("x"), nb::arg("t"), nb::arg("y"), nb::arg("dy"), keywords, threads, path,
              forced, "Write y and dy = J t, in one go.")
         .def("indices", &BoundPool::indices, nb::arg("winners"), nb::arg("indices"), keywords, threads,
