@@ -316,15 +316,15 @@ def forced(pool, x, choice, offset=0):
     """
     plan = pool._plan(x)
     with guarded(plan.shape, plan.result, offset) as y:
-        plan.native.forward(plan.inside(x), y, choice)
+        plan.native.forward(plan.inside(x), y, forced=choice)
     return y
 
 
 def forced_winners(pool, x, choice, offset=0):
     plan = pool._plan(x)
-    places = np.dtype(f"u{plan.native.winner_bytes}")
+    places = np.dtype(f"u{plan.plan.residual.winners}")
     with guarded(plan.shape, plan.result, offset) as y, guarded(plan.shape, places, offset) as winners:
-        plan.native.forward_with_winners(plan.inside(x), y, winners, choice)
+        plan.native.linearize(plan.inside(x), y, winners, forced=choice)
     return y, winners
 
 
@@ -332,7 +332,7 @@ def forced_jvp(pool, x, t, choice, offset):
     plan = pool._plan(x)
     t = np.ascontiguousarray(t, plan.derivative)
     with guarded(plan.shape, plan.result, offset) as y, guarded(plan.shape, plan.derivative, offset) as dy:
-        plan.native.jvp(plan.inside(x), t, y, dy, choice)
+        plan.native.jvp(plan.inside(x), t, y, dy, forced=choice)
     return y, dy
 
 
@@ -344,7 +344,7 @@ def forced_vjp(pool, x, g, choice, offset=0):
     if isinstance(pool.kind, Max | Min) and pool.kind.ties == "first":
         y, winners = forced_winners(pool, x, -1)
     with guarded(x.shape, plan.derivative, offset) as gx:
-        plan.native.vjp(x, y, winners, plan.cotangent(g), gx, choice)
+        plan.native.pull(x, y, winners, plan.cotangent(g), gx, forced=choice)
     return gx
 
 
