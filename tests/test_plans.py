@@ -16,12 +16,17 @@ import pytest
 import ndpool
 from closeness import same, within
 from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, _engine
+from ndpool.plan import Residual, plan_of
 
 LINE = [8, 4, 2, 2, 1, 0, 0, 0]  # length, output, kernel, stride, dilation, two paddings, adaptive
 
 
-def plan(dims=(LINE,), kind="max", dtype="float32", derivative="float32", parameter=0.0, option="first"):
-    return _engine.Plan([list(d) for d in dims], kind, dtype, derivative, parameter, option)
+def plan(dims=(LINE,), kind="max", option="first", parameter=0.0, winners=None, **dtypes):
+    """A plan of the engine's own; its winners are those of a window of up to 256 cells, where there are any."""
+    dtypes = {"dtype": "float32", "result": "float32", "derivative": "float32", **dtypes}
+    winners = (kind in ("max", "min") and option == "first") if winners is None else winners
+    numbers = [list(d) for d in dims]
+    return _engine.Plan(numbers, kind, option, parameter, **dtypes, winner_bytes=int(winners))
 
 
 # --- what makes a plan ----------------------------------------------------------------------------
@@ -33,12 +38,14 @@ def test_unknown_kind(kind):
         plan(kind=kind)
 
 
-@pytest.mark.parametrize("dtype", ["", "float", "complex64", "float128", "bool", "float32 "])
+@pytest.mark.parametrize("dtype", ["", "float", "complex64", "float128", "float32 "])
 def test_unknown_dtype(dtype):
     with pytest.raises(ValueError, match="type"):
         plan(dtype=dtype)
     with pytest.raises(ValueError, match="type"):
         plan(derivative=dtype)
+    with pytest.raises(ValueError, match="type"):
+        plan(result=dtype)
 
 
 @pytest.mark.parametrize("derivative", ["int8", "uint64"])
@@ -71,7 +78,7 @@ def test_unknown_options_and_parameters(kind, parameter, option):
 
 @pytest.mark.parametrize("numbers", [[], [8, 4], LINE[:-1], [*LINE, 0], [8] * 9])
 def test_wrong_number_of_numbers(numbers):
-    with pytest.raises(ValueError, match=r"one number or eight"):
+    with pytest.raises(ValueError, match="one number, its length, or the eight"):
         plan(dims=[numbers, LINE])
 
 
@@ -182,10 +189,8 @@ def test_outputs_beyond_all_memory():
 class Starving:
     """In place of a native plan: every method wants more memory than there is."""
 
-    winner_bytes = 1
-
     def __getattr__(self, name):
-        def method(*arrays):
+        def method(*arrays, threads=0):
             raise MemoryError("std::bad_alloc")
 
         return method
@@ -193,16 +198,18 @@ class Starving:
 
 @pytest.mark.parametrize("layout", ["C", "F"])
 @pytest.mark.parametrize("kind", [Max(), Max("all"), SmoothMax(1.0)], ids=repr)
-def test_memory_that_runs_out_is_explained(kind, layout):
+def test_memory_that_runs_out_is_explained(kind, layout, monkeypatch):
     pool, x = Pool(kind, Window((2, 2), padding=1)), np.ones((4, 4), order=layout)
-    pullback = pool.vjp(x)[1]
+    linear = pool.linearize(x)[1]
     acts = [pool, pool.vjp, lambda x: pool.jvp(x, x), lambda x: pool(x, np.empty((3, 3)))]
-    acts += [pool.with_indices] if isinstance(kind, Max) else []
+    acts += [pool.with_indices] if kind == Max() else []
     for act in acts:
         act(x)
-    for plan in pool._plans.values():
-        plan.native = Starving()
-    for act in [*acts, lambda x: pullback(np.ones((3, 3)))]:
+    for arrays in pool._plans.values():
+        monkeypatch.setitem(arrays.plan.handles, "native", Starving())
+    for key, (shape, dtype, _, plan) in pool._ready.items():
+        pool._ready[key] = shape, dtype, Starving().forward, plan
+    for act in [*acts, linear.push, lambda x: linear.pull(np.ones((3, 3)))]:
         with pytest.raises(
             MemoryError, match=r"kernel_size=\(2, 2\).* over shape \(4, 4\) is too large: there is no memory"
         ):
@@ -229,18 +236,23 @@ def arrays(**other):
 
 METHODS = {
     "forward": ("x", "y"),
-    "forward_with_winners": ("x", "y", "winners"),
-    "indices": ("winners", "indices"),
+    "linearize": ("x", "y", "winners"),
+    "push": ("x", "y", "winners", "t", "dy"),
+    "pull": ("x", "y", "winners", "g", "gx"),
     "jvp": ("x", "t", "y", "dy"),
-    "vjp": ("x", "y", "winners", "g", "gx"),
+    "indices": ("winners", "indices"),
 }
-OUTPUTS = {"forward": "y", "forward_with_winners": "y winners", "indices": "indices", "jvp": "y dy", "vjp": "gx"}
-USED = {"first": {"vjp": ("winners", "g", "gx")}, "split": {"vjp": ("x", "y", "g", "gx")}}
+OUTPUTS = {"forward": "y", "linearize": "y winners", "push": "dy", "pull": "gx", "jvp": "y dy", "indices": "indices"}
+USED = {
+    "first": {"push": ("winners", "t", "dy"), "pull": ("winners", "g", "gx")},
+    "split": {"linearize": ("x", "y"), "push": ("x", "y", "t", "dy"), "pull": ("x", "y", "g", "gx"), "indices": ()},
+}
 
 
-def call(made, method, **other):
-    given = arrays(**other)
-    return getattr(made, method)(*(given[name] for name in METHODS[method]))
+def call(made, method, option="first", **other):
+    """A method with what it uses under this policy, and None for the rest."""
+    given, used = arrays(**other), USED[option].get(method, METHODS[method])
+    return getattr(made, method)(*(given[name] if name in used else None for name in METHODS[method]))
 
 
 def every_argument(option):
@@ -255,11 +267,11 @@ ARGUMENTS = [(o, m, n) for o in ("first", "split") for m, n in every_argument(o)
 @pytest.mark.parametrize(("option", "method", "name"), ARGUMENTS)
 def test_sizes_are_checked(option, method, name):
     made = plan(option=option)
-    call(made, method)
+    call(made, method, option)
     right = arrays()[name]
     for wrong in (right[:-1], np.concatenate([right, right]), np.zeros(0, right.dtype), right.reshape(2, -1)[:1]):
         with pytest.raises(ValueError, match=f"{name} has"):
-            call(made, method, **{name: wrong})
+            call(made, method, option, **{name: wrong})
 
 
 @pytest.mark.parametrize(("option", "method", "name"), ARGUMENTS)
@@ -270,7 +282,7 @@ def test_sizes_of_elements_are_checked(option, method, name):
     other = np.dtype(np.uint16 if right.itemsize == 1 else np.uint8)
     for wrong in (right.astype(np.complex128), np.zeros(right.nbytes // other.itemsize, other)):
         with pytest.raises(ValueError, match=f"{name} has"):
-            call(made, method, **{name: wrong})
+            call(made, method, option, **{name: wrong})
 
 
 @pytest.mark.parametrize(("option", "method", "name"), ARGUMENTS)
@@ -278,15 +290,15 @@ def test_strided_arrays_are_refused(option, method, name):
     made = plan(option=option)
     right = arrays()[name]
     with pytest.raises((ValueError, BufferError), match="contiguous"):
-        call(made, method, **{name: np.repeat(right, 2)[::2]})
+        call(made, method, option, **{name: np.repeat(right, 2)[::2]})
 
 
 @pytest.mark.parametrize(("option", "method", "name"), ARGUMENTS)
 def test_what_is_no_array_is_refused(option, method, name):
     made = plan(option=option)
     for wrong in (None, 3, "text", [1.0] * 8, object()):
-        with pytest.raises(TypeError):
-            call(made, method, **{name: wrong})
+        with pytest.raises((TypeError, ValueError) if wrong is None else TypeError):
+            call(made, method, option, **{name: wrong})
 
 
 class TensorLike:
@@ -303,8 +315,8 @@ class TensorLike:
 def test_tensors_are_taken_by_their_address(option, method, name):
     made = plan(option=option)
     expected, given = arrays(), arrays()
-    call(made, method, **expected)
-    call(made, method, **{**given, name: TensorLike(given[name])})
+    call(made, method, option, **expected)
+    call(made, method, option, **{**given, name: TensorLike(given[name])})
     for output in OUTPUTS[method].split():
         same(given[output], expected[output])
 
@@ -323,10 +335,10 @@ def test_tensors_are_checked(option, method, name):
         (missing, AttributeError, "nbytes"),
     ):
         with pytest.raises(error, match=message):
-            call(made, method, **{name: wrong})
+            call(made, method, option, **{name: wrong})
     if right.itemsize > 1:
         with pytest.raises(ValueError, match=f"{name} has .*, aligned to their size"):
-            call(made, method, **{name: TensorLike(right, right.ctypes.data + 1)})
+            call(made, method, option, **{name: TensorLike(right, right.ctypes.data + 1)})
 
 
 @pytest.mark.parametrize(("method", "name"), [(m, n) for m, names in OUTPUTS.items() for n in names.split()])
@@ -344,17 +356,24 @@ def test_only_extremes_have_winners():
         ("avg", 0.0, "real"),
         ("smooth_max", 1.0, "real"),
         ("lp", 2.0, ""),
+        ("max", 0.0, "split"),
     ):
+        with pytest.raises(ValueError, match="winners"):
+            plan(kind=kind, parameter=parameter, option=option, winners=1)
         made = plan(kind=kind, parameter=parameter, option=option)
-        for method in ("forward_with_winners", "indices"):
+        for method in ("linearize", "indices"):
             with pytest.raises(ValueError, match="winners"):
                 call(made, method)
 
 
 @pytest.mark.parametrize(("cells", "size"), [(1, 1), (256, 1), (257, 2), (65536, 2), (65537, 4)])
 def test_winners_take_as_few_bytes_as_they_can(cells, size):
-    """One byte for each output where the window has up to 256 cells, then two, then four."""
-    assert plan(dims=[[cells, 1, cells, cells, 1, 0, 0, 0]]).winner_bytes == size
+    """One byte for each output where the window has up to 256 cells, then two, then four; the engine takes no fewer."""
+    made = plan_of(Pool(Max(), Window((cells,))), (cells,), "float32")
+    assert made.residual == Residual(winners=size)
+    for fewer in {1, 2, 4} - set(range(size, 5)):
+        with pytest.raises(ValueError, match="too few"):
+            plan(dims=made.dims, winners=fewer)
 
 
 @pytest.mark.parametrize(
@@ -374,22 +393,25 @@ def test_winners_take_as_few_bytes_as_they_can(cells, size):
 def test_winners_that_cannot_be(window, shape, axes, derivative):
     """Any bytes at all given as winners: some result, and nothing outside of the arrays is touched."""
     pool = Pool(Max(), window, axes)
-    native = pool._plan(np.zeros(shape, derivative)).native
+    made = pool._plan(np.zeros(shape, derivative))
+    native = made.native
     outputs = pool.output_shape(shape)
     rng = np.random.default_rng(0)
-    dtype = np.dtype(f"u{native.winner_bytes}")
+    dtype = np.dtype(f"u{made.plan.residual.winners}")
     for winners in (
         np.full(outputs, np.iinfo(dtype).max, dtype),
         rng.integers(0, np.iinfo(dtype).max, outputs, dtype=dtype, endpoint=True),
     ):
         guarded = np.full(int(np.prod(shape)) + 128, 7, derivative)
         gx = guarded[64:-64].reshape(shape)
-        native.vjp(None, None, winners, np.ones(outputs, derivative), gx)
+        native.pull(None, None, winners, np.ones(outputs, derivative), gx)
         assert (guarded[:64] == 7).all()
         assert (guarded[-64:] == 7).all()
         assert gx.sum(dtype=np.float64) <= np.prod(outputs)
-        indices = np.zeros(outputs, np.int64)
-        native.indices(winners, indices)
+        dy = np.zeros(outputs, derivative)
+        with pytest.raises(ValueError, match="winners holds a place that is no cell of its window"):
+            native.push(None, None, winners, np.ones(shape, derivative), dy)
+        native.indices(winners, np.zeros(outputs, np.int64))
 
 
 @pytest.mark.parametrize("ties", ["split", "all"])
@@ -397,8 +419,11 @@ def test_outputs_that_no_cell_has(ties):
     """A `y` that is not this input's: no cell ties for it, so none gets a share, and there is no 0/0."""
     native = Pool(Max(ties), Window((2,)))._plan(np.zeros(8, np.float32)).native
     gx = np.full(8, 7, np.float32)
-    native.vjp(np.arange(8, dtype=np.float32), np.full(4, 99, np.float32), None, np.ones(4, np.float32), gx)
+    x, y = np.arange(8, dtype=np.float32), np.full(4, 99, np.float32)
+    native.pull(x, y, None, np.ones(4, np.float32), gx)
     assert gx.tolist() == [0] * 8
+    native.push(x, y, None, np.ones(8, np.float32), y)
+    assert y.tolist() == [0] * 4
 
 
 def test_unknown_level():
@@ -429,7 +454,8 @@ def declared():
 
 
 def parameters(node):
-    return [a.arg for a in node.args.args if a.arg != "self"], len(node.args.defaults)
+    named = node.args.args + node.args.kwonlyargs
+    return [a.arg for a in named if a.arg != "self"], len(node.args.defaults + node.args.kw_defaults)
 
 
 def actual(function):
@@ -448,20 +474,22 @@ def test_the_stub_is_the_module():
     methods = {name for name in vars(_engine.Plan) if not name.startswith("_")} | {"__init__"}
     assert methods == {name.split(".")[1] for name in found if "." in name}
     for name, expected in found.items():
-        if expected is None or name == "Plan.winner_bytes":
+        if expected is None:
             continue
         function = _engine
         for part in name.split("."):
             function = inspect.getattr_static(function, part) if part == "__init__" else getattr(function, part)
         assert actual(function) == expected, name
     for name, text in docstrings.items():
-        assert text in getattr(_engine, name).__doc__
+        said = getattr(_engine, name).__doc__.splitlines()[-1]  # after the signature; the stub may say more
+        assert said.rstrip(".") in text
 
 
 def test_keywords_work_as_the_stub_says():
-    made = _engine.Plan(dims=[LINE], kind="max", dtype="float32", derivative="float32", parameter=0.0, option="first")
+    dtypes = {"dtype": "float32", "result": "float32", "derivative": "float32"}
+    made = _engine.Plan(dims=[LINE], kind="max", option="first", parameter=0.0, **dtypes, winner_bytes=1)
     y = np.zeros(4, np.float32)
-    made.forward(x=np.arange(8, dtype=np.float32), y=y, forced=0)
+    made.forward(x=np.arange(8, dtype=np.float32), y=y, threads=1, path="")
     assert y.tolist() == [1, 3, 5, 7]
 
 
@@ -477,7 +505,7 @@ def test_plans_are_kept_and_bounded():
     for n in range(2, 300):
         pool(np.zeros(n))
         assert len(pool._plans) <= 64
-        assert set(pool._ready.values()) <= set(pool._plans.values())
+        assert len(pool._ready) <= 64
     assert pool(np.zeros(2)).shape == (1,)
     assert pool._plan(x) is pool._plan(x)
 

@@ -36,7 +36,7 @@ TYPES = {
     )
 }
 DTYPES = {name: dtype for dtype, name in TYPES.items()}
-WINNERS = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32}
+WINNERS = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32, 8: torch.uint64}
 
 #: Where the engine works, whatever `torch.set_default_device` says.
 CPU = torch.device("cpu")
@@ -132,6 +132,7 @@ class Tensors:
     __slots__ = ("dtype", "order", "plan", "quick", "result", "size", "winner")
 
     def __init__(self, plan: Plan) -> None:
+        native.engine_plan(plan)  # which says what is too large before any memory is asked for
         self.plan, self.size, self.order = plan, plan.shape, plan.order
         self.result = DTYPES[plan.result]
         # Bools are computed as they lie; the smooth kinds compute integers in float64.
@@ -147,7 +148,7 @@ class Tensors:
         """The short way for small tensors, in a PyTorch that opens it."""
         plan = self.plan
         small = 0 < math.prod(plan.shape) <= _SMALL and 0 < math.prod(plan.output_shape) <= _SMALL
-        if not small or not hasattr(Tensor, "__dlpack_c_exchange_api__"):
+        if not small or plan.residual.winners > 4 or not hasattr(Tensor, "__dlpack_c_exchange_api__"):
             return None
         layout = plan.shape, plan.strides, plan.output_shape, plan.output_strides
         return _engine.TensorPlan(self.native, Tensor, *layout, TYPES[self.dtype], plan.result)
