@@ -737,3 +737,28 @@ def test_threads_of_a_call():
     same(results[0], results[1])
     same(results[0], results[2])
     assert ndpool.get_num_threads() == before
+
+
+class Watched:
+    """In place of a native plan: it writes nothing and says how it was called."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __getattr__(self, name):
+        return lambda *memory, threads: self.calls.append((name, memory, threads))
+
+
+def test_the_engine_is_handed_what_it_is_to_do(monkeypatch):
+    """Each function is one method, with the memory in its order, and the number of threads as it is."""
+    made, watched = plan_of(Pool(Max(), Window((2,))), (8,), "float32"), Watched()
+    monkeypatch.setitem(made.handles, "native", watched)
+    for threads in ((), (3,)):
+        native.forward(made, "x", "y", *threads)
+        native.linearize(made, "x", "y", "winners", *threads)
+        native.push(made, ("x", "y", "winners"), "t", "dy", *threads)
+        native.pull(made, ("x", "y", "winners"), "g", "gx", *threads)
+        native.jvp(made, "x", "t", "y", "dy", *threads)
+        native.indices(made, "winners", "indices", *threads)
+    expected = [(name, memory, threads) for threads in (0, 3) for name, memory in METHODS.items()]
+    assert watched.calls == expected
