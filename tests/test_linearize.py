@@ -29,6 +29,9 @@ SHAPE = (2, 3, 2, 4)
 class Range(Kind):
     """A kind of one's own: the largest cell less the smallest."""
 
+    def __repr__(self):
+        return "Range()"
+
     def value(self, x, pad=0):
         return max(x) - min(x)
 
