@@ -213,9 +213,9 @@ def test_push_reads_the_winners_alone():
 
 def test_winners_that_are_no_places_are_refused():
     """Nothing outside of t is read for a winner that no forward pass can have written."""
-    given = given_for_max()
-    for place in (9, 255, 0):  # beyond the window, and in the border in front of the images
-        given["winners"][0, 0, 0] = place
+    for at, place in ((0, 0), (5, 9), (5, 255)):  # in the border in front of the images, and beyond an inner window
+        given = given_for_max()
+        given["winners"].reshape(-1)[at] = place
         with pytest.raises(ValueError, match="winners holds a place that is no cell of its window"):
             made().push(None, None, given["winners"], given["t"], given["dy"])
 
@@ -444,6 +444,7 @@ class FakeTensor:
 
     calls = 0
     releases = False
+    taken = None
 
     def __init__(self):
         self.a = np.ones(N)
@@ -466,14 +467,21 @@ def describe(tensor, out):
 
 
 @ToObject
-def fail(managed, _):
+def take(managed, out):
+    """Take the block for good, or fail."""
+    if isinstance(FakeTensor.taken, list):
+        FakeTensor.taken.append(managed)
+        made = "a tensor"
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
+        out[0] = id(made)
+        return 0
     FakeTensor.calls += 1
     if FakeTensor.releases:
         managed.contents.deleter(managed)
     return -1
 
 
-TABLE = Table(version=(1, 0), to_object=fail, from_object=describe)
+TABLE = Table(version=(1, 0), to_object=take, from_object=describe)
 ctypes.pythonapi.PyCapsule_New.restype = ctypes.py_object
 ctypes.pythonapi.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 CAPSULE_NAME = b"dlpack_exchange_api"
@@ -504,3 +512,20 @@ def test_a_block_that_no_tensor_was_made_of_is_freed_once(releases, monkeypatch)
     failures(4000)
     assert FakeTensor.calls == calls + 4000
     assert resident_bytes() - before < 4000 * N * 8 / 4  # where every block is lost, it is all of that
+
+
+def test_a_block_that_a_tensor_was_made_of_is_the_tensors(monkeypatch):
+    """It holds the result, is not touched any more, and is freed by the deleter that goes with it."""
+    monkeypatch.setattr(FakeTensor, "taken", [])
+    plan = made("sum", "", dims=[[N, N, 1, 1, 1, 0, 0, 0]], dtype="float64")
+    tensors = _engine.TensorPlan(plan, FakeTensor, (N,), (1,), (N,), (1,), "float64", "float64")
+    x = FakeTensor()
+    assert [tensors.forward(x) for _ in range(3)] == ["a tensor"] * 3
+    assert len(FakeTensor.taken) == 3
+    for managed in FakeTensor.taken:
+        block = managed.contents
+        assert (block.context, block.ndim, block.shape[0], block.strides[0]) == (None, 1, N, 1)
+        assert list(block.dtype) == [2, 64, 1, 0]
+        result = np.ctypeslib.as_array(ctypes.cast(block.data, ctypes.POINTER(ctypes.c_double)), (N,))
+        np.testing.assert_array_equal(result, x.a)
+        block.deleter(managed)

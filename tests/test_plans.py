@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import copy
+import dataclasses
 import inspect
 import pickle
 import re
 import threading
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,8 @@ import pytest
 
 import ndpool
 from closeness import same, within
-from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, _engine
+from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, _engine, native
+from ndpool import plan as plan_module
 from ndpool.plan import Residual, plan_of
 
 LINE = [8, 4, 2, 2, 1, 0, 0, 0]  # length, output, kernel, stride, dilation, two paddings, adaptive
@@ -394,7 +397,7 @@ def test_winners_that_cannot_be(window, shape, axes, derivative):
     """Any bytes at all given as winners: some result, and nothing outside of the arrays is touched."""
     pool = Pool(Max(), window, axes)
     made = pool._plan(np.zeros(shape, derivative))
-    native = made.native
+    engine = made.native
     outputs = pool.output_shape(shape)
     rng = np.random.default_rng(0)
     dtype = np.dtype(f"u{made.plan.residual.winners}")
@@ -404,25 +407,25 @@ def test_winners_that_cannot_be(window, shape, axes, derivative):
     ):
         guarded = np.full(int(np.prod(shape)) + 128, 7, derivative)
         gx = guarded[64:-64].reshape(shape)
-        native.pull(None, None, winners, np.ones(outputs, derivative), gx)
+        engine.pull(None, None, winners, np.ones(outputs, derivative), gx)
         assert (guarded[:64] == 7).all()
         assert (guarded[-64:] == 7).all()
         assert gx.sum(dtype=np.float64) <= np.prod(outputs)
         dy = np.zeros(outputs, derivative)
         with pytest.raises(ValueError, match="winners holds a place that is no cell of its window"):
-            native.push(None, None, winners, np.ones(shape, derivative), dy)
-        native.indices(winners, np.zeros(outputs, np.int64))
+            engine.push(None, None, winners, np.ones(shape, derivative), dy)
+        engine.indices(winners, np.zeros(outputs, np.int64))
 
 
 @pytest.mark.parametrize("ties", ["split", "all"])
 def test_outputs_that_no_cell_has(ties):
     """A `y` that is not this input's: no cell ties for it, so none gets a share, and there is no 0/0."""
-    native = Pool(Max(ties), Window((2,)))._plan(np.zeros(8, np.float32)).native
+    engine = Pool(Max(ties), Window((2,)))._plan(np.zeros(8, np.float32)).native
     gx = np.full(8, 7, np.float32)
     x, y = np.arange(8, dtype=np.float32), np.full(4, 99, np.float32)
-    native.pull(x, y, None, np.ones(4, np.float32), gx)
+    engine.pull(x, y, None, np.ones(4, np.float32), gx)
     assert gx.tolist() == [0] * 8
-    native.push(x, y, None, np.ones(8, np.float32), y)
+    engine.push(x, y, None, np.ones(8, np.float32), y)
     assert y.tolist() == [0] * 4
 
 
@@ -587,3 +590,175 @@ def test_a_lock_is_not_needed_to_pickle():
     for _ in range(50):
         assert pickle.loads(pickle.dumps(pool)) == pool
     thread.join()
+
+
+# --- Plan, the seam -------------------------------------------------------------------------------
+
+
+def test_a_plan_says_all_about_a_pool():
+    made = plan_of(Pool(Avg(False), Window((3, 2), (2, 1), (1, 0)), (1, 3)), (2, 5, 3, 4), "float16", (0, 3, 1, 2))
+    assert (made.kind, made.option, made.parameter, made.curved) == ("avg", "real", 0.0, False)
+    assert (made.shape, made.output_shape, made.kept_shape) == ((2, 5, 3, 4), (2, 3, 3, 3), (2, 3, 3, 3))
+    assert (made.axes, made.places) == ((1, 3), (0, 3, 1, 2))
+    assert made.dims == ((2,), (4, 3, 2, 1, 1, 0, 0, 0), (5, 3, 3, 2, 1, 1, 1, 0), (3,))
+    assert (made.strides, made.output_strides) == ((60, 3, 1, 15), (27, 3, 1, 9))
+    assert (made.input, made.dtype, made.result, made.derivative) == ("float16",) * 4
+    assert (made.residual, made.residual_bytes, made.is_linear, made.cells) == (Residual(), 0, True, 6)
+    assert not made.finds_first
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "dtypes", "residual", "nbytes"),
+    [
+        (Max(), "bool", ("uint8", "bool", "float64"), Residual(winners=1), 8),
+        (Max(), "bfloat16", ("bfloat16", "bfloat16", "bfloat16"), Residual(winners=1), 8),
+        (Min("all"), "int16", ("int16", "int16", "float64"), Residual(x=True, y=True), 64 + 16),
+        (Sum(), "uint8", ("uint8", "uint64", "float64"), Residual(), 0),
+        (Sum(), "bool", ("uint8", "int64", "float64"), Residual(), 0),
+        (Avg(), "int32", ("int32", "float64", "float64"), Residual(), 0),
+        (Avg(), "complex64", ("float32", "complex64", "complex64"), Residual(), 0),
+        (Sum(), "complex128", ("float64", "complex128", "complex128"), Residual(), 0),
+        (SmoothMax(1.0), "uint16", ("float64", "float64", "float64"), Residual(x=True), 256),
+        (SmoothMax(1.0), "bool", ("float64", "float64", "float64"), Residual(x=True), 256),
+        (Lp(2), "float16", ("float16", "float16", "float16"), Residual(x=True), 64),
+    ],
+)
+def test_dtypes_and_residuals_of_plans(kind, dtype, dtypes, residual, nbytes):
+    """Each a name; what the engine computes, gives and differentiates in, and what it keeps of 32 cells."""
+    made = plan_of(Pool(kind, Window((4,))), (2, 16), dtype)
+    assert (made.dtype, made.result, made.derivative) == dtypes
+    assert (made.residual, made.residual_bytes) == (residual, nbytes)
+    assert made.curved == isinstance(kind, SmoothMax | Lp)
+    assert made.dims == ((2,), (16, 4, 4, 4, 1, 0, 0, 0)) + (((2,),) if made.is_complex else ())
+
+
+def test_plans_are_values():
+    """Equal by their numbers, with one hash; each thing that they are made from tells them apart."""
+    pool = Pool(Max(), Window((2, 2)))
+    made = plan_of(pool, (3, 4, 6), "float32")
+    assert made is plan_of(Pool(Max(), Window((2, 2))), (3, 4, 6), "float32")
+    for duplicate in (
+        copy.copy(made),
+        copy.deepcopy(made),
+        pickle.loads(pickle.dumps(made)),
+        dataclasses.replace(made),
+    ):
+        assert (duplicate, hash(duplicate)) == (made, hash(made))
+    assert dataclasses.replace(made, dtype="float64").handles == {}
+    assert plan_of(pool, (3, 4, 6), "float32", (0, 1, 2)) == made
+    same_numbers = plan_of(Pool(Max(), Window(2, 2, "valid"), (-2, -1)), (3, 4, 6), "float32")
+    assert (same_numbers, hash(same_numbers)) == (made, hash(made))
+    others = [
+        plan_of(pool, (3, 4, 7), "float32"),
+        plan_of(pool, (3, 4, 6), "float64"),
+        plan_of(pool, (3, 4, 6), "float32", (1, 2, 0)),
+        plan_of(Pool(Min(), Window((2, 2))), (3, 4, 6), "float32"),
+        plan_of(Pool(Max("all"), Window((2, 2))), (3, 4, 6), "float32"),
+        plan_of(Pool(Max(), Window((2, 2)), (0, 1)), (3, 4, 6), "float32"),
+        plan_of(Pool(Max(), Window((2, 2), 1)), (3, 4, 6), "float32"),
+        plan_of(Pool(SmoothMax(1.0), Window((2, 2))), (3, 4, 6), "float32"),
+        plan_of(Pool(SmoothMax(2.0), Window((2, 2))), (3, 4, 6), "float32"),
+        plan_of(Pool(Avg(True, 4), Window((2, 2))), (3, 4, 6), "float32"),
+        plan_of(Pool(Avg(True, 5), Window((2, 2))), (3, 4, 6), "float32"),
+    ]
+    assert len({made, *others}) == 12
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.kind = "min"
+
+
+def test_there_is_one_cache_of_plans():
+    """Two pools that are equal have one plan, which one handle of the engine belongs to; and it is bounded."""
+    x = np.zeros((3, 8), np.float32)
+    one, other = (Pool(Sum(), Window((2,)))._plan(x) for _ in range(2))
+    assert one.plan is other.plan
+    assert one.native is other.native
+    for n in range(plan_module.PLANS_KEPT + 10):
+        plan_of(Pool(Sum(), Window((1,))), (n + 1,), "int8")
+    assert len(plan_module._plans) == plan_module.PLANS_KEPT
+    assert one.plan is not Pool(Sum(), Window((2,)))._plan(x).plan
+    same(Pool(Sum(), Window((2,)))(x), np.zeros((3, 4), np.float32))
+
+
+class Own(Max):
+    """A kind of one's own, for all that it derives from the engine's: it does not compute the same."""
+
+    def value(self, x, pad=0):
+        return -super().value(x, pad)
+
+
+def test_no_plan_for_what_no_engine_computes():
+    for kind, dtype in ((Own(), "float32"), (Max(), "complex64"), (Lp(2), "complex128"), (Sum(), "object")):
+        with pytest.raises(TypeError, match=f"no engine computes .* of {dtype}; call ndpool.spec"):
+            plan_of(Pool(kind, Window((2,))), (4,), dtype)
+    assert Pool(Own(), Window((2,)))([1.0, 3.0]).tolist() == [-3]
+    with pytest.raises(TypeError, match=r"beta=Fraction\(1, 3\).* is no float"):
+        plan_of(Pool(SmoothMax(Fraction(1, 3)), Window((2,))), (4,), "float32")
+    objects = np.array([Fraction(1), Fraction(2)], object)
+    assert Pool(Max(), Window((2,)))(objects).tolist() == [2]
+
+
+def test_first_winners_are_not_looked_for_in_another_order():
+    """An engine would find the first in the order of memory; it is not asked."""
+    made = plan_of(Pool(Max(), Window((2, 2))), (4, 4), "float32", (1, 0))
+    x, y = np.zeros((4, 4), np.float32), np.zeros((2, 2), np.float32)
+    winners = np.zeros((2, 2), np.uint8)
+    native.forward(made, x, y)
+    for act in (
+        lambda: native.linearize(made, x, y, winners),
+        lambda: native.push(made, (None, None, winners), x, y),
+        lambda: native.pull(made, (None, None, winners), y, x),
+        lambda: native.jvp(made, x, x, y, y),
+        lambda: native.indices(made, winners, np.zeros((2, 2), np.int64)),
+    ):
+        with pytest.raises(ValueError, match=r"order=\(1, 0\) changes the order of the pooled axes \(0, 1\)"):
+            act()
+
+
+def test_windows_of_more_cells_than_places_can_count():
+    """Forward and JVP need no places. What does is refused, with the remedy."""
+    x = np.arange(12.0).reshape(3, 4)
+    pool = Pool(Max(), Window((2**17, 2**16), 1, ((2**17 - 2, 2), (2**16 - 2, 2))))
+    same(pool(x)[0], np.array([5.0, 6, 7, 7, 7]))
+    same(pool.jvp(x, -x)[1], -pool(x))
+    for act in (pool.vjp, pool.linearize, pool.with_indices):
+        with pytest.raises(ValueError, match=r"kernel_size=\(131072, .* up to 2\*\*32 cells; use a smaller"):
+            act(x)
+
+
+def test_threads_of_a_call():
+    """The number holds for the call, and the process keeps its own."""
+    made = plan_of(Pool(Sum(), Window((2, 2))), (40, 60, 60), "float32")
+    x, before = np.random.default_rng(0).normal(size=(40, 60, 60)).astype(np.float32), ndpool.get_num_threads()
+    results = []
+    for threads in (0, 1, 3):
+        y = np.empty(made.output_shape, np.float32)
+        native.forward(made, x, y, threads)
+        results.append(y)
+    same(results[0], results[1])
+    same(results[0], results[2])
+    assert ndpool.get_num_threads() == before
+
+
+class Watched:
+    """In place of a native plan: it writes nothing and says how it was called."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __getattr__(self, name):
+        return lambda *memory, threads: self.calls.append((name, memory, threads))
+
+
+def test_the_engine_is_handed_what_it_is_to_do(monkeypatch):
+    """Each function is one method, with the memory in its order, and the number of threads as it is."""
+    made, watched = plan_of(Pool(Max(), Window((2,))), (8,), "float32"), Watched()
+    monkeypatch.setitem(made.handles, "native", watched)
+    for threads in ((), (3,)):
+        native.forward(made, "x", "y", *threads)
+        native.linearize(made, "x", "y", "winners", *threads)
+        native.push(made, ("x", "y", "winners"), "t", "dy", *threads)
+        native.pull(made, ("x", "y", "winners"), "g", "gx", *threads)
+        native.jvp(made, "x", "t", "y", "dy", *threads)
+        native.indices(made, "winners", "indices", *threads)
+    expected = [(name, memory, threads) for threads in (0, 3) for name, memory in METHODS.items()]
+    assert watched.calls == expected

@@ -41,11 +41,7 @@ bool same_for_all(const Axis &axis, bool real) {
     return count(0) == axis.kernel && count(axis.output - 1) == axis.kernel;
 }
 
-bool has_padding(const Axis &axis) {
-    if (axis.adaptive) return false;
-    auto padded = [&](i64 o) { return axis.counted(o) != axis.taps(o).count; };
-    return padded(0) || padded(axis.output - 1) || axis.pad_lo > 0 || axis.pad_hi > 0;
-}
+bool has_padding(const Axis &axis) { return axis.pad_lo > 0 || axis.pad_hi > 0; }
 
 bool is_one_window(const std::vector<i64> &dim) {
     if (!is_pooled(dim)) return false;

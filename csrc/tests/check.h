@@ -49,6 +49,7 @@ struct Options {
 
 // Each throws a Failure.
 void test_random_pools(const Options &options);
+void test_windows_of_many_cells(const Options &options);
 void test_pools_without_elements(const Options &options);
 void test_arrays_are_checked(const Options &options);
 void test_requests_are_checked(const Options &options);

@@ -35,6 +35,7 @@ const Test TESTS[] = {
     {"threads-errors", test_errors_of_threads},
     {"huge", test_huge_windows},
     {"empty", test_pools_without_elements},
+    {"many-cells", test_windows_of_many_cells},
     {"pools", test_random_pools},
 };
 

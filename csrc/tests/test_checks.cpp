@@ -46,6 +46,8 @@ void test_geometry_is_checked(const Options &) {
            "the sizes of the plan");
     expect(plan.padded && !plan.same_real && plan.same_count, "what the windows of the plan count");
     const Plan joined = make_plan({{3}, {4, 1, 4, 4, 1, 0, 0, 0}, {5, 1, 5, 5, 1, 0, 0, 0}, {2}});
+    const Plan apart = make_plan({{4, 1, 6, 6, 1, 0, 0, 0}, {5, 1, 5, 5, 1, 0, 0, 0}});
+    expect(apart.axis_count == 2 && apart.cells == 30, "a window that is longer than its axis is not joined");
     expect(joined.axis_count == 1 && joined.last().kernel == 20 && joined.inner == 2,
            "windows over everything are joined");
 
@@ -198,9 +200,10 @@ void test_arrays_are_checked(const Options &) {
     refuse("indices has 184", [&] { max.indices(W, shorter(indices.array())); });
     refuse("winners is None", [&] { max.indices(none, indices.array()); });
     for (int threads : {-1, 1025}) refuse("is not a number of threads", [&] { max.forward(X, Y, {threads}); });
-    // A place beyond the window, and one in the padding in front of the array.
-    for (char place : {char(9), char(0)}) {
-        winners.data()[0] = place;
+    // A place in the padding in front of the array, and one beyond a window that lies inside of it.
+    for (int at : {0, 5}) {
+        max.linearize(X, Y, W);
+        winners.data()[at] = at ? char(9) : char(0);
         refuse("winners holds a place that is no cell of its window", [&] { max.push(none, none, W, T, DY); });
     }
 

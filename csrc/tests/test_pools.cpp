@@ -135,12 +135,14 @@ Case random_case(std::uint64_t seed, bool large) {
     return c;
 }
 
-// Plain numbers; few different ones; only one; NaNs, infinities and zeros of both signs among them; all of the range.
+// Plain numbers; few different ones; only one; NaNs, infinities and zeros of both signs among them; all of the range;
+// two halves with the largest number at the end of each.
 void fill(Numbers &numbers, const std::string &flavour, Dice &dice) {
     const bool floats = ndpool::is_float(numbers.type), has_sign = floats || static_cast<int>(numbers.type) % 2 == 0;
     const Real wild[] = {std::nanl(""), HUGE_VALL, -HUGE_VALL, Real(0), -Real(0)};
     for (i64 i = 0; i < numbers.count; ++i) {
         Real v = flavour == "equal" ? 3 : flavour == "tied" ? static_cast<Real>(dice.from(-2, 2)) : dice.normal() * 20;
+        if (flavour == "one winner, the last cell") v = i % (numbers.count / 2) == numbers.count / 2 - 1 ? 9 : 3;
         if (flavour == "wild" && floats && dice.one_in(8)) v = wild[dice.from(0, 4)];
         if (flavour == "huge" && !floats)
             v = std::ldexp(dice.normal() / 4, static_cast<int>(8 * size_of(numbers.type)) - 1);
@@ -334,6 +336,24 @@ void check_case(const Case &c) {
 }
 
 }  // namespace
+
+// Windows with more places than the integers of a cell's size count.
+void test_windows_of_many_cells(const Options &) {
+    const std::vector<std::pair<Type, i64>> windows = {{Type::I8, 256},    {Type::U8, 257},     {Type::F16, 65536},
+                                                       {Type::I16, 65537}, {Type::BF16, 70001}, {Type::F32, 70001}};
+    for (const auto &[type, cells] : windows) {
+        Case c{7, Shape(2), {"max", "first"}, type, type, ndpool::is_float(type) ? type : Type::F64, 4, "tied"};
+        c.shape[0].length = 2;
+        c.shape[1].side = Side::GLOBAL;
+        c.shape[1].length = cells;
+        c.flavour = "one winner, the last cell";
+        try {
+            check_case(c);
+        } catch (const std::exception &error) {
+            throw Failure(text(c.description(), "\n    ", error.what()));
+        }
+    }
+}
 
 void test_random_pools(const Options &options) {
     struct Restore {

@@ -172,16 +172,28 @@ class Tensors:
         """Room for a tensor shaped like x."""
         return torch.empty_strided(self.size, self.plan.strides, dtype=dtype, device=CPU)
 
+    def _made(self, method: Callable[..., Any], *tensors: Tensor | None) -> Any:
+        """What the short way gives; None where it does not take these tensors."""
+        try:
+            return method(*tensors)
+        except MemoryError:
+            raise native.starved(self.plan) from None
+
     def forward(self, x: Tensor) -> Tensor:
-        if self.quick is not None and not x.is_neg() and (made := self.quick.forward(x)) is not None:
-            return made  # type: ignore[no-any-return]
+        if self.quick is not None and not x.is_neg():
+            try:
+                made = self.quick.forward(x)
+            except MemoryError:
+                raise native.starved(self.plan) from None
+            if made is not None:
+                return made  # type: ignore[no-any-return]
         y = self.new_y(self.result)
         native.forward(self.plan, self.inside(x), y, torch.get_num_threads())
         return y
 
     def forward_with_winners(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        if self.quick is not None and not x.is_neg() and (made := self.quick.linearize(x)) is not None:
-            return made  # type: ignore[return-value]
+        if self.quick is not None and not x.is_neg() and (made := self._made(self.quick.linearize, x)) is not None:
+            return made  # type: ignore[no-any-return]
         assert self.winner is not None
         y, winners = self.new_y(self.result), self.new_y(self.winner)
         native.linearize(self.plan, self.inside(x), y, winners, torch.get_num_threads())
@@ -270,7 +282,7 @@ def vjp(
     """`gx`, linear in `g`, for an input of this size and order; what is not known of y and the winners x tells."""
     plan = pool.plan(size, order, g.dtype)
     if plan.quick is not None and not g.is_neg() and (x is None or not x.is_neg()):
-        made = plan.quick.pull(x, y, winners, g)
+        made = plan._made(plan.quick.pull, x, y, winners, g)
         if made is not None:
             return made  # type: ignore[no-any-return]
     keeps = plan.plan.residual
