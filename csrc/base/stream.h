@@ -17,7 +17,7 @@ constexpr i64 LINE = 64;
 // Whether an array is written faster past the caches, to be read back included: it is large, and with what is read
 // meanwhile (`moved` bytes in all) so large that no cache holds it to the end. And whether it is there: a page that was never
 // touched is cleared on the first store, after which it is in the cache.
-inline bool worth_streaming(const void *p, i64 bytes, i64 moved) {
+inline bool worth_streaming([[maybe_unused]] const void *p, [[maybe_unused]] i64 bytes, [[maybe_unused]] i64 moved) {
 #if defined(__x86_64__) && defined(__linux__)
     constexpr i64 LARGE = i64(4) << 20, MOVED = i64(16) << 20;
     if (bytes < LARGE || moved < MOVED) return false;

@@ -202,7 +202,12 @@ struct ArgBest {
     }
     template <int N>
     static void merge_any(State<N> &a, const State<N> &b) {
-        take<N>(a, b, Order<L>::template better<N>(b.v, a.v) | (Order<L>::template as_good<N>(b.v, a.v) & (b.place < a.place)));
+        if constexpr (N == 1) {  // without masks, of which GCC 12 for ARM makes wrong ones for a single 64-bit lane
+            const bool better = Order<L>::template better<1>(b.v, a.v)[0] != 0, as_good = Order<L>::template as_good<1>(b.v, a.v)[0] != 0;
+            if (better || (as_good && b.place[0] < a.place[0])) a = b;
+        } else {
+            take<N>(a, b, Order<L>::template better<N>(b.v, a.v) | (Order<L>::template as_good<N>(b.v, a.v) & (b.place < a.place)));
+        }
     }
     template <int N, class Mask>
     static void take(State<N> &a, const State<N> &b, Mask wins) {
