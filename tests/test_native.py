@@ -269,8 +269,27 @@ def test_numbers_of_threads_that_there_cannot_be(operation, threads):
 
 @pytest.mark.parametrize("operation", [name for name in OPERATIONS if name != "indices"])
 def test_a_path_that_does_not_exist(operation):
-    with pytest.raises(ValueError, match="the engine has no path 'scenic'"):
+    with pytest.raises(ValueError, match="the engine has no way 'scenic'"):
         call(made(), operation, given_for_max(), path="scenic")
+    with pytest.raises(ValueError, match=r"path='rows\+fast' ends in 'fast'; only 'stream' can follow a way"):
+        call(made(), operation, given_for_max(), path="rows+fast")
+
+
+@pytest.mark.parametrize(
+    ("operation", "path"), [("forward", "terms"), ("linearize", "slide"), ("push", "rows"), ("pull", "spread"), ("jvp", "own")]
+)
+def test_a_path_that_the_plan_cannot_go(operation, path):
+    with pytest.raises(ValueError, match=f"this plan cannot go by '{path}'"):
+        call(made(), operation, given_for_max(), path=path)
+
+
+def test_the_paths_of_a_plan():
+    plan = made()
+    for operation in ("forward", "linearize", "push", "pull", "jvp"):
+        assert plan.path(operation) == plan.paths(operation)[0]
+    assert "rows" in plan.paths("forward")
+    with pytest.raises(ValueError, match="operation='backward' is none of 'forward', 'linearize', 'push', 'pull', 'jvp'"):
+        plan.path("backward")
 
 
 # --- arrays ---------------------------------------------------------------------------------------

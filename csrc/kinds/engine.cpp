@@ -117,10 +117,10 @@ void PlannedPool::check_residual(const Array &x, const Array &y, const Array &wi
 
 // --- operations -----------------------------------------------------------------------------------
 
-// Whether a lane as wide as a cell can hold any place in the window.
+// Whether a lane as wide as a cell, and the 4 bytes of a winner, can hold any place in the window.
 bool PlannedPool::places_fit() const {
     const i64 bits = 8 * size_of(input_type());
-    return bits == 64 || plan.cells <= i64(1) << bits;
+    return plan.cells <= i64(1) << (bits < 32 ? bits : 32);
 }
 
 Op PlannedPool::forward_op() const {

@@ -81,7 +81,7 @@ void extreme_winners(const Plan &plan, const Call &call, const Route &route) {
         WinnerSink<K> sink{key,
                            static_cast<T *>(call.y),
                            call.winners,
-                           call.winner_bytes,
+                           call.winners ? call.winner_bytes : plan.cells <= 256 ? 1 : plan.cells <= 65536 ? 2 : 4,
                            call.t,
                            call.dy,
                            static_cast<int>(size_of(call.derivative)),
