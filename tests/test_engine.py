@@ -92,7 +92,7 @@ def forced(pool, x, choice):
     """Forward with the method for wide windows forbidden (0) or demanded (1), or written past the caches (2)."""
     plan = pool._plan(x)
     y = plan.empty(plan.result)
-    plan.native.forward(plan.inside(x), y, choice)
+    plan.native.forward(plan.inside(x), y, forced=choice)
     return plan.outside(y)
 
 

@@ -66,7 +66,7 @@ def test_native_memory_does_not_grow():
                 with pytest.raises(ValueError, match="has"):
                     pool._plan(x).native.forward(x, wrong)
                 with pytest.raises((ValueError, OverflowError)):
-                    _engine.Plan([[2**61, 1, 2, 2, 1, 0, 0, 0]] * 3, "max", "float32", "float32", 0.0, "first")
+                    _engine.Plan([[2**61, 1, 2, 2, 1, 0, 0, 0]] * 3, "max", "first", 0.0, *["float32"] * 3, 1)
                 pool(x[: 1 + i % 4], right[: 1 + i % 4])
 
     rounds(30)

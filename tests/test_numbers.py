@@ -80,7 +80,7 @@ def test_sums_are_within_two_ulp(kind, dtype, condition, window, shape, axes, le
     plan = pool._plan(x)
     for choice in (-1, 0, 1):
         y = plan.empty(plan.result)
-        plan.native.forward(plan.inside(x), y, choice)
+        plan.native.forward(plan.inside(x), y, forced=choice)
         for out, (total, n) in zip(expected, counts(pool, x.shape, expected, kind), strict=True):
             assert ulps(y[out], total / n) <= 2
 
@@ -362,7 +362,7 @@ def test_sums_of_64_bits_wrap_as_numpys(dtype, shape):
     plan = pool._plan(x)
     for choice in (-1, 0, 1):
         y = plan.empty(plan.result)
-        plan.native.forward(plan.inside(x), y, choice)
+        plan.native.forward(plan.inside(x), y, forced=choice)
         same(y, expected)
     same(Pool(Sum(), Global(), 1)(x), x.sum(1, keepdims=True, dtype=dtype))
 

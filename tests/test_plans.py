@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import copy
+import dataclasses
 import inspect
 import pickle
 import re
 import threading
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +17,19 @@ import pytest
 
 import ndpool
 from closeness import same, within
-from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, _engine
+from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, _engine, native
+from ndpool import plan as plan_module
+from ndpool.plan import Residual, plan_of
 
 LINE = [8, 4, 2, 2, 1, 0, 0, 0]  # length, output, kernel, stride, dilation, two paddings, adaptive
 
 
-def plan(dims=(LINE,), kind="max", dtype="float32", derivative="float32", parameter=0.0, option="first"):
-    return _engine.Plan([list(d) for d in dims], kind, dtype, derivative, parameter, option)
+def plan(dims=(LINE,), kind="max", option="first", parameter=0.0, winners=None, **dtypes):
+    """A plan of the engine's own; its winners are those of a window of up to 256 cells, where there are any."""
+    dtypes = {"dtype": "float32", "result": "float32", "derivative": "float32", **dtypes}
+    winners = (kind in ("max", "min") and option == "first") if winners is None else winners
+    numbers = [list(d) for d in dims]
+    return _engine.Plan(numbers, kind, option, parameter, **dtypes, winner_bytes=int(winners))
 
 
 # --- what makes a plan ----------------------------------------------------------------------------
@@ -33,12 +41,14 @@ def test_unknown_kind(kind):
         plan(kind=kind)
 
 
-@pytest.mark.parametrize("dtype", ["", "float", "complex64", "float128", "bool", "float32 "])
+@pytest.mark.parametrize("dtype", ["", "float", "complex64", "float128", "float32 "])
 def test_unknown_dtype(dtype):
     with pytest.raises(ValueError, match="type"):
         plan(dtype=dtype)
     with pytest.raises(ValueError, match="type"):
         plan(derivative=dtype)
+    with pytest.raises(ValueError, match="type"):
+        plan(result=dtype)
 
 
 @pytest.mark.parametrize("derivative", ["int8", "uint64"])
@@ -71,7 +81,7 @@ def test_unknown_options_and_parameters(kind, parameter, option):
 
 @pytest.mark.parametrize("numbers", [[], [8, 4], LINE[:-1], [*LINE, 0], [8] * 9])
 def test_wrong_number_of_numbers(numbers):
-    with pytest.raises(ValueError, match=r"one number or eight"):
+    with pytest.raises(ValueError, match="one number, its length, or the eight"):
         plan(dims=[numbers, LINE])
 
 
@@ -182,10 +192,8 @@ def test_outputs_beyond_all_memory():
 class Starving:
     """In place of a native plan: every method wants more memory than there is."""
 
-    winner_bytes = 1
-
     def __getattr__(self, name):
-        def method(*arrays):
+        def method(*arrays, threads=0):
             raise MemoryError("std::bad_alloc")
 
         return method
@@ -193,16 +201,18 @@ class Starving:
 
 @pytest.mark.parametrize("layout", ["C", "F"])
 @pytest.mark.parametrize("kind", [Max(), Max("all"), SmoothMax(1.0)], ids=repr)
-def test_memory_that_runs_out_is_explained(kind, layout):
+def test_memory_that_runs_out_is_explained(kind, layout, monkeypatch):
     pool, x = Pool(kind, Window((2, 2), padding=1)), np.ones((4, 4), order=layout)
-    pullback = pool.vjp(x)[1]
+    linear = pool.linearize(x)[1]
     acts = [pool, pool.vjp, lambda x: pool.jvp(x, x), lambda x: pool(x, np.empty((3, 3)))]
-    acts += [pool.with_indices] if isinstance(kind, Max) else []
+    acts += [pool.with_indices] if kind == Max() else []
     for act in acts:
         act(x)
-    for plan in pool._plans.values():
-        plan.native = Starving()
-    for act in [*acts, lambda x: pullback(np.ones((3, 3)))]:
+    for arrays in pool._plans.values():
+        monkeypatch.setitem(arrays.plan.handles, "native", Starving())
+    for key, (shape, dtype, _, plan) in pool._ready.items():
+        pool._ready[key] = shape, dtype, Starving().forward, plan
+    for act in [*acts, linear.push, lambda x: linear.pull(np.ones((3, 3)))]:
         with pytest.raises(
             MemoryError, match=r"kernel_size=\(2, 2\).* over shape \(4, 4\) is too large: there is no memory"
         ):
@@ -229,18 +239,23 @@ def arrays(**other):
 
 METHODS = {
     "forward": ("x", "y"),
-    "forward_with_winners": ("x", "y", "winners"),
-    "indices": ("winners", "indices"),
+    "linearize": ("x", "y", "winners"),
+    "push": ("x", "y", "winners", "t", "dy"),
+    "pull": ("x", "y", "winners", "g", "gx"),
     "jvp": ("x", "t", "y", "dy"),
-    "vjp": ("x", "y", "winners", "g", "gx"),
+    "indices": ("winners", "indices"),
 }
-OUTPUTS = {"forward": "y", "forward_with_winners": "y winners", "indices": "indices", "jvp": "y dy", "vjp": "gx"}
-USED = {"first": {"vjp": ("winners", "g", "gx")}, "split": {"vjp": ("x", "y", "g", "gx")}}
+OUTPUTS = {"forward": "y", "linearize": "y winners", "push": "dy", "pull": "gx", "jvp": "y dy", "indices": "indices"}
+USED = {
+    "first": {"push": ("winners", "t", "dy"), "pull": ("winners", "g", "gx")},
+    "split": {"linearize": ("x", "y"), "push": ("x", "y", "t", "dy"), "pull": ("x", "y", "g", "gx"), "indices": ()},
+}
 
 
-def call(made, method, **other):
-    given = arrays(**other)
-    return getattr(made, method)(*(given[name] for name in METHODS[method]))
+def call(made, method, option="first", **other):
+    """A method with what it uses under this policy, and None for the rest."""
+    given, used = arrays(**other), USED[option].get(method, METHODS[method])
+    return getattr(made, method)(*(given[name] if name in used else None for name in METHODS[method]))
 
 
 def every_argument(option):
@@ -255,11 +270,11 @@ ARGUMENTS = [(o, m, n) for o in ("first", "split") for m, n in every_argument(o)
 @pytest.mark.parametrize(("option", "method", "name"), ARGUMENTS)
 def test_sizes_are_checked(option, method, name):
     made = plan(option=option)
-    call(made, method)
+    call(made, method, option)
     right = arrays()[name]
     for wrong in (right[:-1], np.concatenate([right, right]), np.zeros(0, right.dtype), right.reshape(2, -1)[:1]):
         with pytest.raises(ValueError, match=f"{name} has"):
-            call(made, method, **{name: wrong})
+            call(made, method, option, **{name: wrong})
 
 
 @pytest.mark.parametrize(("option", "method", "name"), ARGUMENTS)
@@ -270,7 +285,7 @@ def test_sizes_of_elements_are_checked(option, method, name):
     other = np.dtype(np.uint16 if right.itemsize == 1 else np.uint8)
     for wrong in (right.astype(np.complex128), np.zeros(right.nbytes // other.itemsize, other)):
         with pytest.raises(ValueError, match=f"{name} has"):
-            call(made, method, **{name: wrong})
+            call(made, method, option, **{name: wrong})
 
 
 @pytest.mark.parametrize(("option", "method", "name"), ARGUMENTS)
@@ -278,15 +293,15 @@ def test_strided_arrays_are_refused(option, method, name):
     made = plan(option=option)
     right = arrays()[name]
     with pytest.raises((ValueError, BufferError), match="contiguous"):
-        call(made, method, **{name: np.repeat(right, 2)[::2]})
+        call(made, method, option, **{name: np.repeat(right, 2)[::2]})
 
 
 @pytest.mark.parametrize(("option", "method", "name"), ARGUMENTS)
 def test_what_is_no_array_is_refused(option, method, name):
     made = plan(option=option)
     for wrong in (None, 3, "text", [1.0] * 8, object()):
-        with pytest.raises(TypeError):
-            call(made, method, **{name: wrong})
+        with pytest.raises((TypeError, ValueError) if wrong is None else TypeError):
+            call(made, method, option, **{name: wrong})
 
 
 class TensorLike:
@@ -303,8 +318,8 @@ class TensorLike:
 def test_tensors_are_taken_by_their_address(option, method, name):
     made = plan(option=option)
     expected, given = arrays(), arrays()
-    call(made, method, **expected)
-    call(made, method, **{**given, name: TensorLike(given[name])})
+    call(made, method, option, **expected)
+    call(made, method, option, **{**given, name: TensorLike(given[name])})
     for output in OUTPUTS[method].split():
         same(given[output], expected[output])
 
@@ -323,10 +338,10 @@ def test_tensors_are_checked(option, method, name):
         (missing, AttributeError, "nbytes"),
     ):
         with pytest.raises(error, match=message):
-            call(made, method, **{name: wrong})
+            call(made, method, option, **{name: wrong})
     if right.itemsize > 1:
         with pytest.raises(ValueError, match=f"{name} has .*, aligned to their size"):
-            call(made, method, **{name: TensorLike(right, right.ctypes.data + 1)})
+            call(made, method, option, **{name: TensorLike(right, right.ctypes.data + 1)})
 
 
 @pytest.mark.parametrize(("method", "name"), [(m, n) for m, names in OUTPUTS.items() for n in names.split()])
@@ -344,17 +359,24 @@ def test_only_extremes_have_winners():
         ("avg", 0.0, "real"),
         ("smooth_max", 1.0, "real"),
         ("lp", 2.0, ""),
+        ("max", 0.0, "split"),
     ):
+        with pytest.raises(ValueError, match="winners"):
+            plan(kind=kind, parameter=parameter, option=option, winners=1)
         made = plan(kind=kind, parameter=parameter, option=option)
-        for method in ("forward_with_winners", "indices"):
+        for method in ("linearize", "indices"):
             with pytest.raises(ValueError, match="winners"):
                 call(made, method)
 
 
 @pytest.mark.parametrize(("cells", "size"), [(1, 1), (256, 1), (257, 2), (65536, 2), (65537, 4)])
 def test_winners_take_as_few_bytes_as_they_can(cells, size):
-    """One byte for each output where the window has up to 256 cells, then two, then four."""
-    assert plan(dims=[[cells, 1, cells, cells, 1, 0, 0, 0]]).winner_bytes == size
+    """One byte for each output where the window has up to 256 cells, then two, then four; the engine takes no fewer."""
+    made = plan_of(Pool(Max(), Window((cells,))), (cells,), "float32")
+    assert made.residual == Residual(winners=size)
+    for fewer in {1, 2, 4} - set(range(size, 5)):
+        with pytest.raises(ValueError, match="too few"):
+            plan(dims=made.dims, winners=fewer)
 
 
 @pytest.mark.parametrize(
@@ -374,31 +396,37 @@ def test_winners_take_as_few_bytes_as_they_can(cells, size):
 def test_winners_that_cannot_be(window, shape, axes, derivative):
     """Any bytes at all given as winners: some result, and nothing outside of the arrays is touched."""
     pool = Pool(Max(), window, axes)
-    native = pool._plan(np.zeros(shape, derivative)).native
+    made = pool._plan(np.zeros(shape, derivative))
+    engine = made.native
     outputs = pool.output_shape(shape)
     rng = np.random.default_rng(0)
-    dtype = np.dtype(f"u{native.winner_bytes}")
+    dtype = np.dtype(f"u{made.plan.residual.winners}")
     for winners in (
         np.full(outputs, np.iinfo(dtype).max, dtype),
         rng.integers(0, np.iinfo(dtype).max, outputs, dtype=dtype, endpoint=True),
     ):
         guarded = np.full(int(np.prod(shape)) + 128, 7, derivative)
         gx = guarded[64:-64].reshape(shape)
-        native.vjp(None, None, winners, np.ones(outputs, derivative), gx)
+        engine.pull(None, None, winners, np.ones(outputs, derivative), gx)
         assert (guarded[:64] == 7).all()
         assert (guarded[-64:] == 7).all()
         assert gx.sum(dtype=np.float64) <= np.prod(outputs)
-        indices = np.zeros(outputs, np.int64)
-        native.indices(winners, indices)
+        dy = np.zeros(outputs, derivative)
+        with pytest.raises(ValueError, match="winners holds a place that is no cell of its window"):
+            engine.push(None, None, winners, np.ones(shape, derivative), dy)
+        engine.indices(winners, np.zeros(outputs, np.int64))
 
 
 @pytest.mark.parametrize("ties", ["split", "all"])
 def test_outputs_that_no_cell_has(ties):
     """A `y` that is not this input's: no cell ties for it, so none gets a share, and there is no 0/0."""
-    native = Pool(Max(ties), Window((2,)))._plan(np.zeros(8, np.float32)).native
+    engine = Pool(Max(ties), Window((2,)))._plan(np.zeros(8, np.float32)).native
     gx = np.full(8, 7, np.float32)
-    native.vjp(np.arange(8, dtype=np.float32), np.full(4, 99, np.float32), None, np.ones(4, np.float32), gx)
+    x, y = np.arange(8, dtype=np.float32), np.full(4, 99, np.float32)
+    engine.pull(x, y, None, np.ones(4, np.float32), gx)
     assert gx.tolist() == [0] * 8
+    engine.push(x, y, None, np.ones(8, np.float32), y)
+    assert y.tolist() == [0] * 4
 
 
 def test_unknown_level():
@@ -429,7 +457,8 @@ def declared():
 
 
 def parameters(node):
-    return [a.arg for a in node.args.args if a.arg != "self"], len(node.args.defaults)
+    named = node.args.args + node.args.kwonlyargs
+    return [a.arg for a in named if a.arg != "self"], len(node.args.defaults + node.args.kw_defaults)
 
 
 def actual(function):
@@ -448,20 +477,22 @@ def test_the_stub_is_the_module():
     methods = {name for name in vars(_engine.Plan) if not name.startswith("_")} | {"__init__"}
     assert methods == {name.split(".")[1] for name in found if "." in name}
     for name, expected in found.items():
-        if expected is None or name == "Plan.winner_bytes":
+        if expected is None:
             continue
         function = _engine
         for part in name.split("."):
             function = inspect.getattr_static(function, part) if part == "__init__" else getattr(function, part)
         assert actual(function) == expected, name
     for name, text in docstrings.items():
-        assert text in getattr(_engine, name).__doc__
+        said = getattr(_engine, name).__doc__.splitlines()[-1]  # after the signature; the stub may say more
+        assert said.rstrip(".") in text
 
 
 def test_keywords_work_as_the_stub_says():
-    made = _engine.Plan(dims=[LINE], kind="max", dtype="float32", derivative="float32", parameter=0.0, option="first")
+    dtypes = {"dtype": "float32", "result": "float32", "derivative": "float32"}
+    made = _engine.Plan(dims=[LINE], kind="max", option="first", parameter=0.0, **dtypes, winner_bytes=1)
     y = np.zeros(4, np.float32)
-    made.forward(x=np.arange(8, dtype=np.float32), y=y, forced=0)
+    made.forward(x=np.arange(8, dtype=np.float32), y=y, threads=1, path="")
     assert y.tolist() == [1, 3, 5, 7]
 
 
@@ -477,7 +508,7 @@ def test_plans_are_kept_and_bounded():
     for n in range(2, 300):
         pool(np.zeros(n))
         assert len(pool._plans) <= 64
-        assert set(pool._ready.values()) <= set(pool._plans.values())
+        assert len(pool._ready) <= 64
     assert pool(np.zeros(2)).shape == (1,)
     assert pool._plan(x) is pool._plan(x)
 
@@ -559,3 +590,175 @@ def test_a_lock_is_not_needed_to_pickle():
     for _ in range(50):
         assert pickle.loads(pickle.dumps(pool)) == pool
     thread.join()
+
+
+# --- Plan, the seam -------------------------------------------------------------------------------
+
+
+def test_a_plan_says_all_about_a_pool():
+    made = plan_of(Pool(Avg(False), Window((3, 2), (2, 1), (1, 0)), (1, 3)), (2, 5, 3, 4), "float16", (0, 3, 1, 2))
+    assert (made.kind, made.option, made.parameter, made.curved) == ("avg", "real", 0.0, False)
+    assert (made.shape, made.output_shape, made.kept_shape) == ((2, 5, 3, 4), (2, 3, 3, 3), (2, 3, 3, 3))
+    assert (made.axes, made.places) == ((1, 3), (0, 3, 1, 2))
+    assert made.dims == ((2,), (4, 3, 2, 1, 1, 0, 0, 0), (5, 3, 3, 2, 1, 1, 1, 0), (3,))
+    assert (made.strides, made.output_strides) == ((60, 3, 1, 15), (27, 3, 1, 9))
+    assert (made.input, made.dtype, made.result, made.derivative) == ("float16",) * 4
+    assert (made.residual, made.residual_bytes, made.is_linear, made.cells) == (Residual(), 0, True, 6)
+    assert not made.finds_first
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "dtypes", "residual", "nbytes"),
+    [
+        (Max(), "bool", ("uint8", "bool", "float64"), Residual(winners=1), 8),
+        (Max(), "bfloat16", ("bfloat16", "bfloat16", "bfloat16"), Residual(winners=1), 8),
+        (Min("all"), "int16", ("int16", "int16", "float64"), Residual(x=True, y=True), 64 + 16),
+        (Sum(), "uint8", ("uint8", "uint64", "float64"), Residual(), 0),
+        (Sum(), "bool", ("uint8", "int64", "float64"), Residual(), 0),
+        (Avg(), "int32", ("int32", "float64", "float64"), Residual(), 0),
+        (Avg(), "complex64", ("float32", "complex64", "complex64"), Residual(), 0),
+        (Sum(), "complex128", ("float64", "complex128", "complex128"), Residual(), 0),
+        (SmoothMax(1.0), "uint16", ("float64", "float64", "float64"), Residual(x=True), 256),
+        (SmoothMax(1.0), "bool", ("float64", "float64", "float64"), Residual(x=True), 256),
+        (Lp(2), "float16", ("float16", "float16", "float16"), Residual(x=True), 64),
+    ],
+)
+def test_dtypes_and_residuals_of_plans(kind, dtype, dtypes, residual, nbytes):
+    """Each a name; what the engine computes, gives and differentiates in, and what it keeps of 32 cells."""
+    made = plan_of(Pool(kind, Window((4,))), (2, 16), dtype)
+    assert (made.dtype, made.result, made.derivative) == dtypes
+    assert (made.residual, made.residual_bytes) == (residual, nbytes)
+    assert made.curved == isinstance(kind, SmoothMax | Lp)
+    assert made.dims == ((2,), (16, 4, 4, 4, 1, 0, 0, 0)) + (((2,),) if made.is_complex else ())
+
+
+def test_plans_are_values():
+    """Equal by their numbers, with one hash; each thing that they are made from tells them apart."""
+    pool = Pool(Max(), Window((2, 2)))
+    made = plan_of(pool, (3, 4, 6), "float32")
+    assert made is plan_of(Pool(Max(), Window((2, 2))), (3, 4, 6), "float32")
+    for duplicate in (
+        copy.copy(made),
+        copy.deepcopy(made),
+        pickle.loads(pickle.dumps(made)),
+        dataclasses.replace(made),
+    ):
+        assert (duplicate, hash(duplicate)) == (made, hash(made))
+    assert dataclasses.replace(made, dtype="float64").handles == {}
+    assert plan_of(pool, (3, 4, 6), "float32", (0, 1, 2)) == made
+    same_numbers = plan_of(Pool(Max(), Window(2, 2, "valid"), (-2, -1)), (3, 4, 6), "float32")
+    assert (same_numbers, hash(same_numbers)) == (made, hash(made))
+    others = [
+        plan_of(pool, (3, 4, 7), "float32"),
+        plan_of(pool, (3, 4, 6), "float64"),
+        plan_of(pool, (3, 4, 6), "float32", (1, 2, 0)),
+        plan_of(Pool(Min(), Window((2, 2))), (3, 4, 6), "float32"),
+        plan_of(Pool(Max("all"), Window((2, 2))), (3, 4, 6), "float32"),
+        plan_of(Pool(Max(), Window((2, 2)), (0, 1)), (3, 4, 6), "float32"),
+        plan_of(Pool(Max(), Window((2, 2), 1)), (3, 4, 6), "float32"),
+        plan_of(Pool(SmoothMax(1.0), Window((2, 2))), (3, 4, 6), "float32"),
+        plan_of(Pool(SmoothMax(2.0), Window((2, 2))), (3, 4, 6), "float32"),
+        plan_of(Pool(Avg(True, 4), Window((2, 2))), (3, 4, 6), "float32"),
+        plan_of(Pool(Avg(True, 5), Window((2, 2))), (3, 4, 6), "float32"),
+    ]
+    assert len({made, *others}) == 12
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.kind = "min"
+
+
+def test_there_is_one_cache_of_plans():
+    """Two pools that are equal have one plan, which one handle of the engine belongs to; and it is bounded."""
+    x = np.zeros((3, 8), np.float32)
+    one, other = (Pool(Sum(), Window((2,)))._plan(x) for _ in range(2))
+    assert one.plan is other.plan
+    assert one.native is other.native
+    for n in range(plan_module.PLANS_KEPT + 10):
+        plan_of(Pool(Sum(), Window((1,))), (n + 1,), "int8")
+    assert len(plan_module._plans) == plan_module.PLANS_KEPT
+    assert one.plan is not Pool(Sum(), Window((2,)))._plan(x).plan
+    same(Pool(Sum(), Window((2,)))(x), np.zeros((3, 4), np.float32))
+
+
+class Own(Max):
+    """A kind of one's own, for all that it derives from the engine's: it does not compute the same."""
+
+    def value(self, x, pad=0):
+        return -super().value(x, pad)
+
+
+def test_no_plan_for_what_no_engine_computes():
+    for kind, dtype in ((Own(), "float32"), (Max(), "complex64"), (Lp(2), "complex128"), (Sum(), "object")):
+        with pytest.raises(TypeError, match=f"no engine computes .* of {dtype}; call ndpool.spec"):
+            plan_of(Pool(kind, Window((2,))), (4,), dtype)
+    assert Pool(Own(), Window((2,)))([1.0, 3.0]).tolist() == [-3]
+    with pytest.raises(TypeError, match=r"beta=Fraction\(1, 3\).* is no float"):
+        plan_of(Pool(SmoothMax(Fraction(1, 3)), Window((2,))), (4,), "float32")
+    objects = np.array([Fraction(1), Fraction(2)], object)
+    assert Pool(Max(), Window((2,)))(objects).tolist() == [2]
+
+
+def test_first_winners_are_not_looked_for_in_another_order():
+    """An engine would find the first in the order of memory; it is not asked."""
+    made = plan_of(Pool(Max(), Window((2, 2))), (4, 4), "float32", (1, 0))
+    x, y = np.zeros((4, 4), np.float32), np.zeros((2, 2), np.float32)
+    winners = np.zeros((2, 2), np.uint8)
+    native.forward(made, x, y)
+    for act in (
+        lambda: native.linearize(made, x, y, winners),
+        lambda: native.push(made, (None, None, winners), x, y),
+        lambda: native.pull(made, (None, None, winners), y, x),
+        lambda: native.jvp(made, x, x, y, y),
+        lambda: native.indices(made, winners, np.zeros((2, 2), np.int64)),
+    ):
+        with pytest.raises(ValueError, match=r"order=\(1, 0\) changes the order of the pooled axes \(0, 1\)"):
+            act()
+
+
+def test_windows_of_more_cells_than_places_can_count():
+    """Forward and JVP need no places. What does is refused, with the remedy."""
+    x = np.arange(12.0).reshape(3, 4)
+    pool = Pool(Max(), Window((2**17, 2**16), 1, ((2**17 - 2, 2), (2**16 - 2, 2))))
+    same(pool(x)[0], np.array([5.0, 6, 7, 7, 7]))
+    same(pool.jvp(x, -x)[1], -pool(x))
+    for act in (pool.vjp, pool.linearize, pool.with_indices):
+        with pytest.raises(ValueError, match=r"kernel_size=\(131072, .* up to 2\*\*32 cells; use a smaller"):
+            act(x)
+
+
+def test_threads_of_a_call():
+    """The number holds for the call, and the process keeps its own."""
+    made = plan_of(Pool(Sum(), Window((2, 2))), (40, 60, 60), "float32")
+    x, before = np.random.default_rng(0).normal(size=(40, 60, 60)).astype(np.float32), ndpool.get_num_threads()
+    results = []
+    for threads in (0, 1, 3):
+        y = np.empty(made.output_shape, np.float32)
+        native.forward(made, x, y, threads)
+        results.append(y)
+    same(results[0], results[1])
+    same(results[0], results[2])
+    assert ndpool.get_num_threads() == before
+
+
+class Watched:
+    """In place of a native plan: it writes nothing and says how it was called."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __getattr__(self, name):
+        return lambda *memory, threads: self.calls.append((name, memory, threads))
+
+
+def test_the_engine_is_handed_what_it_is_to_do(monkeypatch):
+    """Each function is one method, with the memory in its order, and the number of threads as it is."""
+    made, watched = plan_of(Pool(Max(), Window((2,))), (8,), "float32"), Watched()
+    monkeypatch.setitem(made.handles, "native", watched)
+    for threads in ((), (3,)):
+        native.forward(made, "x", "y", *threads)
+        native.linearize(made, "x", "y", "winners", *threads)
+        native.push(made, ("x", "y", "winners"), "t", "dy", *threads)
+        native.pull(made, ("x", "y", "winners"), "g", "gx", *threads)
+        native.jvp(made, "x", "t", "y", "dy", *threads)
+        native.indices(made, "winners", "indices", *threads)
+    expected = [(name, memory, threads) for threads in (0, 3) for name, memory in METHODS.items()]
+    assert watched.calls == expected

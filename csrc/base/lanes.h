@@ -10,6 +10,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #include "base/types.h"
@@ -241,6 +243,10 @@ inline vec<T, N> best_of_floats(vec<T, N> a, vec<T, N> b) {
         return bits<vec<T, N>>(_mm256_blendv_pd(_mm256_max_pd(x, y), x, _mm256_cmp_pd(x, x, _CMP_UNORD_Q)));
     }
 #endif
+#if defined(__aarch64__)  // where the processor's maximum of a NaN and a number is NaN
+    if constexpr (std::is_same_v<T, float> && N == 4) return bits<vec<T, N>>(vmaxq_f32(bits<float32x4_t>(a), bits<float32x4_t>(b)));
+    if constexpr (std::is_same_v<T, double> && N == 2) return bits<vec<T, N>>(vmaxq_f64(bits<float64x2_t>(a), bits<float64x2_t>(b)));
+#endif
     return (b > a) | ((b != b) & (a == a)) ? b : a;
 }
 
@@ -260,11 +266,13 @@ NDPOOL_INLINE bool all_finite(vec<float, N> v) {
 }
 
 // a*b - c, rounded once; levels that cannot have FUSED false.
-#if defined(__FMA__)
+#if defined(__FMA__) || defined(__aarch64__)
 constexpr bool FUSED = true;
 template <int N>
 inline vec<float, N> fused_difference(vec<float, N> a, vec<float, N> b, vec<float, N> c) {
-#if defined(__AVX512F__)
+#if defined(__aarch64__)
+    return bits<vec<float, N>>(vfmaq_f32(vnegq_f32(bits<float32x4_t>(c)), bits<float32x4_t>(a), bits<float32x4_t>(b)));
+#elif defined(__AVX512F__)
     return bits<vec<float, N>>(_mm512_fmsub_ps(bits<__m512>(a), bits<__m512>(b), bits<__m512>(c)));
 #else
     return bits<vec<float, N>>(_mm256_fmsub_ps(bits<__m256>(a), bits<__m256>(b), bits<__m256>(c)));

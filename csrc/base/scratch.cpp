@@ -48,7 +48,6 @@ struct Blocks {
     Block blocks[scratch_blocks::MOST];
     int used = 0;  // blocks that were ever taken: the first ones
     int held = 0;
-    Block slots[SLOT_COUNT];
 
     // A free block that is large enough or, if there is none, a free one that can grow; -1 if all are held.
     int find(std::size_t bytes) {
@@ -92,8 +91,6 @@ void give_back(int number) {
 void trim() {
     for (int i = 0; i < own.used; ++i)
         if (!own.blocks[i].held && own.blocks[i].size > KEPT) own.blocks[i].free();
-    for (Block &slot : own.slots)
-        if (slot.size > KEPT) slot.free();
 }
 
 int held() { return own.held; }
@@ -101,18 +98,9 @@ int held() { return own.held; }
 std::size_t total_bytes() {
     std::size_t sum = 0;
     for (const Block &block : own.blocks) sum += block.size;
-    for (const Block &slot : own.slots) sum += slot.size;
     return sum;
 }
 
 }  // namespace scratch_blocks
-
-void *scratch(Slot slot, std::size_t bytes) {
-    static const char *const names[SLOT_COUNT] = {"row", "phases", "rows", "rows seen", "planes seen", "front", "plane", "plane 2", "plane 3",
-                                                  "plane 4", "extra", "block", "between", "border", "border 2", "lines", "lines 2"};
-    Block &block = own.slots[slot];
-    if (block.size < bytes) block.grow(bytes, names[slot]);
-    return block.memory;
-}
 
 }  // namespace ndpool

@@ -40,28 +40,37 @@ std::size_t total_bytes();
 template <class T>
 class Scratch {
   public:
+    Scratch() = default;  // holds nothing yet
     explicit Scratch(std::int64_t count, const char *purpose)
-        : elements(static_cast<T *>(scratch_blocks::take(bytes_of(count, purpose), purpose, &number))) {}
+        : elements(static_cast<T *>(scratch_blocks::take(bytes_of(count, purpose), purpose, &number))), room(count) {}
     ~Scratch() {
         if (elements) scratch_blocks::give_back(number);
     }
-    Scratch(Scratch &&other) noexcept : number(other.number), elements(other.elements) { other.elements = nullptr; }
+    Scratch(Scratch &&other) noexcept : number(other.number), elements(other.elements), room(other.room) { other.elements = nullptr, other.room = 0; }
     Scratch &operator=(Scratch &&other) noexcept {
         if (this == &other) return *this;
         if (elements) scratch_blocks::give_back(number);
-        number = other.number, elements = other.elements;
-        other.elements = nullptr;
+        number = other.number, elements = other.elements, room = other.room;
+        other.elements = nullptr, other.room = 0;
         return *this;
     }
     Scratch(const Scratch &) = delete;
     Scratch &operator=(const Scratch &) = delete;
+
+    // Makes room for at least `count` elements. What was there is lost where there was not enough.
+    void grow(std::int64_t count, const char *purpose) {
+        if (elements && room >= count) return;
+        *this = Scratch();  // given back first, so that it may be the one that is taken
+        *this = Scratch(count, purpose);
+    }
 
     T *data() const { return elements; }
     T &operator[](std::int64_t i) const { return elements[i]; }
 
   private:
     int number = 0;
-    T *elements;
+    T *elements = nullptr;
+    std::int64_t room = 0;
 
     static std::size_t bytes_of(std::int64_t count, const char *purpose) {
         constexpr std::size_t most = std::numeric_limits<std::ptrdiff_t>::max();
@@ -69,12 +78,5 @@ class Scratch {
         return static_cast<std::size_t>(count) * sizeof(T);
     }
 };
-
-// --- the older way: memory by name, which two users of one name share without knowing --------------
-
-enum Slot { ROW, PHASES, ROWS, SEEN, PLANES_SEEN, FRONT, PLANE, PLANE2, PLANE3, PLANE4, EXTRA, BLOCK, BETWEEN, BORDER, BORDER2, MADE, MADE2, SLOT_COUNT };
-
-// At least `bytes`, aligned to 64; the contents stay until the same slot is asked for more.
-void *scratch(Slot slot, std::size_t bytes);
 
 }  // namespace ndpool

@@ -17,7 +17,7 @@ constexpr i64 LINE = 64;
 // Whether an array is written faster past the caches, to be read back included: it is large, and with what is read
 // meanwhile (`moved` bytes in all) so large that no cache holds it to the end. And whether it is there: a page that was never
 // touched is cleared on the first store, after which it is in the cache.
-inline bool worth_streaming(const void *p, i64 bytes, i64 moved) {
+inline bool worth_streaming([[maybe_unused]] const void *p, [[maybe_unused]] i64 bytes, [[maybe_unused]] i64 moved) {
 #if defined(__x86_64__) && defined(__linux__)
     constexpr i64 LARGE = i64(4) << 20, MOVED = i64(16) << 20;
     if (bytes < LARGE || moved < MOVED) return false;
@@ -69,10 +69,10 @@ inline void stream_bytes(char *to, const char *from, i64 bytes) {
 // of a line that is stored in parts, memory would have to be read first.
 class Outbox {
   public:
-    explicit Outbox(Slot slot) : slot(slot) {}
+    Outbox() = default;
     Outbox(const Outbox &) = delete;
     ~Outbox() {
-        if (!made) return;
+        if (!made.data()) return;
         send(filled);
         end_streaming();
     }
@@ -83,29 +83,29 @@ class Outbox {
         constexpr i64 size = sizeof(T);
         return reinterpret_cast<T *>(room(reinterpret_cast<char *>(to), count * size, most * size));
     }
-    NDPOOL_INLINE char *room(char *to, i64 bytes, i64 most) {
+    __attribute__((noinline)) char *room(char *to, i64 bytes, i64 most) {
         if (to != first + filled) {
             send(filled);
             first = to;
         } else if (filled >= ENOUGH) {
             send(filled - (reinterpret_cast<std::intptr_t>(to) & (LINE - 1)));
         }
-        if (!made) made = static_cast<char *>(scratch(slot, static_cast<std::size_t>(ENOUGH + LINE + most + BEYOND)));
+        made.grow(ENOUGH + LINE + most + BEYOND, "results on their way to memory");
         filled += bytes;
-        return made + filled - bytes;
+        return made.data() + filled - bytes;
     }
 
   private:
     static constexpr i64 ENOUGH = 1024, BEYOND = 256;  // a register may be written beyond the room that was asked for
-    const Slot slot;
-    char *made = nullptr, *first = nullptr;  // and where what is made belongs
+    Scratch<char> made;
+    char *first = nullptr;  // where what is made belongs
     i64 filled = 0;
 
     void send(i64 bytes) {
-        stream_bytes(first, made, bytes);
+        stream_bytes(first, made.data(), bytes);
         first += bytes;
         filled -= bytes;
-        if (filled) std::memcpy(made, made + bytes, LINE);  // the rest is less than a line
+        if (filled) std::memcpy(made.data(), made.data() + bytes, LINE);  // the rest is less than a line
     }
 };
 

@@ -172,8 +172,8 @@ void set_num_threads(int n) { thread_count = std::max(1, std::min(n, MOST_THREAD
 
 ThreadsOfCall::ThreadsOfCall(int n) : before(threads_of_call) {
     if (n < 0 || n > MOST_THREADS)
-        throw std::invalid_argument("threads=" + std::to_string(n) + " is not a number of threads; give 1 to " + std::to_string(MOST_THREADS) +
-                                    ", or 0 for the number of the process");
+        throw std::invalid_argument("threads=" + std::to_string(n) + " is not a number of threads; give 1 to " +
+                                    std::to_string(MOST_THREADS) + ", or 0 for the number of the process");
     if (n) threads_of_call = n;
 }
 

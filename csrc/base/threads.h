@@ -9,14 +9,15 @@ namespace ndpool {
 // Calls work(context, begin, end) over pieces of 0..count-1, on several threads if `worth_it`. Which thread does
 // which piece varies from run to run: results must not depend on it. If a piece throws, the others may be left out, and
 // one of the exceptions is thrown here. If no thread can be started, the calling one does all the work.
-void share_out(std::int64_t count, bool worth_it, void (*work)(const void *context, std::int64_t begin, std::int64_t end),
-               const void *context);
+void share_out(std::int64_t count, bool worth_it,
+               void (*work)(const void *context, std::int64_t begin, std::int64_t end), const void *context);
 
 template <class Work>
 void parallel(std::int64_t count, bool worth_it, const Work &work) {
     share_out(
         count, worth_it,
-        [](const void *w, std::int64_t begin, std::int64_t end) { (*static_cast<const Work *>(w))(begin, end); }, &work);
+        [](const void *w, std::int64_t begin, std::int64_t end) { (*static_cast<const Work *>(w))(begin, end); },
+        &work);
 }
 
 constexpr int MOST_THREADS = 1024;

@@ -23,9 +23,10 @@ NDPOOL_INLINE i64 size_of(Type type) {
 }
 
 #define NDPOOL_FLOATS(X) X(F16, Half) X(BF16, BFloat) X(F32, float) X(F64, double)
-#define NDPOOL_INTEGERS(X)                                                                               \
-    X(I8, std::int8_t)                                                                                   \
-    X(U8, std::uint8_t)                                                                                  \
-    X(I16, std::int16_t) X(U16, std::uint16_t) X(I32, std::int32_t) X(U32, std::uint32_t) X(I64, std::int64_t) X(U64, std::uint64_t)
+#define NDPOOL_INTEGERS(X) \
+    X(I8, std::int8_t)     \
+    X(U8, std::uint8_t)    \
+    X(I16, std::int16_t)   \
+    X(U16, std::uint16_t) X(I32, std::int32_t) X(U32, std::uint32_t) X(I64, std::int64_t) X(U64, std::uint64_t)
 
 }  // namespace ndpool

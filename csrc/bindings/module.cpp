@@ -1,4 +1,5 @@
-// What Python sees of the engine: buffers and tensors become addresses, names become arguments, errors become exceptions.
+// What Python sees of the engine: buffers and tensors become addresses, names become arguments, errors become
+// exceptions.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -24,9 +25,9 @@ namespace {
 
 enum class Access { READ, WRITE };
 
-// The memory of an argument, for as long as the call lasts: of anything with a C-contiguous buffer, or of a tensor, which
-// has none but says its address and its bytes. That a tensor is dense in the right order is for the caller to know. None
-// is no array. The sizes are checked by whoever takes it.
+// The memory of an argument, for as long as the call lasts: of anything with a C-contiguous buffer, or of a tensor,
+// which has none but says its address and its bytes. That a tensor is dense in the right order is for the caller to
+// know. None is no array. The sizes are checked by whoever takes it.
 class Argument {
   public:
     Argument(nb::handle array, i64 element_bytes, Access access) {
@@ -70,8 +71,8 @@ class Argument {
 
 // --- calls --------------------------------------------------------------------------------------
 
-// Runs f without the GIL. Where the interpreter has ended meanwhile, taking the GIL back ends this thread by unwinding its
-// stack, which must not pass through destructors that forbid it: the thread waits for the process to end instead.
+// Runs f without the GIL. Where the interpreter has ended meanwhile, taking the GIL back ends this thread by unwinding
+// its stack, which must not pass through destructors that forbid it: the thread waits for the process to end instead.
 template <class F>
 void without_gil(const F &f) {
     PyThreadState *state = PyEval_SaveThread();
@@ -94,8 +95,8 @@ class BoundPool {
   public:
     BoundPool(Dims dims, std::string kind, std::string option, double parameter, std::string dtype, std::string result,
               std::string derivative, int winner_bytes)
-        : pool({std::move(dims), std::move(kind), std::move(option), parameter, std::move(dtype), std::move(result), std::move(derivative),
-                winner_bytes}) {}
+        : pool({std::move(dims), std::move(kind), std::move(option), parameter, std::move(dtype), std::move(result),
+                std::move(derivative), winner_bytes}) {}
 
     void forward(nb::handle x, nb::handle y, int threads, const std::string &path) const {
         const Manner manner{threads, path};
@@ -105,25 +106,25 @@ class BoundPool {
 
     void linearize(nb::handle x, nb::handle y, nb::handle winners, int threads, const std::string &path) const {
         const Manner manner{threads, path};
-        const Argument from = input(x), to(y, result(), Access::WRITE), won(winners, pool.winner_bytes(), Access::WRITE);
+        const Argument from = input(x), to(y, result(), Access::WRITE),
+                       won(winners, pool.winner_bytes(), Access::WRITE);
         without_gil([&] { pool.linearize(from, to, won, manner); });
     }
 
-    void push(nb::handle x, nb::handle y, nb::handle winners, nb::handle t, nb::handle dy, int threads, const std::string &path) const {
+    // push or pull: the derivative, or its transpose, of one array.
+    template <auto OPERATION>
+    void apply(nb::handle x, nb::handle y, nb::handle winners, nb::handle from, nb::handle to, int threads,
+               const std::string &path) const {
         const Manner manner{threads, path};
-        const Argument from = input(x), value = output(y), won = places(winners), tangent = derivative(t), to(dy, derivative(), Access::WRITE);
-        without_gil([&] { pool.push(from, value, won, tangent, to, manner); });
-    }
-
-    void pull(nb::handle x, nb::handle y, nb::handle winners, nb::handle g, nb::handle gx, int threads, const std::string &path) const {
-        const Manner manner{threads, path};
-        const Argument from = input(x), value = output(y), won = places(winners), cotangent = derivative(g), to(gx, derivative(), Access::WRITE);
-        without_gil([&] { pool.pull(from, value, won, cotangent, to, manner); });
+        const Argument input = this->input(x), output = this->output(y), won = places(winners),
+                       given = derivative(from), out(to, derivative(), Access::WRITE);
+        without_gil([&] { (pool.*OPERATION)(input, output, won, given, out, manner); });
     }
 
     void jvp(nb::handle x, nb::handle t, nb::handle y, nb::handle dy, int threads, const std::string &path) const {
         const Manner manner{threads, path};
-        const Argument from = input(x), tangent = derivative(t), to(y, result(), Access::WRITE), change(dy, derivative(), Access::WRITE);
+        const Argument from = input(x), tangent = derivative(t), to(y, result(), Access::WRITE),
+                       change(dy, derivative(), Access::WRITE);
         without_gil([&] { pool.jvp(from, tangent, to, change, manner); });
     }
 
@@ -149,16 +150,23 @@ class BoundPool {
 
 // --- small tensors ------------------------------------------------------------------------------
 
-// A pool for tensors of one layout, which makes the tensors that it returns. Where a tensor is not what it was made for,
-// the answer is None, and the caller finds another way.
+// A pool for tensors of one layout, which makes the tensors that it returns. Where a tensor is not what it was made
+// for, the answer is None, and the caller finds another way.
 class TensorPlan {
   public:
     TensorPlan(nb::object plan, nb::object type, const std::vector<i64> &shape, const std::vector<i64> &strides,
-               const std::vector<i64> &y_shape, const std::vector<i64> &y_strides, const std::string &dtype, const std::string &result)
-        : owner(std::move(plan)), pool(nb::cast<const BoundPool &>(owner).pool), type(std::move(type)), x(shape, strides, dtype),
-          y(y_shape, y_strides, result), g(y_shape, y_strides, dtype), winners(y_shape, y_strides, winner_type()) {
+               const std::vector<i64> &y_shape, const std::vector<i64> &y_strides, const std::string &dtype,
+               const std::string &result)
+        : owner(std::move(plan)),
+          pool(nb::cast<const BoundPool &>(owner).pool),
+          type(std::move(type)),
+          x(shape, strides, dtype),
+          y(y_shape, y_strides, result),
+          g(y_shape, y_strides, dtype),
+          winners(y_shape, y_strides, winner_type()) {
         if (!this->type.table) throw std::invalid_argument("the type shares no tensors in C");
-        if (x.elements() != pool.inputs() || y.elements() != pool.outputs()) throw std::invalid_argument("the shapes are not the plan's");
+        if (x.elements() != pool.inputs() || y.elements() != pool.outputs())
+            throw std::invalid_argument("the shapes are not the plan's");
         if (x.element_bytes() != size_of(pool.input_type()) || y.element_bytes() != size_of(pool.result_type()))
             throw std::invalid_argument("the types are not the plan's");
     }
@@ -176,7 +184,8 @@ class TensorPlan {
         if (!pool.winner_bytes()) return nb::make_tuple(forward(tensor), nb::none());
         nb::object won;
         nb::object value = y.made(type, [&](const Array &to) {
-            won = winners.made(type, [&](const Array &places) { without_gil([&] { pool.linearize(from, to, places); }); });
+            won = winners.made(type,
+                               [&](const Array &places) { without_gil([&] { pool.linearize(from, to, places); }); });
         });
         return nb::make_tuple(value, won);
     }
@@ -184,9 +193,11 @@ class TensorPlan {
     nb::object pull(nb::handle input, nb::handle output, nb::handle places, nb::handle cotangent) const {
         const Residual &kept = pool.residual();
         const Array given = g.memory_of(type, cotangent);
-        const Array from = kept.x ? x.memory_of(type, input) : Array{}, value = kept.y ? y.memory_of(type, output) : Array{},
+        const Array from = kept.x ? x.memory_of(type, input) : Array{},
+                    value = kept.y ? y.memory_of(type, output) : Array{},
                     won = kept.winners ? winners.memory_of(type, places) : Array{};
-        if (!given.data || (kept.x && !from.data) || (kept.y && !value.data) || (kept.winners && !won.data)) return nb::none();
+        if (!given.data || (kept.x && !from.data) || (kept.y && !value.data) || (kept.winners && !won.data))
+            return nb::none();
         return x.made(type, [&](const Array &to) { without_gil([&] { pool.pull(from, value, won, given, to); }); });
     }
 
@@ -197,7 +208,9 @@ class TensorPlan {
     TensorLayout x, y, g, winners;  // gx is as x
 
     // Where no winners are kept, no tensor of theirs is ever asked for or made.
-    std::string winner_type() const { return "uint" + std::to_string(8 * (pool.winner_bytes() ? pool.winner_bytes() : 1)); }
+    std::string winner_type() const {
+        return "uint" + std::to_string(8 * (pool.winner_bytes() ? pool.winner_bytes() : 1));
+    }
 };
 
 }  // namespace
@@ -213,25 +226,33 @@ NB_MODULE(_engine, m) {
     auto threads = nb::arg("threads") = 0;
     auto path = nb::arg("path") = "";
     nb::class_<BoundPool>(m, "Plan", "A kind over a window over a shape, for one dtype.")
-        .def(nb::init<Dims, std::string, std::string, double, std::string, std::string, std::string, int>(), nb::arg("dims"),
-             nb::arg("kind"), nb::arg("option"), nb::arg("parameter"), nb::arg("dtype"), nb::arg("result"), nb::arg("derivative"),
-             nb::arg("winner_bytes"))
-        .def("forward", &BoundPool::forward, nb::arg("x"), nb::arg("y"), keywords, threads, path)
-        .def("linearize", &BoundPool::linearize, nb::arg("x"), nb::arg("y"), nb::arg("winners").none(), keywords, threads, path)
-        .def("push", &BoundPool::push, nb::arg("x").none(), nb::arg("y").none(), nb::arg("winners").none(), nb::arg("t"), nb::arg("dy"),
-             keywords, threads, path)
-        .def("pull", &BoundPool::pull, nb::arg("x").none(), nb::arg("y").none(), nb::arg("winners").none(), nb::arg("g"), nb::arg("gx"),
-             keywords, threads, path)
-        .def("jvp", &BoundPool::jvp, nb::arg("x"), nb::arg("t"), nb::arg("y"), nb::arg("dy"), keywords, threads, path)
-        .def("indices", &BoundPool::indices, nb::arg("winners"), nb::arg("indices"), keywords, threads)
-        .def("path", &BoundPool::path, nb::arg("operation"), "The way that an operation goes, by name.")
-        .def("paths", &BoundPool::paths, nb::arg("operation"), "All ways that an operation can go, its own choice first.");
-    nb::class_<TensorPlan>(m, "TensorPlan", "A plan for small tensors of one layout, which makes those that it returns.")
+        .def(nb::init<Dims, std::string, std::string, double, std::string, std::string, std::string, int>(),
+             nb::arg("dims"), nb::arg("kind"), nb::arg("option"), nb::arg("parameter"), nb::arg("dtype"),
+             nb::arg("result"), nb::arg("derivative"), nb::arg("winner_bytes"))
+        .def("forward", &BoundPool::forward, nb::arg("x"), nb::arg("y"), keywords, threads, path, "Write y.")
+        .def("linearize", &BoundPool::linearize, nb::arg("x"), nb::arg("y"), nb::arg("winners").none(), keywords,
+             threads, path,
+             "Write y and, where the derivative keeps them, the winners; else `winners` is None.")
+        .def("push", &BoundPool::apply<&PlannedPool::push>, nb::arg("x").none(), nb::arg("y").none(),
+             nb::arg("winners").none(), nb::arg("t"), nb::arg("dy"), keywords, threads, path,
+             "Write dy = J t, from the arrays that the derivative keeps; the others may be None and are not looked at.")
+        .def("pull", &BoundPool::apply<&PlannedPool::pull>, nb::arg("x").none(), nb::arg("y").none(),
+             nb::arg("winners").none(), nb::arg("g"), nb::arg("gx"), keywords, threads, path,
+             "Write gx = J^T g, likewise.")
+        .def("jvp", &BoundPool::jvp, nb::arg("x"), nb::arg("t"), nb::arg("y"), nb::arg("dy"), keywords, threads, path, "Write y and dy = J t, in one go.")
+        .def("indices", &BoundPool::indices, nb::arg("winners"), nb::arg("indices"), keywords, threads,
+             "Write each winner's flat row-major index over the pooled axes.")
+        .def("path", &BoundPool::path, nb::arg("operation"),
+             "The way that 'forward', 'linearize', 'push', 'pull' or 'jvp' goes, by its name.")
+        .def("paths", &BoundPool::paths, nb::arg("operation"), "All ways that it can go, the engine's choice first.");
+    nb::class_<TensorPlan>(m, "TensorPlan",
+                           "A plan for small tensors of one layout, which makes those that it returns.")
         .def(nb::init<nb::object, nb::object, std::vector<i64>, std::vector<i64>, std::vector<i64>, std::vector<i64>,
                       const std::string &, const std::string &>(),
-             nb::arg("plan"), nb::arg("tensor"), nb::arg("size"), nb::arg("strides"), nb::arg("y_size"), nb::arg("y_strides"),
-             nb::arg("dtype"), nb::arg("result"))
+             nb::arg("plan"), nb::arg("tensor"), nb::arg("size"), nb::arg("strides"), nb::arg("y_size"),
+             nb::arg("y_strides"), nb::arg("dtype"), nb::arg("result"))
         .def("forward", &TensorPlan::forward, nb::arg("x"))
         .def("linearize", &TensorPlan::linearize, nb::arg("x"))
-        .def("pull", &TensorPlan::pull, nb::arg("x").none(), nb::arg("y").none(), nb::arg("winners").none(), nb::arg("g"));
+        .def("pull", &TensorPlan::pull, nb::arg("x").none(), nb::arg("y").none(), nb::arg("winners").none(),
+             nb::arg("g"));
 }

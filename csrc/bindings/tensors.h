@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/out_of_memory.h"
 #include "kinds/engine.h"
 
 namespace ndpool {
@@ -19,8 +20,12 @@ namespace ndpool {
 
 namespace dlpack {
 
-struct Version { std::uint32_t major, minor; };
-struct Device { std::int32_t type, id; };
+struct Version {
+    std::uint32_t major, minor;
+};
+struct Device {
+    std::int32_t type, id;
+};
 struct DataType {
     std::uint8_t code, bits;
     std::uint16_t lanes;
@@ -65,7 +70,7 @@ struct TensorType {
         table = static_cast<const dlpack::Table *>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
         if (!table) throw nanobind::python_error();
         while (table && table->version.major > 1) table = table->older;
-        if (table && (table->version.major < 1 || !table->from_object)) table = nullptr;
+        if (table && (table->version.major < 1 || !table->from_object || !table->to_object)) table = nullptr;
     }
 };
 
@@ -76,13 +81,15 @@ class TensorLayout {
         : shape(std::move(shape)), strides(std::move(strides)), dtype(type_of(dtype)), bytes(this->dtype.bits / 8) {
         if (this->shape.size() != this->strides.size()) throw std::invalid_argument("a stride for each axis");
         for (std::int64_t length : this->shape)
-            if (length < 0 || __builtin_mul_overflow(bytes, length, &bytes)) throw std::overflow_error("the tensor is too large");
+            if (length < 0 || __builtin_mul_overflow(bytes, length, &bytes))
+                throw std::overflow_error("the tensor is too large");
     }
 
     std::int64_t element_bytes() const { return dtype.bits / 8; }
     std::int64_t elements() const { return bytes / element_bytes(); }
 
-    // The memory of such a tensor; without data where it is another type, shape, order, dtype or device, or has no memory.
+    // The memory of such a tensor; without data where it is another type, shape, order, dtype or device, or has no
+    // memory.
     Array memory_of(const TensorType &of, nanobind::handle object) const {
         dlpack::Tensor tensor;
         if (Py_TYPE(object.ptr()) != reinterpret_cast<PyTypeObject *>(of.type.ptr())) return {};
@@ -94,7 +101,8 @@ class TensorLayout {
             return std::memcmp(numbers, wanted.data(), wanted.size() * sizeof(std::int64_t)) == 0;
         };
         if (tensor.device.type != dlpack::CPU || tensor.ndim != static_cast<int>(shape.size()) ||
-            std::memcmp(&tensor.dtype, &dtype, sizeof dtype) != 0 || !same(tensor.shape, shape) || !same(tensor.strides, strides))
+            std::memcmp(&tensor.dtype, &dtype, sizeof dtype) != 0 || !same(tensor.shape, shape) ||
+            !same(tensor.strides, strides))
             return {};
         auto address = reinterpret_cast<std::uintptr_t>(tensor.data) + tensor.byte_offset;
         if (!tensor.data || address % element_bytes() != 0) return {};
@@ -106,8 +114,9 @@ class TensorLayout {
     nanobind::object made(const TensorType &of, const Fill &fill) const {
         std::size_t numbers = shape.size() * sizeof(std::int64_t);
         std::size_t head = (sizeof(dlpack::Managed) + 2 * numbers + 63) / 64 * 64;
-        auto *block = static_cast<char *>(std::aligned_alloc(64, head + (static_cast<std::size_t>(bytes) + 63) / 64 * 64));
-        if (!block) throw std::bad_alloc();
+        std::size_t size = head + (static_cast<std::size_t>(bytes) + 63) / 64 * 64;
+        auto *block = static_cast<char *>(std::aligned_alloc(64, size));
+        if (!block) throw OutOfMemory(size, "a tensor");
         try {
             fill(Array{block + head, bytes, element_bytes()});
         } catch (...) {
@@ -117,18 +126,40 @@ class TensorLayout {
         auto *sides = reinterpret_cast<std::int64_t *>(block + sizeof(dlpack::Managed)), *steps = sides + shape.size();
         std::memcpy(sides, shape.data(), numbers);
         std::memcpy(steps, strides.data(), numbers);
-        dlpack::Tensor tensor{block + head, {dlpack::CPU, 0}, static_cast<std::int32_t>(shape.size()), dtype, sides, steps, 0};
-        auto release = [](dlpack::Managed *managed) { std::free(managed); };
-        auto *managed = new (block) dlpack::Managed{{1, 0}, nullptr, release, 0, tensor};
-        void *object = nullptr;
-        if (of.table->to_object(managed, &object) != 0) throw nanobind::python_error();
-        return nanobind::steal(static_cast<PyObject *>(object));
+        dlpack::Tensor tensor{
+            block + head, {dlpack::CPU, 0}, static_cast<std::int32_t>(shape.size()), dtype, sides, steps, 0};
+        return handed_over(of, new (block) dlpack::Managed{{1, 0}, nullptr, release, 0, tensor});
     }
 
   private:
     std::vector<std::int64_t> shape, strides;
     dlpack::DataType dtype;
     std::int64_t bytes;
+
+    // The framework's tensor for a block.
+    //
+    // DLPack (dlpack.h, DLPackManagedTensorToPyObjectNoSync) says that "the ownership of the tensor is stolen", and of
+    // a failure only that it is -1 with an exception set. Some frameworks release the block before they fail and some
+    // do not, and neither a block that is lost nor one that is freed twice will do. So the deleter says whether it has
+    // run: where it has not by the time the failure is known, there is no tensor that could still run it, and the block
+    // is freed here.
+    static nanobind::object handed_over(const TensorType &of, dlpack::Managed *managed) {
+        bool released = false;
+        managed->context = &released;
+        void *object = nullptr;
+        const bool failed = of.table->to_object(managed, &object) != 0 || !object;
+        if (!released) managed->context = nullptr;
+        if (!failed) return nanobind::steal(static_cast<PyObject *>(object));
+        if (!released) release(managed);
+        if (PyErr_Occurred()) throw nanobind::python_error();
+        throw std::runtime_error("the framework made no tensor of the result, and did not say why");
+    }
+
+    // Frees a block, and says so to whoever still asks.
+    static void release(dlpack::Managed *managed) {
+        if (managed->context) *static_cast<bool *>(managed->context) = true;
+        std::free(managed);
+    }
 
     static dlpack::DataType type_of(const std::string &name) {
         static const struct {

@@ -28,8 +28,8 @@ struct Array {
 // How one call runs.
 struct Manner {
     int threads = 0;  // for this call alone; 0 is the number of the process
-    // Which way to go, by a name of plan/choice.h; empty for the engine's own choice. With "+stream", or "stream" alone, results
-    // are written past the caches, worth it or not.
+    // The way to go, by a name of plan/choice.h; empty for the engine's own choice. With "+stream" behind it, or "stream"
+    // alone, results are written past the caches, worth it or not.
     std::string path;
 };
 
@@ -48,8 +48,10 @@ class PlannedPool {
     // y, and the winners where they are the residual.
     void linearize(const Array &x, const Array &y, const Array &winners, const Manner &manner = {}) const;
     // dy = J t and gx = J^T g. What is not of the residual is not looked at.
-    void push(const Array &x, const Array &y, const Array &winners, const Array &t, const Array &dy, const Manner &manner = {}) const;
-    void pull(const Array &x, const Array &y, const Array &winners, const Array &g, const Array &gx, const Manner &manner = {}) const;
+    void push(const Array &x, const Array &y, const Array &winners, const Array &t, const Array &dy,
+              const Manner &manner = {}) const;
+    void pull(const Array &x, const Array &y, const Array &winners, const Array &g, const Array &gx,
+              const Manner &manner = {}) const;
     // y and dy in one go.
     void jvp(const Array &x, const Array &t, const Array &y, const Array &dy, const Manner &manner = {}) const;
     // The flat index of each winner over the pooled axes, in 8 bytes.
@@ -76,10 +78,12 @@ class PlannedPool {
 
     bool is_empty() const { return inputs() == 0 || outputs() == 0; }
     bool places_fit() const;
-    Call call_for(Op op, const Manner &manner) const;
-    Way way_of(const std::string &operation, Way asked) const;
     Op forward_op() const;
     Op pull_op() const;
+    Way way_of(const std::string &operation, Way asked) const;
+    template <class Set>
+    void start(Op op, const Manner &manner, const Set &set) const;
+    void push_by_winners(const Array &winners, const Array &t, const Array &dy, const Manner &manner) const;
     void check_x(const Array &x, const char *name, Type type) const;
     void check_y(const Array &y, const char *name, Type type) const;
     void check_winners(const Array &winners) const;

@@ -48,18 +48,21 @@ struct FloatKey {
     }
 };
 
-// 16-bit floats as integers in the same order: both zeros are 0, and NaN is the largest.
-struct HalfKey {
+// 16-bit numbers as signed integers. Floats keep their order, with both zeros equal and NaN above all; see with_key.
+struct ShortKey {
     using In = std::int16_t;
     using Key = std::int16_t;
-    std::int16_t flip, infinity, nan;
+    std::int16_t flip;           // reverses the order, or moves unsigned integers into that of signed ones, or both
+    std::int16_t infinity, nan;  // of floats, without the sign
+    std::int16_t turn;           // the bits that turn round where the sign is set: for floats, all others
+    std::int16_t zeros;          // -1 if -0 is 0
     template <int N>
     vec<Key, N> in(const In *p) const {
         using V = vec<Key, N>;
         V b = load<N>(p);
         V magnitude = b & std::int16_t(0x7fff);
-        V key = b ^ ((b >> 15) & std::int16_t(0x7fff));
-        key &= ~(key == std::int16_t(-1));
+        V key = b ^ ((b >> 15) & turn);
+        key &= ~((key == std::int16_t(-1)) & zeros);
         key ^= flip;
         V is_nan = magnitude > infinity;
         return (is_nan & std::int16_t(0x7fff)) | (~is_nan & key);
@@ -69,7 +72,7 @@ struct HalfKey {
         using V = vec<Key, N>;
         V is_nan = key == std::int16_t(0x7fff);
         key ^= flip;
-        V b = key ^ ((key >> 15) & std::int16_t(0x7fff));
+        V b = key ^ ((key >> 15) & turn);
         store<N>(p, (is_nan & nan) | (~is_nan & b));
     }
     template <int N>
@@ -78,7 +81,7 @@ struct HalfKey {
     }
 };
 
-// The same for the value alone, with less to do: all NaNs are above all numbers, but not equal, and neither are the zeros.
+// 16-bit floats for the value alone, with less to do: all NaNs are above all numbers, but not equal, and neither are the zeros.
 struct HalfOrder {
     using In = std::int16_t;
     using Key = std::uint16_t;
@@ -199,7 +202,12 @@ struct ArgBest {
     }
     template <int N>
     static void merge_any(State<N> &a, const State<N> &b) {
-        take<N>(a, b, Order<L>::template better<N>(b.v, a.v) | (Order<L>::template as_good<N>(b.v, a.v) & (b.place < a.place)));
+        if constexpr (N == 1) {  // without masks, of which GCC 12 for ARM makes wrong ones for a single 64-bit lane
+            const bool better = Order<L>::template better<1>(b.v, a.v)[0] != 0, as_good = Order<L>::template as_good<1>(b.v, a.v)[0] != 0;
+            if (better || (as_good && b.place[0] < a.place[0])) a = b;
+        } else {
+            take<N>(a, b, Order<L>::template better<N>(b.v, a.v) | (Order<L>::template as_good<N>(b.v, a.v) & (b.place < a.place)));
+        }
     }
     template <int N, class Mask>
     static void take(State<N> &a, const State<N> &b, Mask wins) {

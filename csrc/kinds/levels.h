@@ -22,7 +22,8 @@ void run(const Plan &plan, const Call &call);
 // The levels of this processor, the best one last. Each includes the ones before it.
 std::vector<std::string> levels_here();
 
-// The level in use: the best one until another is set. Throws std::invalid_argument for one that is not this processor's.
+// The level in use: the best one until another is set. Throws std::invalid_argument for one that is not this
+// processor's.
 std::string level_in_use();
 void use_level(const std::string &name);
 

@@ -13,7 +13,7 @@ namespace {
 template <class P, class R>
 void sum_as(const Plan &plan, const Call &call, const Route &route) {
     SumSink<typename P::Lanes, R> sink{static_cast<R *>(call.y), Divisor::of(plan, call.count, call.divisor), nullptr, nullptr};
-    pool_all<std::is_floating_point_v<typename P::In> ? BY_TYPE<typename P::In> : Tuned::NOT>(plan, P{}, static_cast<const typename P::In *>(call.x), sink, route);
+    pool_all<std::is_same_v<typename P::In, float> ? Tuned::ALL : std::is_same_v<typename P::In, double> ? Tuned::ROWS : Tuned::NOT>(plan, P{}, static_cast<const typename P::In *>(call.x), sink, route);
 }
 
 // Integers are summed modulo 2^64; their mean is a double. A sum of so many that it may go beyond doubles' exact whole numbers

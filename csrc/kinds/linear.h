@@ -2,7 +2,6 @@
 #pragma once
 #include "kinds/totals.h"
 #include "passes/back.h"
-#include "passes/slide.h"
 #include "plan/call.h"
 
 namespace ndpool {
@@ -40,10 +39,15 @@ struct SumSink {
     double *each;  // the divisor of every element of the row, where they vary
 
     SumSink<P, R, true> past_the_caches() const { return {y, divisor, row, each}; }
+    Scratch<double> take_room(const Plan &plan) {
+        Scratch<double> room;
+        if (divisor.varies()) room.grow(plan.out_row + 64, "divisors of a row");
+        each = room.data();
+        return room;
+    }
     void move_to(const Plan &plan, i64 index, const OutputRow &rows) {
         row = y + index * plan.out_row;
         if (!divisor.varies()) return;
-        each = static_cast<double *>(scratch(PLANE2, sizeof(double) * (plan.out_row + 64)));
         for (i64 o = 0; o < plan.last().output; ++o) {
             double n = divisor.at(plan, rows, o);
             for (i64 e = 0; e < plan.inner; ++e) each[o * plan.inner + e] = n;
@@ -90,11 +94,13 @@ class RowSpreader {
   public:
     RowSpreader(const Axis &axis, i64 inner) : axis(axis), inner(inner) {
         margin = axis.adaptive ? 0 : axis.dilation * (axis.kernel - 1) / axis.stride + 1;
-        sum = static_cast<double *>(scratch(ROW, sizeof(double) * ((axis.output + 2 * margin) * inner + 4 * N)));
+        sums.grow((axis.output + 2 * margin) * inner + 4 * N, "sums of output rows");
         phase_length = ((axis.length + axis.pad_lo) / axis.stride + 2) * inner + N;
         if (!by_phases()) return;
-        phases = static_cast<double *>(scratch(PHASES, sizeof(double) * phase_length * axis.stride));
-        shift = static_cast<i64 *>(scratch(FRONT, sizeof(i64) * axis.kernel));
+        phase_block.grow(phase_length * axis.stride, "phases of a row");
+        phases = phase_block.data();
+        shifts.grow(axis.kernel, "cells of a window");
+        i64 *shift = shifts.data();
         i64 taps = 0;
         for (i64 f = 0; f < axis.stride; ++f) {
             first_tap[f] = taps;
@@ -106,7 +112,7 @@ class RowSpreader {
 
     // q holds the slab's output rows. `to` has room for N doubles more than the row.
     void spread(const double *q, const InputRow &rows, double *to) {
-        double *middle = sum + margin * inner;
+        double *sum = sums.data(), *middle = sum + margin * inner;
         i64 length = axis.output * inner;
         std::memset(sum, 0, sizeof(double) * margin * inner);
         std::memset(middle + length, 0, sizeof(double) * (margin * inner + 2 * N));
@@ -130,15 +136,18 @@ class RowSpreader {
   private:
     const Axis axis;
     i64 inner, margin, phase_length;
-    double *sum, *phases = nullptr;
+    Scratch<double> sums, phase_block;
+    double *phases = nullptr;
     // The taps that fall on each phase, one phase after the other, and by how much each is shifted.
-    i64 first_tap[9], *shift = nullptr;
+    i64 first_tap[9];
+    Scratch<i64> shifts;
 
     bool by_phases() const { return !axis.adaptive && axis.stride < 8; }
 
     // The cell at padded place m*stride + f gets q[m - c*dilation/stride] for each tap c that falls on phase f.
     void spread_phases(const double *middle, double *to) {
         i64 s = axis.stride, beyond = (axis.output + margin) * inner;
+        const i64 *shift = shifts.data();
         for (i64 f = 0; f < s; ++f) {
             i64 first = (axis.pad_lo - f + s - 1) / s;  // the first m whose cell is real
             i64 stop = (axis.pad_lo + axis.length - f + s - 1) / s;
@@ -213,7 +222,7 @@ struct SumSource {
     NDPOOL_INLINE vec<A, N> add(vec<A, N> sum, i64 output, i64) const {
         return sum + load_as<A, N>(q + output);
     }
-    SumSource with(const Border &border) const { return {border.around(q, BORDER)}; }
+    SumSource with(const Border &border, Scratch<char> *copies) const { return {border.around(q, copies[0])}; }
 };
 
 // The rows of a part of the input, each spread from the rows of outputs that see it; `along` is the part of the last axis.
@@ -222,7 +231,8 @@ void spread_part(const Plan &plan, InputRow &rows, const InputPart &in, const Ou
                  const SumSource<double> &from, const Target &to) {
     constexpr int N = LANES<double>;
     RowSpreader spreader(along, plan.inner);
-    auto *spread = static_cast<double *>(scratch(BLOCK, sizeof(double) * (along.length * plan.inner + 64)));
+    const Scratch<double> block(along.length * plan.inner + 64, "a row of the gradient");
+    double *spread = block.data();
     over_part_rows(plan, rows, in, [&](i64 row, i64 begin, i64 end, bool others) {
         if (others) spreader.spread(from.q + part.begin * plan.inner, rows, spread);
         i64 at = row * plan.in_row + begin * plan.inner;
@@ -259,17 +269,24 @@ void transpose_all(const Plan &plan, void *gx, i64 element_bytes, Way way, const
     });
 }
 
-// Room for what the outputs of a part hand on, counted from the slab's first output.
+// Room for what the outputs of a part hand on.
 template <class T>
-T *part_plane(const Plan &plan, const OutputPart &part) {
-    i64 length = (part.end - part.begin) * plan.inner, first = part.row_begin * plan.out_row + part.begin * plan.inner;
-    return static_cast<T *>(scratch(PLANE4, sizeof(T) * ((part.row_end - part.row_begin) * length + 64))) - first;
-}
+class PartPlane {
+  public:
+    PartPlane(const Plan &plan, const OutputPart &part)
+        : first(part.row_begin * plan.out_row + part.begin * plan.inner),
+          block((part.row_end - part.row_begin) * (part.end - part.begin) * plan.inner + 64, "outputs of a part") {}
+    // Counted from the slab's first output.
+    T *data() const { return block.data() - first; }
+
+  private:
+    const i64 first;
+    Scratch<T> block;
+};
 
 // What each output of a part hands to its cells, as doubles: its cotangent over the divisor. `read(i)` gives cotangent i.
 template <class Read>
-const double *divided(const Plan &plan, const Divisor &divisor, const OutputPart &part, const Read &read) {
-    auto *q = part_plane<double>(plan, part);
+void divide(const Plan &plan, const Divisor &divisor, const OutputPart &part, const Read &read, double *q) {
     OutputRow rows(plan);
     for (i64 row = part.row_begin; row < part.row_end; ++row) {
         if (divisor.varies()) rows.move_to(row);
@@ -278,7 +295,6 @@ const double *divided(const Plan &plan, const Divisor &divisor, const OutputPart
             for (i64 i = row * plan.out_row + o * plan.inner, e = 0; e < plan.inner; ++e, ++i) q[i] = read(i) / n;
         }
     }
-    return q;
 }
 
 // `target(part)` is the Target of a part of the input.
@@ -295,9 +311,10 @@ void sum_vjp_to(const Plan &plan, Divisor divisor, const G *g, void *gx, Way way
             });
     transpose_all(plan, gx, sizeof(G), way, route, [&](const InputPart &in, const OutputPart &part, const auto &use) {
         const G *from = g + in.slab * plan.out_slab;
-        const double *q = divided(plan, divisor, part, [&](i64 i) NDPOOL_INLINED { return load_as<double, 1>(from + i)[0]; });
+        const PartPlane<double> q(plan, part);
+        divide(plan, divisor, part, [&](i64 i) NDPOOL_INLINED { return load_as<double, 1>(from + i)[0]; }, q.data());
         auto to = target(in);
-        use(Transposition<SumSource<double>, decltype(to), !FLOATS>{{q}, to});
+        use(Transposition<SumSource<double>, decltype(to), !FLOATS>{{q.data()}, to});
     });
 }
 

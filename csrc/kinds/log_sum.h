@@ -71,10 +71,15 @@ struct LogSumSink {
     F *row;
     F *zeros;  // padded cells of every element's window, where they count
 
+    Scratch<F> take_room(const Plan &plan) {
+        Scratch<F> room;
+        if (count_pad) room.grow(plan.out_row + 64, "padded cells of a row's windows");
+        zeros = room.data();
+        return room;
+    }
     void move_to(const Plan &plan, i64 index, const OutputRow &rows) {
         row = y + index * plan.out_row;
         if (!count_pad) return;
-        zeros = static_cast<F *>(scratch(PLANE2, sizeof(F) * (plan.out_row + 64)));
         for (i64 o = 0; o < plan.last().output; ++o) {
             i64 padded = rows.counted * plan.last().counted(o) - rows.real * plan.last().taps(o).count;
             for (i64 e = 0; e < plan.inner; ++e) zeros[o * plan.inner + e] = static_cast<F>(padded);
@@ -110,7 +115,7 @@ template <class F>
 void log_sum_all(const Plan &plan, double beta, bool count_pad, const void *x, void *y, const Route &route) {
     LogSum<F> kind{beta};
     LogSumSink<F> sink{kind, static_cast<F *>(y), count_pad && plan.padded, nullptr, nullptr};
-    pool_all<Tuned::NOT>(plan, kind, static_cast<const F *>(x), sink, route);
+    pool_all<std::is_same_v<F, float> ? Tuned::ROWS : Tuned::NOT>(plan, kind, static_cast<const F *>(x), sink, route);
 }
 
 // --- where every window has its cells to itself ----------------------------------------------------
@@ -193,7 +198,7 @@ inline void squares_value(const Plan &plan, double beta, const float *x, float *
     const float rate = static_cast<float>(beta * PER_LOG_2), per_beta = static_cast<float>(1 / beta);
     const bool streamed = streams_outputs<float>(plan, y, route);
     parallel(plan.outer * height, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
-        Outbox outbox(MADE);
+        Outbox outbox;
         with_order(beta, [&](auto least) {
             for (i64 unit = begin; unit < end; ++unit) {
                 const float *from = x + unit / height * plan.in_slab + 2 * (unit % height) * width;
@@ -241,7 +246,7 @@ inline void squares_vjp(const Plan &plan, double beta, const float *x, const flo
     };
     const bool lines = to.in_lines(width);
     parallel(plan.outer * rows.output, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
-        Outbox outbox(MADE);
+        Outbox outbox;
         for (i64 unit = begin; unit < end; ++unit) {
             i64 slab = unit / rows.output, row = unit % rows.output, at = slab * plan.in_slab + 2 * row * width;
             char *place = to.gx + at * to.element_bytes;

@@ -31,7 +31,8 @@ void sum(Call &call, const string &, double) { call.count = Count::NONE; }
 void average(Call &call, const string &option, double parameter) {
     call.count = option == "real" ? Count::REAL : option == "counted" ? Count::COUNTED : Count::FIXED;
     call.divisor = parameter;
-    if (option == "fixed") check(std::isfinite(parameter) && parameter >= 1, "the divisor must be finite and at least 1");
+    if (option == "fixed")
+        check(std::isfinite(parameter) && parameter >= 1, "the divisor must be finite and at least 1");
 }
 
 void smooth_max(Call &call, const string &option, double parameter) {
@@ -96,10 +97,12 @@ Kind kind_named(const string &name, const string &option, double parameter) {
 }
 
 void check_types(const Kind &kind, const string &name, Type input, Type result, Type derivative) {
-    check(kind.family != Family::SMOOTH || is_float(input), "'" + name + "' is computed in floats; convert integers to float64");
+    check(kind.family != Family::SMOOTH || is_float(input),
+          "'" + name + "' is computed in floats; convert integers to float64");
     check(gives(kind, input, result), "'" + name + "' of " + name_of(input) + " does not give " + name_of(result));
     check(derivative == (is_float(input) ? input : Type::F64),
-          "derivatives of floats are of their own type and those of integers float64, not " + name_of(derivative) + " for " + name_of(input));
+          "derivatives of floats are of their own type and those of integers float64, not " + name_of(derivative) +
+              " for " + name_of(input));
 }
 
 Type type_named(const string &name) {

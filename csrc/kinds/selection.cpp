@@ -9,28 +9,42 @@ namespace {
 
 // --- Max and Min --------------------------------------------------------------------------------
 
+// For which types the ways in registers are compiled.
+template <class K>
+constexpr Tuned TUNED_BY_TYPE = std::is_same_v<typename K::In, float> ? Tuned::ALL
+                                : std::is_same_v<K, HalfOrder> || std::is_same_v<typename K::In, double> || sizeof(typename K::In) == 1 ? Tuned::ROWS
+                                                                                                                                        : Tuned::NOT;
+
 // Calls f(key) with the order of the cells. VALUES says that nobody asks which cells are equal.
 template <bool VALUES, class F>
 void with_key(const Call &call, const F &f) {
     bool least = call.minimum;
-    auto half = [&](auto plus_infinity, auto nan) {
-        auto flip = static_cast<std::int16_t>(least ? -1 : 0);
+    const auto flip = static_cast<std::int16_t>(least ? -1 : 0);
+    auto half = [&](std::int16_t infinity, std::int16_t nan) {
         if constexpr (VALUES)
-            f(HalfOrder{static_cast<std::int16_t>(flip & -0x8000), static_cast<std::uint16_t>(~plus_infinity)});
+            f(HalfOrder{static_cast<std::int16_t>(flip & -0x8000), static_cast<std::uint16_t>(~infinity)});
         else
-            f(HalfKey{flip, plus_infinity, nan});
+            f(ShortKey{flip, infinity, nan, 0x7fff, -1});
+    };
+    // Integers of 16 bits, in the order of signed ones when flipped; no number is NaN.
+    auto whole = [&](int flip) {
+        const auto bits = static_cast<std::int16_t>(flip);
+        if constexpr (VALUES)
+            f(IntegerKey<std::int16_t>{bits});
+        else
+            f(ShortKey{bits, 0x7fff, static_cast<std::int16_t>(0x7fff ^ bits), 0, 0});
     };
     switch (call.type) {
         case Type::I8: return f(IntegerKey<std::int8_t>{static_cast<std::int8_t>(least ? -1 : 0)});
         case Type::U8: return f(IntegerKey<std::int8_t>{static_cast<std::int8_t>(least ? 0x7f : -0x80)});
-        case Type::I16: return f(IntegerKey<std::int16_t>{static_cast<std::int16_t>(least ? -1 : 0)});
-        case Type::U16: return f(IntegerKey<std::int16_t>{static_cast<std::int16_t>(least ? 0x7fff : -0x8000)});
+        case Type::I16: return whole(least ? -1 : 0);
+        case Type::U16: return whole(least ? 0x7fff : -0x8000);
         case Type::I32: return f(IntegerKey<std::int32_t>{least ? -1 : 0});
         case Type::U32: return f(IntegerKey<std::int32_t>{least ? INT32_MAX : INT32_MIN});
         case Type::I64: return f(IntegerKey<std::int64_t>{least ? -1 : 0});
         case Type::U64: return f(IntegerKey<std::int64_t>{least ? INT64_MAX : INT64_MIN});
-        case Type::F16: return half(std::int16_t(0x7c00), std::int16_t(0x7e00));
-        case Type::BF16: return half(std::int16_t(0x7f80), std::int16_t(0x7fc0));
+        case Type::F16: return half(0x7c00, 0x7e00);
+        case Type::BF16: return half(0x7f80, 0x7fc0);
         case Type::F32: return f(FloatKey<float>{least ? 0x80000000u : 0u});
         case Type::F64: return f(FloatKey<double>{least ? std::uint64_t(1) << 63 : 0});
     }
@@ -48,7 +62,7 @@ void extreme_value(const Plan &plan, const Call &call, const Route &route) {
         using K = decltype(key);
         using T = typename K::In;
         ValueSink<K> sink{key, static_cast<T *>(call.y), nullptr};
-        pool_all<BY_TYPE<T>>(plan, Extreme<K>{key}, static_cast<const T *>(call.x), sink, route);
+        pool_all<TUNED_BY_TYPE<K>>(plan, Extreme<K>{key}, static_cast<const T *>(call.x), sink, route);
     });
 }
 
@@ -58,24 +72,24 @@ void extreme_winners(const Plan &plan, const Call &call, const Route &route) {
         using K = decltype(key);
         using T = typename K::In;
         auto *x = static_cast<const T *>(call.x);
-        // The tangent of floats is of their own type.
-        if constexpr (!std::is_same_v<K, IntegerKey<T>>)
+        // Floats carry their tangent along; for others it is read where the winners are.
+        if constexpr (std::is_same_v<T, float>)
             if (call.t) {
-                using G = typename K::Key;
-                TangentSink<K> sink{key, static_cast<T *>(call.y), static_cast<G *>(call.dy), nullptr, nullptr};
-                return pool_all<std::is_same_v<T, float> ? Tuned::ALL : Tuned::NOT>(plan, ArgExtreme<K, true>{key, x, static_cast<const G *>(call.t)}, x, sink, route);
+                TangentSink<K> sink{key, static_cast<T *>(call.y), static_cast<T *>(call.dy), nullptr, nullptr};
+                return pool_all<Tuned::ALL>(plan, ArgExtreme<K, true>{key, x, static_cast<const T *>(call.t)}, x, sink, route);
             }
         WinnerSink<K> sink{key,
                            static_cast<T *>(call.y),
                            call.winners,
-                           call.winner_bytes,
-                           static_cast<const double *>(call.t),
-                           static_cast<double *>(call.dy),
+                           call.winners ? call.winner_bytes : plan.cells <= 256 ? 1 : plan.cells <= 65536 ? 2 : 4,
+                           call.t,
+                           call.dy,
+                           static_cast<int>(size_of(call.derivative)),
                            &places,
                            nullptr,
                            nullptr,
                            0};
-        pool_all<std::is_floating_point_v<T> ? BY_TYPE<T> : Tuned::NOT>(plan, ArgExtreme<K>{key}, x, sink, route);
+        pool_all<std::is_floating_point_v<T> ? TUNED_BY_TYPE<K> : Tuned::NOT>(plan, ArgExtreme<K>{key}, x, sink, route);
     });
 }
 
@@ -106,8 +120,8 @@ void vjp_of_winners(const Plan &plan, const Call &call, const Route &route) {
 // Calls f(zero) with a zero of the type in which the derivative of cells of type T is: their own, or double for integers.
 template <class K, class F>
 void with_derivative(Type type, const F &f) {
-    if constexpr (std::is_same_v<K, HalfKey>)
-        type == Type::F16 ? f(Half()) : f(BFloat());
+    if constexpr (std::is_same_v<K, ShortKey>)
+        type == Type::F16 ? f(Half()) : type == Type::BF16 ? f(BFloat()) : f(double());
     else if constexpr (std::is_floating_point_v<typename K::In>)
         f(typename K::In());
     else

@@ -2,7 +2,6 @@
 #pragma once
 #include "kinds/keys.h"
 #include "passes/back.h"
-#include "passes/slide.h"
 #include "plan/call.h"
 
 namespace ndpool {
@@ -17,6 +16,7 @@ struct ValueSink {
     T *row;
 
     ValueSink<K, true> past_the_caches() const { return {key, y, row}; }
+    static bool take_room(const Plan &) { return false; }  // none is needed
     void move_to(const Plan &plan, i64 index, const OutputRow &) { row = y + index * plan.out_row; }
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
     static bool finishes() { return false; }
@@ -96,6 +96,7 @@ struct TangentSink {
     G *dy_row;
 
     TangentSink<K, true> past_the_caches() const { return {key, y, dy, row, dy_row}; }
+    static bool take_room(const Plan &) { return false; }  // none is needed
     void move_to(const Plan &plan, i64 index, const OutputRow &) {
         row = y + index * plan.out_row;
         dy_row = dy + index * plan.out_row;
@@ -115,7 +116,7 @@ struct TangentSink {
     }
 };
 
-// The values and the winners' places; with a tangent in doubles, what it is at the winners.
+// The values and the winners' places; with a tangent, what it is at the winners.
 template <class K, bool PAST = false>
 struct WinnerSink {
     using T = typename K::In;
@@ -124,18 +125,25 @@ struct WinnerSink {
     T *y;
     void *winners;  // or null, if only the tangent is wanted
     int bytes;      // of a winner
-    const double *t;
-    double *dy;
+    const void *t;
+    void *dy;
+    int tangent_bytes;  // of an element of both
     const Places *places;
     T *row;
     void *winner_row;
     i64 index;
 
-    WinnerSink<K, true> past_the_caches() const { return {key, y, winners, bytes, t, dy, places, row, winner_row, index}; }
+    WinnerSink<K, true> past_the_caches() const { return {key, y, winners, bytes, t, dy, tangent_bytes, places, row, winner_row, index}; }
+    Scratch<char> take_room(const Plan &plan) {
+        Scratch<char> room;
+        if (!winners) room.grow((plan.out_row + 64) * bytes, "winners of a row");
+        winner_row = room.data();
+        return room;
+    }
     void move_to(const Plan &plan, i64 at, const OutputRow &) {
         index = at;
         row = y + at * plan.out_row;
-        winner_row = winners ? static_cast<char *>(winners) + at * plan.out_row * bytes : scratch(PLANE, (plan.out_row + 64) * bytes);
+        if (winners) winner_row = static_cast<char *>(winners) + at * plan.out_row * bytes;
     }
     template <class Use>
     NDPOOL_INLINE void over_arrays(const Use &use) {
@@ -183,9 +191,18 @@ struct WinnerSink {
     }
     template <class W>
     void pick(const Plan &plan, i64 slab, const OutputRow &rows, i64 begin, i64 end) {
-        const double *from = t + slab * plan.in_slab + rows.start;
-        double *to = dy + index * plan.out_row;
-        places->over_row(static_cast<const W *>(winner_row), begin, end, [&](i64 i, i64 cell) { to[i] = from[cell]; });
+        if (tangent_bytes == 2)
+            pick_as<std::uint16_t>(static_cast<const W *>(winner_row), plan, slab, rows, begin, end);
+        else if (tangent_bytes == 4)
+            pick_as<std::uint32_t>(static_cast<const W *>(winner_row), plan, slab, rows, begin, end);
+        else
+            pick_as<std::uint64_t>(static_cast<const W *>(winner_row), plan, slab, rows, begin, end);
+    }
+    template <class E, class W>
+    void pick_as(const W *winners, const Plan &plan, i64 slab, const OutputRow &rows, i64 begin, i64 end) {
+        const E *from = static_cast<const E *>(t) + slab * plan.in_slab + rows.start;
+        E *to = static_cast<E *>(dy) + index * plan.out_row;
+        places->over_row(winners, begin, end, [&](i64 i, i64 cell) { to[i] = from[cell]; });
     }
 };
 
@@ -207,16 +224,19 @@ struct WinnerSource {
     NDPOOL_INLINE vec<A, N> add(vec<A, N> sum, i64 output, i64 place) const {
         return add_where_equal<A, N>(sum, winners + output, place, *bytes, load_as<A, N>(g + output));
     }
-    WinnerSource with(const Border &border) const { return {border.around(winners, BORDER), border.around(g, BORDER2)}; }
+    WinnerSource with(const Border &border, Scratch<char> *copies) const {
+        return {border.around(winners, copies[0]), border.around(g, copies[1])};
+    }
 };
 
-// What is kept of the outputs of a part, in floats: 16-bit ones are widened.
-inline const float *widened(const Plan &plan, const InputPart &in, bool brain, const void *g) {
+// What the outputs of a part hand on, 16-bit floats as floats, counted from the slab's first output; `block` holds them.
+inline const float *widened(const Plan &plan, const InputPart &in, bool brain, const void *g, Scratch<float> &block) {
     const OutputPart part = outputs_over(plan, in.begin, in.end);
     const i64 begin = part.row_begin * plan.out_row + part.begin * plan.inner;
     if (part.row_begin == part.row_end || part.begin == part.end) return nullptr;
     i64 end = part.row_end * plan.out_row + 1;  // squares may read a row more, of which they take nothing
-    auto *plane = static_cast<float *>(scratch(PLANE4, sizeof(float) * static_cast<std::size_t>(end + plan.out_row - begin + 64)));
+    block.grow(end + plan.out_row - begin + 64, "cotangents as floats");
+    float *plane = block.data();
     if (end > plan.out_slab) end = plan.out_slab;
     with_narrow(brain, [&](auto zero) {
         auto *from = static_cast<const decltype(zero) *>(g) + in.slab * plan.out_slab + begin;
@@ -228,14 +248,15 @@ inline const float *widened(const Plan &plan, const InputPart &in, bool brain, c
     return plane - begin;
 }
 
-// gx[winner] += g, by asking every window over a cell: for small windows. The cotangents of a part are cotangents(part), and
-// its Target is target(part).
+// gx[winner] += g, by asking every window over a cell: for small windows. The cotangents of a part are cotangents(part, block),
+// with a block to hold them in, and its Target is target(part).
 template <class A, class Cotangents, class Make>
 void gather_winners(const Plan &plan, const std::uint8_t *winners, const Gradient &gradient, Way way, const Cotangents &cotangents, const Make &target) {
     over_input_parts(plan, gradient, [&](const auto &over) {
         InputRow rows(plan);
         over([&](const InputPart &part) {
-            WinnerSource<A, A> from{winners + part.slab * plan.out_slab, cotangents(part)};
+            Scratch<A> block;
+            WinnerSource<A, A> from{winners + part.slab * plan.out_slab, cotangents(part, block)};
             gather_part<true>(plan, rows, part, from, target(part), way);
         });
     });
@@ -250,11 +271,14 @@ void scatter_winners(const Plan &plan, const W *winners, const G *g, G *gx) {
         over([&](const InputPart &in) {
             i64 low = in.begin * first_stride(plan), high = in.end * first_stride(plan);
             G *to = reinterpret_cast<G *>(in.gx) + low;
+            Scratch<A> wider;
             A *sum;
-            if constexpr (std::is_same_v<G, A>)
+            if constexpr (std::is_same_v<G, A>) {
                 sum = to;
-            else
-                sum = static_cast<A *>(scratch(PLANE, sizeof(A) * (high - low)));
+            } else {
+                wider.grow(high - low, "sums of a part");
+                sum = wider.data();
+            }
             std::memset(sum, 0, sizeof(A) * (high - low));
             OutputPart part = outputs_over(plan, in.begin, in.end);
             for (i64 row = part.row_begin; row < part.row_end; ++row) {
@@ -273,7 +297,7 @@ void scatter_winners(const Plan &plan, const W *winners, const G *g, G *gx) {
 }
 
 inline void gather_narrow_winners(const Plan &plan, const std::uint8_t *winners, const Gradient &gradient, Way way, bool brain, const void *g) {
-    gather_winners<float>(plan, winners, gradient, way, [&](const InputPart &in) { return widened(plan, in, brain, g); },
+    gather_winners<float>(plan, winners, gradient, way, [&](const InputPart &in, Scratch<float> &block) { return widened(plan, in, brain, g, block); },
                           [&](const InputPart &in) { return NarrowTarget<float, false>{in.gx, brain, 1, plan.in_row}; });
 }
 
@@ -286,7 +310,7 @@ void winners_vjp(const Plan &plan, const W *winners, const G *g, G *gx, const Ro
         if (way != Way::SCATTER) {
             const Gradient gradient(plan, gx, sizeof(G), route);
             if constexpr (std::is_same_v<G, A>)
-                return gather_winners<A>(plan, winners, gradient, way, [&](const InputPart &in) { return g + in.slab * plan.out_slab; },
+                return gather_winners<A>(plan, winners, gradient, way, [&](const InputPart &in, Scratch<A> &) { return g + in.slab * plan.out_slab; },
                                          [&](const InputPart &in) { return GradientTarget<G, A, false>{reinterpret_cast<G *>(in.gx), 1, plan.in_row}; });
             else
                 return gather_narrow_winners(plan, winners, gradient, way, std::is_same_v<G, BFloat>, g);
@@ -391,7 +415,8 @@ void ties_vjp(const Plan &plan, const K &key, const typename K::In *x, const typ
         OutputRow rows(plan);
         over([&](const InputPart &in) {
             i64 low = in.begin * first_stride(plan), high = in.end * first_stride(plan);
-            auto *sum = static_cast<double *>(scratch(PLANE, sizeof(double) * (high - low)));
+            const Scratch<double> sums(high - low, "sums of a part");
+            double *sum = sums.data();
             std::memset(sum, 0, sizeof(double) * (high - low));
             OutputPart part = outputs_over(plan, in.begin, in.end);
             for (i64 row = part.row_begin; row < part.row_end; ++row) {

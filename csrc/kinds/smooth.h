@@ -237,6 +237,8 @@ struct TermPart {
     const E *cells;  // the part's
     E *e, *slope;    // as if from the slab's start
     S *sum;          // rows of the part one after the other
+    Scratch<E> terms_block, slope_block;  // where these are, if not in the input itself
+    Scratch<S> sum_block;
 
     i64 outputs() const { return (part.end - part.begin) * plan.inner; }
     i64 low() const { return in_begin * first_stride(plan); }
@@ -250,7 +252,8 @@ struct TermPart {
         i64 first = axis.start(lo), last = axis.start(hi - 1) + axis.dilation * (axis.kernel - 1);
         if (first < in_begin) in_begin = first < 0 ? 0 : first;
         if (last >= in_end) in_end = last < axis.length ? last + 1 : axis.length;
-        auto *plane = static_cast<E *>(scratch(PLANE, sizeof(E) * (length() + 64)));
+        terms_block.grow(length() + 64, "terms of a part");
+        E *plane = terms_block.data();
         if (std::is_same_v<E, float> && type == Type::F32) {
             cells = static_cast<const E *>(x) + slab * plan.in_slab + low();
         } else {
@@ -268,10 +271,14 @@ struct TermPart {
 
     void sum_terms(bool with_slope) {
         E *slope_plane = nullptr;
-        if (kind.lp && with_slope) slope_plane = static_cast<E *>(scratch(PLANE2, sizeof(E) * (length() + 64)));
+        if (kind.lp && with_slope) {
+            slope_block.grow(length() + 64, "slopes of a part");
+            slope_plane = slope_block.data();
+        }
         kind.terms(cells, length(), scale, e + low(), slope_plane);
         slope = slope_plane ? slope_plane - low() : e;
-        sum = static_cast<S *>(scratch(PLANE3, sizeof(S) * ((part.row_end - part.row_begin) * outputs() + 64)));
+        sum_block.grow((part.row_end - part.row_begin) * outputs() + 64, "sums of a part");
+        sum = sum_block.data();
         pool(e, sum);
         if (kind.count_pad && plan.padded) add_padding();
     }
@@ -299,12 +306,12 @@ struct TermPart {
         using P = PlainSum<E, S>;
         const P p{};
         SumSink<Total<S>, S> sink{to, {Count::NONE, 1}, nullptr, nullptr};
-        if (!plan.axes[0].adaptive) return pool_all<std::is_same_v<S, float> ? Tuned::ALL : Tuned::NOT>(plan.part(in_begin, in_end, lo, hi), p, cells + low(), sink, {});
+        if (!plan.axes[0].adaptive) return pool_all<std::is_same_v<S, float> ? Tuned::ALL : std::is_same_v<E, float> ? Tuned::ROWS : Tuned::NOT>(plan.part(in_begin, in_end, lo, hi), p, cells + low(), sink, {});
         // Some bins of an adaptive axis are not the bins of a shorter one.
         OutputRow rows(plan);
         const auto lanes = p.lanes();
         const auto from = source_of(p, cells, in_end * first_stride(plan));
-        LanePooler<Total<S>, SumSink<Total<S>, S>> pooler(plan, lanes, from, plan.last().output, choose_forward(plan, lanes_of<P>(Tuned::NOT, false), Way::NONE));
+        LanePooler<Total<S>, SumSink<Total<S>, S>> pooler(plan, lanes, from, plan.last().output, choose_forward(plan, lanes_alone<Total<S>>(), Way::NONE));
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
             rows.move_to(row);
             sink.move_to(plan, row - part.row_begin, rows);
@@ -319,7 +326,8 @@ struct TermPart {
         const Axis &last = plan.last();
         // Of every element of a row, the cells that count and the real ones, along the row; all are real from `inside` to `beyond` - 1.
         const i64 length = outputs();
-        auto *counted = static_cast<double *>(scratch(EXTRA, 2 * sizeof(double) * length)), *real = counted + length;
+        const Scratch<double> counts(2 * length, "cells of a row's windows");
+        double *counted = counts.data(), *real = counted + length;
         i64 inside = length, beyond = 0;
         for (i64 o = part.begin, i = 0; o < part.end; ++o) {
             i64 cells = last.counted(o), taps = last.taps(o).count;
@@ -352,7 +360,8 @@ struct TermPart {
     // The windows' changes along a tangent, which the weights of its cells take part in.
     void weigh(Type tangent_type, const void *t, S *to) {
         constexpr int N = LANES<E>;
-        auto *tangent = static_cast<E *>(scratch(BLOCK, sizeof(E) * (length() + 64)));
+        const Scratch<E> block(length() + 64, "a part of the tangent");
+        E *tangent = block.data();
         load_plane(tangent_type, t, slab * plan.in_slab + low(), length(), tangent);
         E *weighted = slope + low();
         for (i64 i = 0; i < length(); i += N) {
@@ -538,15 +547,15 @@ inline void smooth_forward(const Plan &plan, const Smooth &kind, Type type, Type
                 });
             };
             if (t) {
-                auto *out = static_cast<S *>(scratch(PLANE4, sizeof(S) * (rows * length + 64)));
-                terms.weigh(result, t, out);
-                store_plane(result, dy, first, out, rows * length);
+                const Scratch<S> out(rows * length + 64, "changes of a part");
+                terms.weigh(result, t, out.data());
+                store_plane(result, dy, first, out.data(), rows * length);
                 again(false);
             }
             if (value_done) return;
-            auto *out = static_cast<S *>(scratch(PLANE4, sizeof(S) * (rows * length + 64)));
-            bool good = terms.values(rows * length, out);
-            store_plane(result, y, first, out, rows * length);
+            const Scratch<S> out(rows * length + 64, "outputs of a part");
+            bool good = terms.values(rows * length, out.data());
+            store_plane(result, y, first, out.data(), rows * length);
             if (!good) again(true);
         });
     });
@@ -601,14 +610,15 @@ inline void smooth_vjp(const Plan &plan, const Smooth &kind, Type type, Type res
         i64 hi = plan.dim_count ? part.row_end / rows_each : part.end;
         if (lo == hi) {
             SmoothTarget<double, double> zeros{result, in.gx, nullptr};
-            return use(Transposition<SumSource<double>, SmoothTarget<double, double>, false>{{part_plane<double>(plan, part)}, zeros});
+            return use(Transposition<SumSource<double>, SmoothTarget<double, double>, false>{{PartPlane<double>(plan, part).data()}, zeros});
         }
         over_terms(plan, kind, type, result, x, slab, part, lo, hi, in.begin, in.end, true, float_sums, [&](auto &terms) {
             using E = std::decay_t<decltype(terms.e[0])>;
             using S = std::decay_t<decltype(terms.sum[0])>;
             constexpr int N = LANES<S>;
             i64 count = terms.outputs() * (part.row_end - part.row_begin), start = part.row_begin * plan.out_row + part.begin * plan.inner;
-            S *plane = part_plane<S>(plan, part), *q = plane + start;
+            const PartPlane<S> outputs(plan, part);
+            S *plane = outputs.data(), *q = plane + start;
             terms.load_plane(result, g, slab * plan.out_slab + start, count, q);
             auto all = terms.template truth<N>();
             for (i64 i = 0; i < count; i += N) {
@@ -621,7 +631,8 @@ inline void smooth_vjp(const Plan &plan, const Smooth &kind, Type type, Type res
             Transposition<SumSource<S, S>, SmoothTarget<E, S>, std::is_same_v<S, float>> job{{plane}, {result, in.gx, terms.slope}};
             if (terms.template everywhere<N>(all)) return use(job);
             i64 low = terms.low();
-            auto *extra = static_cast<double *>(scratch(EXTRA, sizeof(double) * (terms.length() + 64)));
+            const Scratch<double> block(terms.length() + 64, "what windows by themselves bring");
+            double *extra = block.data();
             std::memset(extra, 0, sizeof(double) * terms.length());
             terms.over_bad(false, [&](const OutputRow &rows, i64 row, i64 o, i64 e) {
                 double share = read(result, g, (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e);

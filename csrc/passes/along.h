@@ -4,6 +4,7 @@
 // read once and the output written once, and an output costs as many merges as the sides of its window together.
 //
 // Where the outputs go is a Sink:
+//   take_room(plan)             memory that it needs for itself, to be held as long as it is used
 //   move_to(plan, index, rows)  to a row of all outputs, which sees these rows of the input
 //   put<N>(at, state, count)    writes the first `count` of N outputs, from element `at` of the row on
 //   finish(plan, slab, rows, begin, end)  is called after outputs begin..end-1 of each row, if finishes()
@@ -61,18 +62,18 @@ class LanePooler {
         if (way == Way::ROWS && inner > 1 && (axis.adaptive || axis.stride > 1)) return;
         i64 s = axis.stride, d = axis.dilation, k = axis.kernel;
         i64 cells = (part - 1) * s + (k - 1) * d + 1;
-        row = row_memory(ROW, cells * inner + (way == Way::WIDEN ? Widener<L, N>::MARGIN : 0), &plane);
+        plane = room_for(cells * inner + (way == Way::WIDEN ? Widener<L, N>::MARGIN : 0), merged);
         if (way == Way::WIDEN) {
-            total = static_cast<Lane *>(scratch(BLOCK, sizeof(Lane) * Widener<L, N>::ROWS * plane));
+            totals = Scratch<Lane>(Widener<L, N>::ROWS * plane, "wide windows of a row");
             k = 1;
         }
         phase_plane = plane;
         if (s > 1) {
             phase_length = (cells + s - 1) / s + N;
-            phases = row_memory(PHASES, s * phase_length, &phase_plane);
+            phase_plane = room_for(s * phase_length, phases);
         }
-        tap = static_cast<i64 *>(scratch(FRONT, sizeof(i64) * k));
-        for (i64 c = 0; c < k; ++c) tap[c] = s > 1 ? c * d % s * phase_length + c * d / s : c * d * inner;
+        shifts = Scratch<i64>(k, "cells of a window");
+        for (i64 c = 0; c < k; ++c) shifts[c] = s > 1 ? c * d % s * phase_length + c * d / s : c * d * inner;
     }
 
     // Rows are pooled one at a time.
@@ -86,7 +87,7 @@ class LanePooler {
             pool_cells(base, rows, sink, begin, end);
         else if (way == Way::SEGMENTS)
             pool_segments(base, rows, sink, begin, end);
-        else if (!tap)
+        else if (!shifts.data())
             pool_places(base, rows, sink, begin, end);
         else
             pool_row(base, rows, sink, begin, end);
@@ -99,14 +100,16 @@ class LanePooler {
     const i64 inner;
     const Way way;
     i64 room = 0;
-    Lane *row = nullptr, *total = nullptr, *phases = nullptr;
+    Scratch<Lane> merged, totals, phases;  // the merged row; its wide windows; one of them split into phases
     i64 plane = 0, phase_plane = 0, phase_length = 0;
-    i64 *tap = nullptr;     // where the cells of each tap start, among the phases
+    Scratch<i64> shifts;    // where the cells of each tap start, among the phases
     i64 edges_filled = -1;  // the part whose padded cells are in the row
 
-    Lane *row_memory(Slot slot, i64 lanes, i64 *distance) {
-        *distance = (lanes + 3 * N - 1) / N * N;
-        return static_cast<Lane *>(scratch(slot, sizeof(Lane) * L::PLANES * *distance));
+    // Makes room for so many lanes of every plane, and two registers more; says how far apart the planes are.
+    static i64 room_for(i64 lanes, Scratch<Lane> &block) {
+        const i64 apart = (lanes + 3 * N - 1) / N * N;
+        block.grow(L::PLANES * apart, "merged rows");
+        return apart;
     }
 
     // Writes N outputs from element `at` on, of which `count` are wanted: whole, where there is room.
@@ -129,7 +132,7 @@ class LanePooler {
         const i64 length = (stop - first) * inner;
         const bool fill = edges_filled != begin || way == Way::WIDEN || length < N;  // a short row is merged beyond its end
         if (fill) fill_empty(0, first * inner);
-        from.merge(from, base, rows, (origin + first) * inner, length, row + first * inner, plane);
+        from.merge(from, base, rows, (origin + first) * inner, length, merged.data() + first * inner, plane);
         if (fill) fill_empty(stop * inner, cells * inner + N);
         edges_filled = begin;
         // A padded cell may tie with a real one and must not win, so with tags the windows at the edges go one by one.
@@ -149,17 +152,17 @@ class LanePooler {
     void pool_inside(const OutputRow &rows, Sink &sink, i64 begin, i64 first, i64 end, i64 cells) {
         i64 s = axis.stride, d = axis.dilation, k = axis.kernel;
         if (way == Way::ROWS && s == 2 && d == 1 && k <= 3 && inner == 1) return pool_pairs(sink, begin, first, end);
-        const Lane *cell = row;
+        const Lane *cell = merged.data();
         if (way == Way::WIDEN) {
-            Widener<L, N>{l, row, total, plane, cells, inner, k, d}.widen();
-            cell = total;
+            Widener<L, N>{l, merged.data(), totals.data(), plane, cells, inner, k, d}.widen();
+            cell = totals.data();
             cells -= (k - 1) * d;
             k = 1;
         }
         if (s > 1 && inner > 1) return copy_places(cell, sink, begin, first, end);
         if (s > 1) {
-            for (int q = 0; q < L::PLANES; ++q) split_phases(cell + q * plane, phases + q * phase_plane, cells, s, phase_length);
-            cell = phases;
+            for (int q = 0; q < L::PLANES; ++q) split_phases(cell + q * plane, phases.data() + q * phase_plane, cells, s, phase_length);
+            cell = phases.data();
         }
         cell += (first - begin) * inner;
         if (!L::TAGGED || rows.count <= 1)
@@ -175,7 +178,7 @@ class LanePooler {
             const i64 at = i + N <= length || length < N ? i : length - N;
             State<N> state = L::template retag<N>(L::template get<N>(cell + at, phase_plane), axis.kernel, 0);
             for (i64 c = 1; c < k; ++c) {
-                State<N> next = L::template retag<N>(L::template get<N>(cell + tap[c] + at, phase_plane), axis.kernel, c);
+                State<N> next = L::template retag<N>(L::template get<N>(cell + shifts[c] + at, phase_plane), axis.kernel, c);
                 if (ORDERED)
                     l.template merge<N>(state, next);
                 else
@@ -191,7 +194,7 @@ class LanePooler {
         const i64 k = axis.kernel;
         for (i64 o = first; o < end; o += N) {
             const i64 at = o + N <= end || end - first < N ? o : end - N;
-            const Lane *cell = row + 2 * (at - begin);
+            const Lane *cell = merged.data() + 2 * (at - begin);
             State<N> even = L::template get<N>(cell, plane), odd = L::template get<N>(cell + N, plane);
             State<N> state;
             if (k == 3) {
@@ -212,7 +215,7 @@ class LanePooler {
 
     // And up to N - 1 lanes more.
     void fill_empty(i64 begin, i64 end) {
-        for (i64 i = begin; i < end; i += N) L::template put<N>(row + i, plane, L::template empty<N>());
+        for (i64 i = begin; i < end; i += N) L::template put<N>(merged.data() + i, plane, L::template empty<N>());
     }
 
     // One window at the edge, of its real cells.
@@ -222,7 +225,7 @@ class LanePooler {
         for (i64 e = 0; e < inner; ++e) {
             State<1> state{};
             for (i64 k = 0; k < taps.count; ++k) {
-                const Lane *cell = row + (first + k * axis.dilation) * inner + e;
+                const Lane *cell = merged.data() + (first + k * axis.dilation) * inner + e;
                 State<1> next = L::template retag<1>(L::template get<1>(cell, plane), axis.kernel, taps.skipped + k);
                 if (k == 0)
                     state = next;
@@ -248,7 +251,7 @@ class LanePooler {
         const i64 origin = merge_span(base, rows, begin, end), step = axis.dilation * inner;
         for (i64 o = begin; o < end; ++o) {
             const Axis::Taps taps = axis.taps(o);
-            const Lane *cell = row + (taps.first - origin) * inner;
+            const Lane *cell = merged.data() + (taps.first - origin) * inner;
             for (i64 i = 0; i < inner; i += N) {
                 const i64 at = i + N <= inner || inner < N ? i : inner - N;
                 State<N> state = L::template empty<N>();
@@ -291,11 +294,11 @@ class LanePooler {
                 from.reduce_row(from, base + rows.offset[0] + taps.first, rows.tag[0], taps.count, axis.kernel, taps.skipped, one);
                 state = L::template get<1>(one, 1);
             } else if (taps.count && axis.dilation == 1) {
-                const Lane *cell = row + (taps.first - origin);
+                const Lane *cell = merged.data() + (taps.first - origin);
                 auto cells = [&](auto size, i64 k) NDPOOL_INLINED { return L::template get<decltype(size)::value>(cell + k, plane); };
                 state = reduce(l, cells, taps.count, axis.kernel, taps.skipped);
             } else if (taps.count) {
-                const Lane *cell = row + (taps.first - origin);
+                const Lane *cell = merged.data() + (taps.first - origin);
                 state = L::template retag<1>(L::template get<1>(cell, plane), axis.kernel, taps.skipped);
                 for (i64 k = 1; k < taps.count; ++k)
                     l.template merge_any<1>(state, L::template retag<1>(L::template get<1>(cell + k * axis.dilation, plane), axis.kernel, taps.skipped + k));
@@ -313,8 +316,8 @@ class LanePooler {
         if (origin > axis.length) origin = axis.length;
         if (stop > axis.length) stop = axis.length;
         const i64 length = stop > origin ? (stop - origin) * inner : 0;
-        row = row_memory(ROW, length, &plane);
-        from.merge(from, base, rows, origin * inner, length, row, plane);
+        plane = room_for(length, merged);
+        from.merge(from, base, rows, origin * inner, length, merged.data(), plane);
         return origin;
     }
 };

@@ -5,7 +5,7 @@
 //   A                      the type in which a cell's share is summed
 //   add<N>(sum, output, place)  a sum, and what N outputs hand to the cell at that place in their windows
 //   ahead<N>(output)       asks for what outputs that follow these will hand on
-//   with(border)           the same from a copy with a border, whose first output is number 0
+//   with(border, copies)   the same from copies with a border, whose first output is number 0
 //   SPARES_PADDING         whether outputs hand nothing on at the places of their windows that are padding
 // and where the result goes is a Target:
 //   put<N>(at, sum, count) the first `count` of N sums, for the cells from element `at` of the slab on
@@ -136,7 +136,7 @@ class InputRow {
     i64 *row = nullptr;  // of each, its number in the slab
     i64 *tag = nullptr;  // and the place in its window without the axes that are left out
 
-    InputRow(const Plan &plan, int dims, Slot slot) : plan(plan), dims(dims) {
+    InputRow(const Plan &plan, int dims) : plan(plan), dims(dims) {
         i64 capacity = 1;
         for (int d = 0; d < dims; ++d)
             if (plan.dims[d].axis >= 0) {
@@ -144,10 +144,11 @@ class InputRow {
                 i64 most = axis.adaptive ? axis.output / axis.length + 2 : axis.dilation * (axis.kernel - 1) / axis.stride + 1;
                 capacity *= most < axis.output ? most : axis.output;
             }
-        row = static_cast<i64 *>(scratch(slot, 2 * sizeof(i64) * capacity));
+        block.grow(2 * capacity, "output rows that see a row");
+        row = block.data();
         tag = row + capacity;
     }
-    explicit InputRow(const Plan &plan) : InputRow(plan, plan.dim_count, SEEN) {}
+    explicit InputRow(const Plan &plan) : InputRow(plan, plan.dim_count) {}
 
     void move_to(i64 in_row) {
         for (int d = dims - 1; d >= 0; --d) {
@@ -181,6 +182,7 @@ class InputRow {
 
   private:
     const Plan &plan;
+    Scratch<i64> block;
     int dims;
     Cursor cursor[MAX_DIMS];
 
@@ -276,7 +278,7 @@ class RowGatherer {
     const InputPart &part;
     const Source &from;
     const Target &to;
-    mutable Outbox outbox{MADE};
+    mutable Outbox outbox;
 
     // Calls fill(target), which writes the elements at..at+length-1 of the slab.
     template <class Fill>
@@ -318,11 +320,12 @@ class RowGatherer {
         };
         const i64 after = (plan.outer - part.slab) * plan.out_slab - seen.row_end * plan.out_row;  // outputs after those seen
         const bool as_is = in_pairs(down) && in_pairs(axis) && (K == 2 || after > plan.out_row);
-        const Source source = as_is ? from : from.with(border);
+        Scratch<char> copies[2];
+        const Source source = as_is ? from : from.with(border, copies);
         const OutputStrides apart = as_is ? OutputStrides{plan.out_row, down.output * plan.out_row} : border.strides();
         if (as_is) before = 0;
 
-        InputRow planes(plan, plan.dim_count - 1, PLANES_SEEN);
+        InputRow planes(plan, plan.dim_count - 1);
         for (i64 plane = first; plane < stop; ++plane) {
             if (plane == first)
                 planes.move_to(plane);

@@ -67,7 +67,7 @@ class RowWork {
 template <class Pooler, class Sink>
 class RowWorkOf final : public RowWork {
   public:
-    RowWorkOf(Pooler &pooler, const Sink &sink) : pooler(pooler), sink(sink) {}
+    RowWorkOf(const Plan &plan, Pooler &pooler, const Sink &sink) : pooler(pooler), sink(sink), room(this->sink.take_room(plan)) {}
     i64 rows_at_a_time(const OutputRow &rows, i64 most) const override { return pooler.rows_at_a_time(rows, sink, most); }
     void move_to(const Plan &plan, i64 index, const OutputRow &rows) override { sink.move_to(plan, index, rows); }
     void send_by(Outbox *outbox, i64 row_length, i64 index, i64 at, i64 length, i64 most) override {
@@ -81,6 +81,7 @@ class RowWorkOf final : public RowWork {
   private:
     Pooler &pooler;
     Sink sink;
+    decltype(sink.take_room(std::declval<const Plan &>())) room;  // held for the sink
 };
 
 // How the outputs are shared out. `streamed` says that results go past the caches: through an Outbox or, if `in_lines`, as they
@@ -100,7 +101,7 @@ struct RowUnits {
     // Units begin..end-1, one after the other.
     void run(i64 begin, i64 end, RowWork &work) const {
         OutputRow rows(plan);
-        Outbox outboxes[] = {Outbox(MADE), Outbox(MADE2)};
+        Outbox outboxes[2];
         i64 index = begin / parts, done = begin % parts;  // of output rows, and parts of the row
         i64 slab = index / plan.out_rows, row = index % plan.out_rows;
         const i64 written_to = end / parts * plan.out_row + end % parts * part * plan.inner;  // elements up to which these units go
@@ -139,15 +140,15 @@ void pool_rows(const Plan &plan, const Sink &sink, bool streamed, bool in_lines,
     const RowUnits units(plan, streamed, in_lines);
     parallel(units.count(), worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
         auto pooler = make(units.part);
-        RowWorkOf<decltype(pooler), Sink> work(pooler, sink);
+        RowWorkOf<decltype(pooler), Sink> work(plan, pooler, sink);
         units.run(begin, end, work);
     });
 }
 
-// What the choice depends on, of a kind.
-template <class P>
-constexpr Lanes lanes_of(Tuned tuned, bool in_parts) {
-    return {LANES<typename P::Lane>, FEW_LANES<typename P::Lane>, P::PLANES == 1, P::TAGGED, tuned, in_parts};
+// What the choice depends on where the cells are lanes already.
+template <class L>
+constexpr Lanes lanes_alone() {
+    return {LANES<typename L::Lane>, LANES<typename L::Lane>, L::PLANES == 1, L::TAGGED, Tuned::NOT, false};
 }
 
 // The general ways, from cells of any type.
@@ -156,15 +157,93 @@ void pool_lanes(const Plan &plan, const L &l, const RowSource<L> &from, const Si
     pool_rows(plan, sink, streamed, false, [&](i64 part) { return LanePooler<L, Sink>(plan, l, from, part, way); });
 }
 
-// All ways but sliding.
+// The plan that is left when the first pooled axis is done.
+inline Plan without_first_axis(const Plan &plan) {
+    Plan rest = plan;
+    const Axis &axis = plan.axes[0];
+    rest.outer = plan.outer * axis.output;
+    rest.dim_count = plan.dim_count - 1;
+    // Free dimensions that now lead are outer ones.
+    int skip = 1;
+    while (skip < plan.dim_count && plan.dims[skip].axis < 0) {
+        rest.outer *= plan.dims[skip].in_count;
+        ++skip;
+    }
+    rest.dim_count = plan.dim_count - skip;
+    for (int d = 0; d < rest.dim_count; ++d) {
+        rest.dims[d] = plan.dims[d + skip];
+        if (rest.dims[d].axis >= 0) --rest.dims[d].axis;
+    }
+    rest.axis_count = plan.axis_count - 1;
+    for (int a = 0; a < rest.axis_count; ++a) rest.axes[a] = plan.axes[a + 1];
+    rest.in_rows = rest.out_rows = 1;
+    for (int d = 0; d < rest.dim_count; ++d) {
+        rest.in_rows *= rest.dims[d].in_count;
+        rest.out_rows *= rest.dims[d].out_count;
+    }
+    rest.in_slab = rest.in_rows * rest.in_row;
+    rest.out_slab = rest.out_rows * rest.out_row;
+    rest.cells = plan.cells / axis.kernel;
+    rest.outer_cells = plan.outer_cells / axis.kernel;
+    return rest;
+}
+
+// The first axis by blocks, then the others by a way of their own.
+template <class L, class Sink>
+void pool_by_sliding(const Plan &plan, const L &lanes, const RowSource<L> &source, const Sink &sink, bool streamed) {
+    using Lane = typename L::Lane;
+    const Axis &axis = plan.axes[0];
+    const Plan left = without_first_axis(plan);
+    const Way way = choose_forward(left, lanes_alone<L>(), Way::NONE);
+    i64 rest = plan.in_slab / axis.length;
+    // So few slabs at a time that the second-level cache holds what is in between, and there are parts for all threads.
+    i64 group = (i64(1) << 15) / (axis.output * rest) + 1;
+    if (group > plan.outer) group = plan.outer;
+    // And so few columns that a block of them, as long as the kernel, stays near.
+    i64 columns = (i64(72) << 10) / static_cast<i64>(sizeof(Lane)) / (axis.kernel + 1) / 32 * 32;
+    columns = columns < 32 ? 32 : columns > 256 ? 256 : columns;
+    if (columns > rest) columns = rest;
+    i64 cuts = (rest + columns - 1) / columns;
+    i64 groups = (plan.outer + group - 1) / group;
+    auto pool_group = [&](i64 first, i64 count, Lane *between) {
+        parallel(count * cuts, worth_threads(count * plan.in_slab), [&](i64 begin, i64 end) {
+            for (i64 unit = begin; unit < end; ++unit) {
+                i64 slab = unit / cuts, column = unit % cuts * columns;
+                source.slide(source, axis, (first + slab) * plan.in_slab, between + slab * axis.output * rest, rest, column,
+                             column + columns < rest ? column + columns : rest);
+            }
+        });
+        Plan part = left;
+        part.outer = left.outer / plan.outer * count;
+        Sink to = sink;
+        to.advance(first * plan.out_slab);
+        const auto from = source_of(lanes, static_cast<const Lane *>(between), part.outer * part.in_slab);
+        pool_lanes(part, lanes, from, to, way, streamed);
+    };
+    parallel(groups, groups > 1 && worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
+        for (i64 unit = begin; unit < end; ++unit) {
+            i64 first = unit * group, count = first + group < plan.outer ? group : plan.outer - first;
+            const Scratch<Lane> between(count * axis.output * rest + 64, "what is left when the first axis is done");
+            pool_group(first, count, between.data());
+        }
+    });
+}
+
+// --- any way --------------------------------------------------------------------------------------
+
+// Pools by the way that suits the plan, or that is asked for.
 template <Tuned TUNED, class P, class Sink>
-void pool_by(Way way, const Plan &plan, const P &p, const typename P::In *x, const Sink &sink, const Route &route) {
+void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink &sink, const Route &route) {
     using In = typename P::In;
+    constexpr Tuned HERE = LEVEL_IS_TUNED ? TUNED : Tuned::NOT;
+    // Short rows have registers of their own for floats alone.
+    constexpr int MANY = LANES<typename P::Lane>, FEW = std::is_same_v<In, float> ? FEW_LANES<typename P::Lane> : MANY;
+    const Way way = choose_forward(plan, {MANY, FEW, P::PLANES == 1, P::TAGGED, HERE, sink.in_parts()}, route.asked);
+    if (route.tell(way)) return;
     const bool streamed = streams_outputs<In>(plan, sink.y, route);
     const auto from = source_of(p, x, plan.outer * plan.in_slab);
     const auto lanes = p.lanes();
-    [[maybe_unused]] constexpr int MANY = LANES<typename P::Lane>, FEW = FEW_LANES<typename P::Lane>;
-    if constexpr (TUNED >= Tuned::ROWS)
+    if constexpr (HERE >= Tuned::ROWS)
         if (way == Way::DIRECT) {
             const DirectOutputs direct = direct_outputs(plan.last());
             if constexpr (FEW < MANY)
@@ -172,11 +251,13 @@ void pool_by(Way way, const Plan &plan, const P &p, const typename P::In *x, con
                     return pool_rows(plan, sink, streamed, false, [&](i64) { return DirectPooler<P, Sink, FEW>(plan, p, x); });
             return pool_rows(plan, sink, streamed, false, [&](i64) { return DirectPooler<P, Sink, MANY>(plan, p, x); });
         }
-    if constexpr (TUNED >= Tuned::ALL)
+    if constexpr (HERE >= Tuned::ALL)
         if (way == Way::TILES) {
             const bool in_lines = streamed && Sink::STREAMS && places_in_lines<MANY>(plan, sink);
             return pool_rows(plan, sink, streamed, in_lines, [&](i64) { return TilePooler<P, Sink>(plan, p, from, in_lines); });
         }
+    if constexpr (P::PLANES == 1)
+        if (way == Way::SLIDE) return pool_by_sliding(plan, lanes, from, sink, streamed);
     pool_lanes(plan, lanes, from, sink, way, streamed);
 }
 

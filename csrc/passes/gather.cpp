@@ -76,7 +76,8 @@ void gather_rows(const Plan &plan, const W *winners, const E *t, E *dy) {
         }
         if (!all_known) strange = true;
     });
-    if (strange) throw std::invalid_argument("winners holds a place that is no cell of its window; give what linearize wrote");
+    if (strange)
+        throw std::invalid_argument("winners holds a place that is no cell of its window; give what linearize wrote");
 }
 
 template <class W>

@@ -21,14 +21,15 @@ struct Border {
 
     OutputStrides strides() const { return {width + 2, (height + 2) * (width + 2)}; }
 
-    // The copy, from its first output on.
+    // The copy, from its first output on; `copy` holds it.
     template <class T>
-    const T *around(const T *outputs, Slot slot) const {
+    const T *around(const T *outputs, Scratch<char> &copy) const {
         using Bits = typename IntOf<sizeof(T)>::u;
         constexpr int N = LANES<Bits>;
         const OutputStrides apart = strides();
         auto *from = reinterpret_cast<const Bits *>(outputs) + first_row * width;
-        auto *to = static_cast<Bits *>(scratch(slot, sizeof(T) * static_cast<std::size_t>(planes * apart.plane)));
+        copy.grow(static_cast<i64>(sizeof(T)) * planes * apart.plane, "outputs with a border");
+        auto *to = reinterpret_cast<Bits *>(copy.data());
         auto *first = to + apart.row + 1;
         auto zeros = [&](i64 length) NDPOOL_INLINED {
             for (i64 i = 0; i < length; ++i) *to++ = 0;

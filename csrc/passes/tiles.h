@@ -21,7 +21,8 @@ class TilePooler {
         constexpr i64 NEAR = 16384 / sizeof(Lane) / P::PLANES;  // two columns of more would not stay in the nearest cache
         if (inner > NEAR || axis.dilation > 1) return;
         plane = (2 * inner + 3 * N - 1) / N * N;
-        columns[0] = static_cast<Lane *>(scratch(ROW, sizeof(Lane) * P::PLANES * plane));
+        block.grow(P::PLANES * plane, "columns of windows");
+        columns[0] = block.data();
         columns[1] = columns[0] + plane / 2 / N * N;
     }
 
@@ -39,6 +40,7 @@ class TilePooler {
     const RowSource<L> &from;
     const i64 inner;
     const bool in_lines;
+    Scratch<Lane> block;
     Lane *columns[2] = {};  // the last ones of two windows side by side, if they are kept
     i64 plane = 0;
 

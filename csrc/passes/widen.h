@@ -1,6 +1,6 @@
 // A row of cells becomes a row of wide windows.
 #pragma once
-#include "passes/rows.h"
+#include "passes/source.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {

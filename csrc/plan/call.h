@@ -4,7 +4,19 @@
 
 namespace ndpool {
 
-enum class Op { VALUE, WINNERS, FIND_WINNERS, WINNERS_VJP, EXPAND, TIES_JVP, TIES_VJP, SUM, SUM_VJP, SMOOTH, SMOOTH_VJP };
+enum class Op {
+    VALUE,
+    WINNERS,
+    FIND_WINNERS,
+    WINNERS_VJP,
+    EXPAND,
+    TIES_JVP,
+    TIES_VJP,
+    SUM,
+    SUM_VJP,
+    SMOOTH,
+    SMOOTH_VJP
+};
 
 // Who leans on an output that several cells tie for.
 enum class Ties { FIRST, SPLIT, ALL };
@@ -15,9 +27,9 @@ enum class Count { NONE, FIXED, COUNTED, REAL };
 // One operation on arrays whose sizes have been checked.
 struct Call {
     Op op;
-    Type type;            // of x and, for Max and Min, y
-    Type derivative;      // of t, dy, g, gx
-    bool minimum = false; // Min in place of Max
+    Type type;             // of x and, for Max and Min, y
+    Type derivative;       // of t, dy, g, gx
+    bool minimum = false;  // Min in place of Max
     Ties ties = Ties::FIRST;
     Count count = Count::NONE;
     double divisor = 1;

@@ -77,18 +77,19 @@ struct Plan {
     Axis axes[MAX_DIMS];
     i64 inner;
     // Derived.
-    i64 in_slab, out_slab;    // elements for each outer index
-    i64 in_rows, out_rows;    // rows for each outer index
-    i64 in_row, out_row;      // elements of a row
-    i64 cells;                // in the largest window
-    i64 outer_cells;          // the same without the last axis
-    bool padded;              // whether some window sees a padded cell that counts
-    bool same_count;          // whether all windows count the same number of cells, `cells`
-    bool same_real;           // whether all windows have the same number of real cells, `cells`
+    i64 in_slab, out_slab;  // elements for each outer index
+    i64 in_rows, out_rows;  // rows for each outer index
+    i64 in_row, out_row;    // elements of a row
+    i64 cells;              // in the largest window
+    i64 outer_cells;        // the same without the last axis
+    bool padded;            // whether some window sees a padded cell that counts
+    bool same_count;        // whether all windows count the same number of cells, `cells`
+    bool same_real;         // whether all windows have the same number of real cells, `cells`
 
     NDPOOL_INLINE const Axis &last() const { return axes[axis_count - 1]; }
 
-    // One slab's outputs lo..hi-1 along the first pooled axis, over its cells begin..end-1, which are all that they see.
+    // One slab's outputs lo..hi-1 along the first pooled axis, over its cells begin..end-1, which are all that they
+    // see.
     NDPOOL_INLINE Plan part(i64 begin, i64 end, i64 lo, i64 hi) const {
         Plan own = *this;
         Axis &axis = own.axes[0];

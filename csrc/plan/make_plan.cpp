@@ -24,7 +24,8 @@ Axis axis_of(const std::vector<i64> &numbers) {
         sound = axis.kernel >= std::min(axis.length, axis.length / axis.output + 2);
     } else if (sound) {
         // The last window starts no later than the padded end.
-        sound = counted_product(axis.output - 1, axis.stride, "the windows step over", "cells") <= axis.length + axis.pad_lo + axis.pad_hi;
+        sound = counted_product(axis.output - 1, axis.stride, "the windows step over", "cells") <=
+                axis.length + axis.pad_lo + axis.pad_hi;
     }
     if (!sound) throw std::invalid_argument("the numbers of an axis do not make a window");
     if (counted_product(axis.dilation, axis.kernel, "a window reaches over", "cells") > LARGEST)
@@ -32,19 +33,15 @@ Axis axis_of(const std::vector<i64> &numbers) {
     return axis;
 }
 
-// Whether every window has as many cells as the kernel: real ones, or those that count. Only the windows at the two ends
-// can differ.
+// Whether every window has as many cells as the kernel: real ones, or those that count. Only the windows at the two
+// ends can differ.
 bool same_for_all(const Axis &axis, bool real) {
     if (axis.adaptive) return false;
     auto count = [&](i64 o) { return real ? axis.taps(o).count : axis.counted(o); };
     return count(0) == axis.kernel && count(axis.output - 1) == axis.kernel;
 }
 
-bool has_padding(const Axis &axis) {
-    if (axis.adaptive) return false;
-    auto padded = [&](i64 o) { return axis.counted(o) != axis.taps(o).count; };
-    return padded(0) || padded(axis.output - 1) || axis.pad_lo > 0 || axis.pad_hi > 0;
-}
+bool has_padding(const Axis &axis) { return axis.pad_lo > 0 || axis.pad_hi > 0; }
 
 bool is_one_window(const std::vector<i64> &dim) {
     if (!is_pooled(dim)) return false;
@@ -69,7 +66,8 @@ Dims joined(const Dims &dims) {
 
 int last_pooled(const Dims &dims) {
     if (dims.size() > MAX_DIMS)
-        throw std::invalid_argument("the array has " + std::to_string(dims.size()) + " dimensions; there may be " + std::to_string(MAX_DIMS));
+        throw std::invalid_argument("the array has " + std::to_string(dims.size()) + " dimensions; there may be " +
+                                    std::to_string(MAX_DIMS));
     int last = -1;
     for (std::size_t d = 0; d < dims.size(); ++d) {
         if (is_pooled(dims[d]))
@@ -117,7 +115,8 @@ void count_elements(Plan &plan) {
 
 i64 counted_product(i64 a, i64 b, const char *what, const char *units) {
     i64 result;
-    if (__builtin_mul_overflow(a, b, &result)) throw std::overflow_error(std::string(what) + " more than 2**63 " + units);
+    if (__builtin_mul_overflow(a, b, &result))
+        throw std::overflow_error(std::string(what) + " more than 2**63 " + units);
     return result;
 }
 

@@ -6,8 +6,8 @@
 
 namespace ndpool {
 
-// One list for each dimension of the array, in the order in which they lie in memory: one number for a dimension that is
-// carried along, its length; the eight of an Axis for one that is pooled, in the order of its members.
+// One list for each dimension of the array, in the order in which they lie in memory: one number for a dimension that
+// is carried along, its length; the eight of an Axis for one that is pooled, in the order of its members.
 using Dims = std::vector<std::vector<i64>>;
 
 // Throws std::invalid_argument where the numbers make no window, and std::overflow_error, which says of what there are

@@ -31,7 +31,8 @@ void expect_error(const std::string &part, const F &f) {
     try {
         f();
     } catch (const Error &error) {
-        expect(std::string(error.what()).find(part) != std::string::npos, "the error says '", error.what(), "', and not '", part, "'");
+        expect(std::string(error.what()).find(part) != std::string::npos, "the error says '", error.what(),
+               "', and not '", part, "'");
         return;
     } catch (const std::exception &error) {
         throw Failure(text("another error than expected: ", error.what()));
@@ -40,13 +41,15 @@ void expect_error(const std::string &part, const F &f) {
 }
 
 struct Options {
-    int cases = 2500;         // random pools
-    int large_cases = 40;     // of those, so large that several threads work on them
-    std::uint64_t seed = 1;   // of the first case; the others follow
+    int cases = 2500;        // random pools
+    int large_cases = 40;    // of those, so large that several threads work on them
+    std::uint64_t seed = 1;  // of the first case; the others follow
+    bool fork = true;        // QEMU does not survive threads in a child of fork()
 };
 
 // Each throws a Failure.
 void test_random_pools(const Options &options);
+void test_windows_of_many_cells(const Options &options);
 void test_pools_without_elements(const Options &options);
 void test_arrays_are_checked(const Options &options);
 void test_requests_are_checked(const Options &options);
@@ -57,6 +60,7 @@ void test_scratch(const Options &options);
 void test_scratch_that_cannot_be_had(const Options &options);
 void test_threads_share_the_work(const Options &options);
 void test_threads_of_one_call(const Options &options);
+void test_threads_of_a_child(const Options &options);
 void test_threads_that_cannot_be_started(const Options &options);
 void test_errors_of_threads(const Options &options);
 

@@ -114,7 +114,9 @@ Expected selection(const KindSpec &kind, const std::vector<Real> &cells) {
 Expected linear(const KindSpec &kind, const std::vector<Real> &cells, i64 padded) {
     const i64 real = static_cast<i64>(cells.size());
     Real divisor = 1;
-    if (kind.name == "avg") divisor = kind.option == "fixed" ? static_cast<Real>(kind.parameter) : static_cast<Real>(kind.option == "real" ? real : real + padded);
+    if (kind.name == "avg")
+        divisor = kind.option == "fixed" ? static_cast<Real>(kind.parameter)
+                                         : static_cast<Real>(kind.option == "real" ? real : real + padded);
     Expected out;
     for (Real cell : cells) out.value += cell, out.size += std::isfinite(cell) ? std::fabs(cell) : 0;
     if (divisor != 1) out.value /= divisor;
@@ -141,7 +143,8 @@ Expected smooth_max(const KindSpec &kind, const std::vector<Real> &cells, i64 pa
     for (Real cell : cells) norm += term(cell);
     Expected out;
     out.value = std::log(norm) / beta + shift;
-    out.size = std::fabs(out.value) + std::log(2 + static_cast<Real>(cells.size() + static_cast<std::size_t>(padded))) / std::fabs(beta);
+    out.size = std::fabs(out.value) +
+               std::log(2 + static_cast<Real>(cells.size() + static_cast<std::size_t>(padded))) / std::fabs(beta);
     for (Real cell : cells) out.weights.push_back(term(cell) / norm);
     return out;
 }

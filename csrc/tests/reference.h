@@ -1,5 +1,5 @@
-// What every result should be, from the definition of pooling: each window's cells are listed one by one, and nothing of
-// the engine's geometry is used.
+// What every result should be, from the definition of pooling: each window's cells are listed one by one, and nothing
+// of the engine's geometry is used.
 #pragma once
 #include <string>
 #include <vector>
@@ -48,8 +48,8 @@ struct KindSpec {
     bool needs_cell() const { return selects() || name == "lp" || option == "real"; }
 };
 
-// One output: its value, its weight on each cell of the window, the place of the first winner among the window's cells, and
-// the size of what was added up, which rounding errors are relative to.
+// One output: its value, its weight on each cell of the window, the place of the first winner among the window's cells,
+// and the size of what was added up, which rounding errors are relative to.
 struct Expected {
     Real value = 0, size = 0;
     std::vector<Real> weights;

@@ -27,14 +27,16 @@ struct Case {
         Request out;
         for (const Dimension &dimension : shape) out.dims.push_back(dimension.numbers());
         out.kind = kind.name, out.option = kind.option, out.parameter = kind.parameter;
-        out.dtype = ndpool::name_of(type), out.result = ndpool::name_of(result), out.derivative = ndpool::name_of(derivative);
+        out.dtype = ndpool::name_of(type), out.result = ndpool::name_of(result),
+        out.derivative = ndpool::name_of(derivative);
         out.winner_bytes = winner_bytes;
         return out;
     }
     std::string description() const {
         std::ostringstream out;
-        out << "seed " << seed << ": " << kind.name << " '" << kind.option << "' " << kind.parameter << " of " << flavour << " "
-            << ndpool::name_of(type) << " to " << ndpool::name_of(result) << ", winners in " << winner_bytes << " bytes, dims";
+        out << "seed " << seed << ": " << kind.name << " '" << kind.option << "' " << kind.parameter << " of "
+            << flavour << " " << ndpool::name_of(type) << " to " << ndpool::name_of(result) << ", winners in "
+            << winner_bytes << " bytes, dims";
         for (const auto &numbers : request().dims) {
             out << " [";
             for (std::size_t i = 0; i < numbers.size(); ++i) out << (i ? " " : "") << numbers[i];
@@ -72,7 +74,12 @@ Shape random_shape(Dice &dice, i64 most) {
     for (;;) {
         Shape shape;
         const i64 rank = dice.one_in(3) ? dice.from(1, 4) : dice.from(1, 2);
-        const i64 longest = most > 4000 ? (rank == 1 ? 40000 : rank == 2 ? 300 : 40) : rank == 1 ? 300 : rank == 2 ? 40 : 9;
+        const i64 longest = most > 4000 ? (rank == 1   ? 40000
+                                           : rank == 2 ? 300
+                                                       : 40)
+                            : rank == 1 ? 300
+                            : rank == 2 ? 40
+                                        : 9;
         auto carry = [&](i64 length) {
             shape.emplace_back();
             shape.back().length = length;
@@ -92,9 +99,11 @@ Shape random_shape(Dice &dice, i64 most) {
 }
 
 KindSpec random_kind(Dice &dice) {
-    static const KindSpec kinds[] = {
-        {"max", "first"}, {"max", "first"}, {"max", "split"}, {"max", "all"}, {"min", "first"}, {"min", "split"}, {"min", "all"},
-        {"sum", ""}, {"avg", "counted"}, {"avg", "real"}, {"avg", "fixed"}, {"smooth_max", "counted"}, {"smooth_max", "real"}, {"lp", ""}};
+    static const KindSpec kinds[] = {{"max", "first"},       {"max", "first"}, {"max", "split"},
+                                     {"max", "all"},         {"min", "first"}, {"min", "split"},
+                                     {"min", "all"},         {"sum", ""},      {"avg", "counted"},
+                                     {"avg", "real"},        {"avg", "fixed"}, {"smooth_max", "counted"},
+                                     {"smooth_max", "real"}, {"lp", ""}};
     KindSpec kind = kinds[dice.from(0, 13)];
     static const double betas[] = {1, 0.5, -1.5, 3, 20, -0.01}, powers[] = {1, 2, 3, 1.5, 2.5, 7};
     if (kind.option == "fixed") kind.parameter = static_cast<double>(dice.from(1, 9));
@@ -126,14 +135,17 @@ Case random_case(std::uint64_t seed, bool large) {
     return c;
 }
 
-// Plain numbers; few different ones; only one; NaNs, infinities and zeros of both signs among them; all of the range.
+// Plain numbers; few different ones; only one; NaNs, infinities and zeros of both signs among them; all of the range;
+// two halves with the largest number at the end of each.
 void fill(Numbers &numbers, const std::string &flavour, Dice &dice) {
     const bool floats = ndpool::is_float(numbers.type), has_sign = floats || static_cast<int>(numbers.type) % 2 == 0;
     const Real wild[] = {std::nanl(""), HUGE_VALL, -HUGE_VALL, Real(0), -Real(0)};
     for (i64 i = 0; i < numbers.count; ++i) {
         Real v = flavour == "equal" ? 3 : flavour == "tied" ? static_cast<Real>(dice.from(-2, 2)) : dice.normal() * 20;
+        if (flavour == "one winner, the last cell") v = i % (numbers.count / 2) == numbers.count / 2 - 1 ? 9 : 3;
         if (flavour == "wild" && floats && dice.one_in(8)) v = wild[dice.from(0, 4)];
-        if (flavour == "huge" && !floats) v = std::ldexp(dice.normal() / 4, static_cast<int>(8 * size_of(numbers.type)) - 1);
+        if (flavour == "huge" && !floats)
+            v = std::ldexp(dice.normal() / 4, static_cast<int>(8 * size_of(numbers.type)) - 1);
         if (!floats) v = std::trunc(v);
         numbers.set(i, has_sign ? v : std::fabs(v));
     }
@@ -144,10 +156,14 @@ void fill(Numbers &numbers, const std::string &flavour, Dice &dice) {
 // The distance from a number to the next one of its type, or more.
 Real last_place(Type type, Real size) {
     switch (type) {
-        case Type::F16: return size * 0x1p-10L + 0x1p-24L;
-        case Type::BF16: return size * 0x1p-7L + 0x1p-133L;
-        case Type::F32: return size * 0x1p-23L + 0x1p-149L;
-        default: return size * 0x1p-52L + 0x1p-1074L;
+        case Type::F16:
+            return size * 0x1p-10L + 0x1p-24L;
+        case Type::BF16:
+            return size * 0x1p-7L + 0x1p-133L;
+        case Type::F32:
+            return size * 0x1p-23L + 0x1p-149L;
+        default:
+            return size * 0x1p-52L + 0x1p-1074L;
     }
 }
 
@@ -177,20 +193,25 @@ class Answer {
     void check_value(const Numbers &got) const {
         for (i64 o = 0; o < outputs; ++o) {
             if (!ndpool::is_float(c.result) && !c.kind.selects()) {
-                expect(got.whole(o) == wholes[at(o)], "y[", o, "] is ", got[o], " and should be ", static_cast<std::int64_t>(wholes[at(o)]));
+                expect(got.whole(o) == wholes[at(o)], "y[", o, "] is ", got[o], " and should be ",
+                       static_cast<std::int64_t>(wholes[at(o)]));
                 continue;
             }
             check_one("y", o, got[o], values[at(o)], c.kind.selects() ? 0 : value_allowed(at(o)));
         }
     }
     void check_push(const Numbers &got, const char *name) const {
-        for (i64 o = 0; o < outputs; ++o) check_one(name, o, got[o], dy[at(o)], derivative_allowed(dy[at(o)], dy_mass[at(o)]));
+        for (i64 o = 0; o < outputs; ++o)
+            check_one(name, o, got[o], dy[at(o)], derivative_allowed(dy[at(o)], dy_mass[at(o)]));
     }
     void check_pull(const Numbers &got) const {
-        for (std::size_t i = 0; i < gx.size(); ++i) check_one("gx", static_cast<i64>(i), got[static_cast<i64>(i)], gx[i], derivative_allowed(gx[i], gx_mass[i]));
+        for (std::size_t i = 0; i < gx.size(); ++i)
+            check_one("gx", static_cast<i64>(i), got[static_cast<i64>(i)], gx[i],
+                      derivative_allowed(gx[i], gx_mass[i]));
     }
     void check_indices(const std::vector<i64> &got) const {
-        for (std::size_t o = 0; o < got.size(); ++o) expect(got[o] == indices[o], "index ", o, " is ", got[o], " and should be ", indices[o]);
+        for (std::size_t o = 0; o < got.size(); ++o)
+            expect(got[o] == indices[o], "index ", o, " is ", got[o], " and should be ", indices[o]);
     }
 
   private:
@@ -229,10 +250,12 @@ class Answer {
     }
     Real derivative_allowed(Real value, Real mass) const {
         const Real least = c.derivative == Type::F32 ? 0x1p-120L : 1e-170L;
-        return 2 * last_place(c.derivative, finite_size(value)) + 4 * last_place(c.derivative, mass) + 0x1p-40L * mass + least;
+        return 2 * last_place(c.derivative, finite_size(value)) + 4 * last_place(c.derivative, mass) + 0x1p-40L * mass +
+               least;
     }
     static void check_one(const char *name, i64 i, Real got, Real wanted, Real allowed) {
-        expect(is_close(got, wanted, allowed), name, "[", i, "] is ", got, " and should be ", wanted, " within ", allowed);
+        expect(is_close(got, wanted, allowed), name, "[", i, "] is ", got, " and should be ", wanted, " within ",
+               allowed);
     }
 };
 
@@ -244,8 +267,13 @@ struct Results {
     std::vector<i64> indices;
 
     Results(const Case &c, i64 inputs, i64 outputs)
-        : y(c.result, outputs), y_linearized(c.result, outputs), y_jvp(c.result, outputs), dy(c.derivative, outputs), dy_jvp(c.derivative, outputs),
-          gx(c.derivative, inputs), winners(winner_type(c.winner_bytes), c.winner_bytes ? outputs : 0),
+        : y(c.result, outputs),
+          y_linearized(c.result, outputs),
+          y_jvp(c.result, outputs),
+          dy(c.derivative, outputs),
+          dy_jvp(c.derivative, outputs),
+          gx(c.derivative, inputs),
+          winners(winner_type(c.winner_bytes), c.winner_bytes ? outputs : 0),
           indices(static_cast<std::size_t>(winners.count)) {}
 
     static Type winner_type(int bytes) { return bytes == 4 ? Type::U32 : bytes == 2 ? Type::U16 : Type::U8; }
@@ -276,7 +304,8 @@ struct Results {
         expect(dy.same_bytes(other.dy), "dy of push depends on the number of threads");
         expect(dy_jvp.same_bytes(other.dy_jvp), "dy of jvp depends on the number of threads");
         expect(gx.same_bytes(other.gx), "gx depends on the number of threads");
-        expect(winners.same_bytes(other.winners) && indices == other.indices, "the winners depend on the number of threads");
+        expect(winners.same_bytes(other.winners) && indices == other.indices,
+               "the winners depend on the number of threads");
     }
 };
 
@@ -307,6 +336,24 @@ void check_case(const Case &c) {
 }
 
 }  // namespace
+
+// Windows with more places than the integers of a cell's size count.
+void test_windows_of_many_cells(const Options &) {
+    const std::vector<std::pair<Type, i64>> windows = {{Type::I8, 256},    {Type::U8, 257},     {Type::F16, 65536},
+                                                       {Type::I16, 65537}, {Type::BF16, 70001}, {Type::F32, 70001}};
+    for (const auto &[type, cells] : windows) {
+        Case c{7, Shape(2), {"max", "first"}, type, type, ndpool::is_float(type) ? type : Type::F64, 4, "tied"};
+        c.shape[0].length = 2;
+        c.shape[1].side = Side::GLOBAL;
+        c.shape[1].length = cells;
+        c.flavour = "one winner, the last cell";
+        try {
+            check_case(c);
+        } catch (const std::exception &error) {
+            throw Failure(text(c.description(), "\n    ", error.what()));
+        }
+    }
+}
 
 void test_random_pools(const Options &options) {
     struct Restore {

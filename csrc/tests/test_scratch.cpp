@@ -69,7 +69,9 @@ void test_scratch(const Options &) {
     expect(c.data() != second, "a block that is held was given away");
     b.reset();
     // A thread keeps little between calls.
-    { Scratch<char> large(64 << 20, "large"); }
+    {
+        Scratch<char> large(64 << 20, "large");
+    }
     expect(blocks::total_bytes() > (64u << 20), "a large block is kept for the next user");
     blocks::trim();
     expect(blocks::total_bytes() < (16u << 20) && blocks::held() == 1, "a large block is kept between calls");
@@ -85,14 +87,17 @@ void test_scratch(const Options &) {
 }
 
 void test_scratch_that_cannot_be_had(const Options &) {
-    expect_error<OutOfMemory>("bytes (an enormous row)", [] { Scratch<double>(std::int64_t(1) << 58, "an enormous row"); });
+    expect_error<OutOfMemory>("bytes (an enormous row)",
+                              [] { Scratch<double>(std::int64_t(1) << 58, "an enormous row"); });
     expect_error<OutOfMemory>("bytes (overflow)", [] { Scratch<double>(std::int64_t(1) << 62, "overflow"); });
     expect_error<OutOfMemory>("bytes (less than none)", [] { Scratch<double>(-1, "less than none"); });
-    expect_error<std::bad_alloc>("there is no memory for 4611686018427387904 bytes", [] { Scratch<char>(std::int64_t(1) << 62, "much"); });
+    expect_error<std::bad_alloc>("there is no memory for 4611686018427387904 bytes",
+                                 [] { Scratch<char>(std::int64_t(1) << 62, "much"); });
     expect(blocks::held() == 0, "a block that could not be had is held");
     std::vector<Scratch<char>> many;
     for (int i = 0; i < blocks::MOST; ++i) many.emplace_back(10, "one of many");
-    expect_error<std::logic_error>("too many blocks of scratch memory to take one more (the last straw)", [] { Scratch<char>(10, "the last straw"); });
+    expect_error<std::logic_error>("too many blocks of scratch memory to take one more (the last straw)",
+                                   [] { Scratch<char>(10, "the last straw"); });
     many.clear();
     expect(blocks::held() == 0, "blocks are held after all were given back");
     Scratch<char>(10, "afterwards")[9] = 1;

@@ -19,8 +19,8 @@ def set_num_threads(n: int) -> None:
 class Plan:
     """A kind over a window over a shape, for one dtype: its operations on memory.
 
-    All that it is given was decided by the caller. It is checked, and nothing of it is derived here. `dims` has one list
-    for each dimension in the order in which they lie in memory: `[length]` for one that is carried along, and
+    All that it is given was decided by the caller. It is checked, and nothing of it is derived here. `dims` has one
+    list for each dimension in the order in which they lie in memory: `[length]` for one that is carried along, and
     `[length, output, kernel, stride, dilation, pad_lo, pad_hi, adaptive]` for one that is pooled. `winner_bytes` is 0
     where the derivative keeps no winners.
 
@@ -107,6 +107,6 @@ class TensorPlan:
     ) -> None: ...
     def forward(self, x: Any) -> Any | None: ...
     def linearize(self, x: Any) -> tuple[Any, Any | None] | None:
-        """y and the winners; these are None where the derivative keeps none."""
+        """Give y and the winners; these are None where the derivative keeps none."""
 
     def pull(self, x: Any | None, y: Any | None, winners: Any | None, g: Any) -> Any | None: ...

@@ -506,9 +506,10 @@ class Lp(Kind, engine="lp"):
     # holds where x_i is 0 too. For other p a cell that is 0 does not bend. Where y is 0, all cells are, and none bends.
 
     def bend(self, at: Slope, t: Any, v: Any) -> Any:
-        y, product = _not_zero(at, at.y), at.push(t) * at.push(v)
+        value, product = at.y, at.push(t) * at.push(v)
+        y = _not_zero(at, value)
         if self.p == 2:
-            return (at.sums().push(t * v) - product) / y
+            return at.where(value == 0, 0.0, (at.sums().push(t * v) - product) / y)
         return (self.p - 1) * (at.push(_quotient(at, t * v)) - product / y)
 
     def bend_back(self, at: Slope, g: Any, v: Any) -> Any:

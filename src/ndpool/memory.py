@@ -19,7 +19,7 @@ from .plan import COMPUTED_AS, Order, Plan
 #: An array of so many elements starts at a whole line of the cache, as the engine may write it past the cache.
 _LARGE = 1 << 18
 
-_PLACES = {size: np.dtype(f"u{size}") for size in (1, 2, 4)}
+_PLACES = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 _INDEX = np.dtype(np.int64)
 
 
@@ -55,6 +55,7 @@ class Arrays:
         def known(name: str) -> np.dtype[Any]:
             return dtype if name == plan.input else np.dtype(name)  # NumPy itself has no bfloat16 to be found by name
 
+        native.engine_plan(plan)  # which says what is too large before any memory is asked for
         self.plan, self.shape, self.order = plan, plan.output_shape, plan.order
         self.back = None if plan.order is None else tuple(np.argsort(plan.order))
         #: The shapes of input and output in the order of memory.

@@ -39,7 +39,7 @@ def engine_plan(plan: Plan) -> _engine.Plan:
             plan.dtype,
             COMPUTED_AS.get(plan.result, plan.result),
             COMPUTED_AS.get(plan.derivative, plan.derivative),
-            plan.residual.winners,
+            0 if _places_are_too_wide(plan) else plan.residual.winners,
         )
     except OverflowError as error:
         raise ValueError(plan.too_large(f"{error}, with an output of shape {plan.output_shape}")) from None
@@ -57,6 +57,8 @@ def forward(plan: Plan, x: Memory, y: Memory, threads: int = 0) -> None:
 def linearize(plan: Plan, x: Memory, y: Memory, winners: Memory | None, threads: int = 0) -> None:
     if not plan.finds_first:
         _check_order(plan)
+    if _places_are_too_wide(plan):
+        raise ValueError(plan.too_large("the engine finds winners in windows of up to 2**32 cells"))
     _run(plan, engine_plan(plan).linearize, threads, x, y, winners)
 
 
@@ -94,6 +96,10 @@ def _run(plan: Plan, method: Callable[..., None], threads: int, *memory: Memory 
 
 def starved(plan: Plan) -> MemoryError:
     return MemoryError(plan.too_large("there is no memory to work in"))
+
+
+def _places_are_too_wide(plan: Plan) -> bool:
+    return plan.residual.winners > 4
 
 
 def _check_order(plan: Plan) -> None:

@@ -210,10 +210,10 @@ def _residual(form: Form, cells: int) -> Residual:
 def winner_bytes(cells: int) -> int:
     """How many bytes a winner's place takes in a window of so many cells.
 
-    >>> winner_bytes(256), winner_bytes(257), winner_bytes(2**16 + 1)
-    (1, 2, 4)
+    >>> winner_bytes(256), winner_bytes(257), winner_bytes(2**16 + 1), winner_bytes(2**32 + 1)
+    (1, 2, 4, 8)
     """
-    return 1 if cells <= 1 << 8 else 2 if cells <= 1 << 16 else 4
+    return next(size for size in (1, 2, 4, 8) if cells <= 1 << 8 * size)
 
 
 def _numbers(axis: Axis) -> tuple[int, ...]:

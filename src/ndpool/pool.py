@@ -157,11 +157,12 @@ class Pool:
         >>> Pool(Max(), Window((2,))).with_indices([1, 5, 7, 7])[1]
         array([1, 2])
         """
-        first = self if self._one_wins else self._first()
         if (elsewhere := front_end(x)) is not None:
             _check_no_out(out)
+            self._one_winner()
             return elsewhere.with_indices(self, x)  # type: ignore[no-any-return]
         x = as_array("x", x)
+        first = self if self._one_wins else self._first
         arrays = first._plan(x, ordered=True)
         if arrays is None:
             y, indices = spec.forward(first, x), spec.winners(first, x)
@@ -170,12 +171,17 @@ class Pool:
             indices = arrays.indices(kept.winners)
         return (y if out is None else copy_into(out, y, x=x)), indices
 
+    @cached_property
     def _first(self) -> Pool:
-        """The same pool with one winner in each window."""
+        """The pool with one winner in each window, which has plans of its own."""
+        return Pool(self._one_winner(), self.window, self.axes)
+
+    def _one_winner(self) -> Kind:
+        """The kind whose one winner in a window has the index that is asked for."""
         kind = self.kind.one_winner()
         if kind is None:
             raise TypeError(f"{self.kind!r} has no winner in a window; indices exist for Max and Min")
-        return Pool(kind, self.window, self.axes)
+        return kind
 
     # --- derivatives ---
 

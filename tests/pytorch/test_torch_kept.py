@@ -9,7 +9,6 @@ import torch
 from torch.testing import assert_close
 from torch_cases import FEW_POOLS, distinct
 
-import ndpool
 import ndpool.torch.functional as F
 from ndpool import Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window
 from ndpool.torch import autograd, engine, pools, schema
@@ -54,7 +53,7 @@ def test_a_pool_with_indices_has_its_name():
 @pytest.mark.parametrize("kind", NAMES, ids=str)
 def test_the_profiler_shows_the_pool(kind):
     """Small and large, in inference and in training; the numbers are those of a call without a profiler."""
-    pool, name = Pool(kind, Window((2, 2))), engine.NAMES[type(kind)]
+    pool, name = Pool(kind, Window((2, 2))), f"{type(kind).engine}_pool"
     for side in (4, 80):
         x = distinct(2, side, side)
         leaf = x.clone().requires_grad_()
@@ -149,12 +148,12 @@ def test_flat_pools_of_any_order(kind, axes):
 def test_plans_are_let_go():
     """One pool on many shapes: it keeps so many plans, the newest ones, and is right on all of them."""
     pool = TensorPool(Pool(Max(), Window((2,))))
-    many = 3 * ndpool.pool._PLANS_KEPT
+    many = 3 * engine._PLANS_KEPT
     for length in range(2, many):
         x = torch.arange(float(length))
         assert_close(engine.forward(pool, x), x[1::2])
-    assert len(pool.plans) == len(pool.seen) == ndpool.pool._PLANS_KEPT
-    assert {size[0] for size, _, _ in pool.plans} == set(range(many - ndpool.pool._PLANS_KEPT, many))
+    assert len(pool.plans) == len(pool.seen) == engine._PLANS_KEPT
+    assert {size[0] for size, _, _ in pool.plans} == set(range(many - engine._PLANS_KEPT, many))
     assert_close(engine.forward(pool, torch.arange(4.0)), torch.tensor([1.0, 3.0]))
 
 

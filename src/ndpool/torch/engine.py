@@ -36,7 +36,7 @@ TYPES = {
     )
 }
 DTYPES = {name: dtype for dtype, name in TYPES.items()}
-WINNERS = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32}
+WINNERS = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32, 8: torch.uint64}
 
 #: Where the engine works, whatever `torch.set_default_device` says.
 CPU = torch.device("cpu")
@@ -132,6 +132,7 @@ class Tensors:
     __slots__ = ("dtype", "order", "plan", "quick", "result", "size", "winner")
 
     def __init__(self, plan: Plan) -> None:
+        native.engine_plan(plan)  # which says what is too large before any memory is asked for
         self.plan, self.size, self.order = plan, plan.shape, plan.order
         self.result = DTYPES[plan.result]
         # Bools are computed as they lie; the smooth kinds compute integers in float64.
@@ -147,7 +148,7 @@ class Tensors:
         """The short way for small tensors, in a PyTorch that opens it."""
         plan = self.plan
         small = 0 < math.prod(plan.shape) <= _SMALL and 0 < math.prod(plan.output_shape) <= _SMALL
-        if not small or not hasattr(Tensor, "__dlpack_c_exchange_api__"):
+        if not small or plan.residual.winners > 4 or not hasattr(Tensor, "__dlpack_c_exchange_api__"):
             return None
         layout = plan.shape, plan.strides, plan.output_shape, plan.output_strides
         return _engine.TensorPlan(self.native, Tensor, *layout, TYPES[self.dtype], plan.result)
@@ -171,16 +172,28 @@ class Tensors:
         """Room for a tensor shaped like x."""
         return torch.empty_strided(self.size, self.plan.strides, dtype=dtype, device=CPU)
 
+    def _made(self, method: Callable[..., Any], *tensors: Tensor | None) -> Any:
+        """What the short way gives; None where it does not take these tensors."""
+        try:
+            return method(*tensors)
+        except MemoryError:
+            raise native.starved(self.plan) from None
+
     def forward(self, x: Tensor) -> Tensor:
-        if self.quick is not None and not x.is_neg() and (made := self.quick.forward(x)) is not None:
-            return made  # type: ignore[no-any-return]
+        if self.quick is not None and not x.is_neg():
+            try:
+                made = self.quick.forward(x)
+            except MemoryError:
+                raise native.starved(self.plan) from None
+            if made is not None:
+                return made  # type: ignore[no-any-return]
         y = self.new_y(self.result)
         native.forward(self.plan, self.inside(x), y, torch.get_num_threads())
         return y
 
     def forward_with_winners(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        if self.quick is not None and not x.is_neg() and (made := self.quick.linearize(x)) is not None:
-            return made  # type: ignore[return-value]
+        if self.quick is not None and not x.is_neg() and (made := self._made(self.quick.linearize, x)) is not None:
+            return made  # type: ignore[no-any-return]
         assert self.winner is not None
         y, winners = self.new_y(self.result), self.new_y(self.winner)
         native.linearize(self.plan, self.inside(x), y, winners, torch.get_num_threads())
@@ -269,7 +282,7 @@ def vjp(
     """`gx`, linear in `g`, for an input of this size and order; what is not known of y and the winners x tells."""
     plan = pool.plan(size, order, g.dtype)
     if plan.quick is not None and not g.is_neg() and (x is None or not x.is_neg()):
-        made = plan.quick.pull(x, y, winners, g)
+        made = plan._made(plan.quick.pull, x, y, winners, g)
         if made is not None:
             return made  # type: ignore[no-any-return]
     keeps = plan.plan.residual
