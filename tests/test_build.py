@@ -110,13 +110,14 @@ def test_arm_says_that_it_is_skipped():
 def test_arm_builds_and_runs_when_it_can():
     lines = planned("arm", "ARM_MISSING=")
     assert any("-DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake" in line for line in lines)
-    assert lines[-1].startswith("qemu-aarch64 ")
+    assert lines[-1].endswith("ctest --test-dir build/arm --verbose")
 
 
 # --- tools/progress -------------------------------------------------------------------------------
 
 COMPILING = """\
 Collecting ndpool
+[0/2] Re-checking globbed directories...
   [2/18] Building CXX object CMakeFiles/kernels_avx2.dir/csrc/kernels.cpp.o
 csrc/rows.h:7: warning: unused variable
   [18/18] Linking CXX shared module _engine.cpython-311-x86_64-linux-gnu.so
