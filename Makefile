@@ -73,14 +73,14 @@ endef
 # The engine's C++ tests, without Python.
 core-test: .venv/.tools
 	$(call build-core-tests,build/core,)
-	build/core/ndpool_core_tests
+	$(BIN)/ctest --test-dir build/core --verbose
 
 # The same for 64-bit ARM, compiled and emulated here.
 ARM_MISSING := $(strip $(foreach tool,aarch64-linux-gnu-g++ qemu-aarch64,$(if $(shell command -v $(tool) 2>&1),,$(tool))))
 ifeq ($(ARM_MISSING),)
 arm: .venv/.tools
 	$(call build-core-tests,build/arm,-DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake)
-	qemu-aarch64 -L /usr/aarch64-linux-gnu build/arm/ndpool_core_tests
+	$(BIN)/ctest --test-dir build/arm --verbose
 else
 arm:
 	@echo "Skipped: no test on ARM, because $(ARM_MISSING) is not installed."
