@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from . import ops
 from .arrays import as_array
 from .kinds import Kind
-from .making import Style, make, words
+from .making import Style, make, summary
 from .ops import Array, Op, Shape
 from .pictures import brief
 from .pool import Pool
@@ -282,7 +282,7 @@ STYLE = Style(
     array="Var",
     result="Var",
     body=_body,
-    text=lambda pooling: f"{words(pooling.kind)} of {pooling.column.where}, as `ndpool.{pooling.name}` has it.",
+    text=lambda pooling: f"{summary(pooling.kind)[0]} of {pooling.column.where}, as `ndpool.{pooling.name}` has it.",
     first=(Parameter("self", Parameter.POSITIONAL_OR_KEYWORD),),
     last=(Parameter("name", Parameter.KEYWORD_ONLY, default=None, annotation="str | None"),),
     annotations=lambda pooling: {"output_size": "int | tuple[int | None, ...]"},

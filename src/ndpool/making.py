@@ -8,6 +8,7 @@ that tracebacks and `inspect.getsource` show.
 from __future__ import annotations
 
 import ast
+import json
 import linecache
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -63,22 +64,26 @@ def make(poolings: Iterable[Pooling], style: Style, namespace: dict[str, Any], o
 
     For methods, `owner` is the name of their class.
     """
-    wanted = list(poolings)
-    plain = list({pooling.at_any_rank.name: pooling.at_any_rank for pooling in wanted}.values())
+    wanted: dict[str, list[Pooling]] = {}
+    for pooling in poolings:
+        wanted.setdefault(pooling.at_any_rank.name, []).append(pooling)
+    plain = [ranks[0].at_any_rank for ranks in wanted.values()]
     namespace |= {each.__name__: each for each in (*KINDS, *(column.window for column in COLUMNS))}
     factories = _compiled([_source(pooling, style) for pooling in plain], namespace)
-    return {
-        pooling.name: _named(factories[pooling.at_any_rank.name](pooling.last), pooling, style, namespace, owner)
-        for pooling in wanted
-    }
+    made: dict[str, Function] = {}
+    for each in plain:
+        described = _parameters_described(each, style)
+        for pooling in wanted[each.name]:
+            text = documentation(pooling, style) + described
+            made[pooling.name] = _named(factories[each.name](pooling.last), pooling.name, text, namespace, owner)
+    return made
 
 
-def _named(function: Any, pooling: Pooling, style: Style, namespace: Mapping[str, Any], owner: str) -> Function:
-    name = pooling.name
+def _named(function: Any, name: str, text: str, namespace: Mapping[str, Any], owner: str) -> Function:
     function.__name__ = name
     function.__qualname__ = f"{owner}.{name}" if owner else name
     function.__module__ = namespace["__name__"]
-    function.__doc__ = documentation(pooling, style)
+    function.__doc__ = text
     function.__code__ = function.__code__.replace(co_name=name)  # what a traceback says
     return function  # type: ignore[no-any-return]
 
@@ -107,8 +112,12 @@ def written(parameters: Iterable[Parameter]) -> str:
             found.append("*")
         annotated = each.name if each.annotation is Parameter.empty else f"{each.name}: {each.annotation}"
         spaced = " = " if each.annotation is not Parameter.empty else "="
-        found.append(annotated if each.default is Parameter.empty else f"{annotated}{spaced}{each.default!r}")
+        found.append(annotated if each.default is Parameter.empty else f"{annotated}{spaced}{_quoted(each.default)}")
     return ", ".join(found)
+
+
+def _quoted(default: Any) -> str:
+    return json.dumps(default) if isinstance(default, str) else repr(default)
 
 
 def _compiled(sources: list[str], namespace: dict[str, Any]) -> dict[str, Function]:
@@ -125,48 +134,39 @@ def _compiled(sources: list[str], namespace: dict[str, Any]) -> dict[str, Functi
 
 
 def documentation(pooling: Pooling, style: Style) -> str:
-    """Formula, policy, one example, and a line for each parameter."""
+    """Formula, policy and one example; with a number in the name, what the number means."""
     if pooling.rank is None:
-        text = style.text(pooling)
-    else:
-        plain = pooling.at_any_rank.name
-        text = f"`{plain}` over the last {pooling.rank} axes: an int serves as one number for each of them."
+        return style.text(pooling)
+    plain = pooling.at_any_rank.name
+    return f"`{plain}` over the last {pooling.rank} axes: an int serves as one number for each of them."
+
+
+def _parameters_described(pooling: Pooling, style: Style) -> str:
+    """A line for each parameter. Those of a kind that nothing else is said of are said to be the kind's."""
     if not style.described:
-        return text
+        return ""
     own = {each.name: f"As `{pooling.kind.__name__}` has it." for each in pooling.own}
-    return text + section((each.name for each in style.parameters(pooling)), own)
+    return section((each.name for each in style.parameters(pooling)), own)
 
 
-def formula(kind: type[Kind]) -> str:
-    """What one output is, as the kind's docstring begins: "words: `y = formula`".
-
-    >>> from ndpool import Lp
-    >>> formula(Lp)
-    '`y = (sum |x_i|^p)^(1/p)`'
-    """
-    found = re.match(r"[^`]*?: (`y = [^`]*`)", kind.__doc__ or "")
-    return found[1] if found else f"`{kind.__name__}`"
-
-
-def words(kind: type[Kind]) -> str:
-    """The same in words.
+def summary(kind: type[Kind]) -> tuple[str, str]:
+    """What one output is, in words and as a formula, as the kind's docstring begins: "words: `y = formula`".
 
     >>> from ndpool import Lp
-    >>> words(Lp)
-    'The p-norm of the cells'
+    >>> summary(Lp)
+    ('The p-norm of the cells', '`y = (sum |x_i|^p)^(1/p)`')
     """
-    found = re.match(r"([^`]*?): `y = ", kind.__doc__ or "")
-    return found[1] if found else f"`{kind.__name__}`"
+    found = re.match(r"([^`]*?): (`y = [^`]*`)", kind.__doc__ or "")
+    return (found[1], found[2]) if found else (f"`{kind.__name__}`",) * 2
 
 
-def explained(
-    pooling: Pooling, written_array: str = "{}", shown: Callable[[Any], str] = repr, more: str = ""
-) -> str:
+def explained(pooling: Pooling, written_array: str = "{}", shown: Callable[[Any], str] = repr, more: str = "") -> str:
     """The docstring of a function: the formula, the policy of indices, whatever more there is to say, and an example.
 
     `written_array` says how an array is written, and `shown` how it is printed.
     """
-    text = f"{formula(pooling.kind)} over {pooling.column.where}{pooling.column.note}"
+    _, formula = summary(pooling.kind)
+    text = f"{formula} over {pooling.column.where}{pooling.column.note}"
     if pooling.has_indices:
         text += "; with `return_indices`, `(y, indices)`"
         more = "An index is flat and row-major over the pooled axes, int64, that of the first winner.\n" + more

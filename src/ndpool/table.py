@@ -125,7 +125,7 @@ class Pooling:
     @property
     def at_any_rank(self) -> Pooling:
         """The same without a number in its name."""
-        return Pooling(self.kind, self.column)
+        return self if self.rank is None else Pooling(self.kind, self.column)
 
     @property
     def last(self) -> tuple[int, ...] | None:
@@ -144,7 +144,7 @@ class Pooling:
         """The kind's parameters that are asked for over this window, with the defaults that they have there."""
         defaults = self.column.defaults
         return [
-            each.replace(default=defaults.get(each.name, each.default))
+            each.replace(default=defaults[each.name]) if each.name in defaults else each
             for each in parameters_of(self.kind)
             if self.column.has_padding or each.name not in ABOUT_PADDING
         ]
@@ -196,18 +196,26 @@ def _by_name(name: str, default: Any, annotation: str) -> Parameter:
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def parameters_of(cls: type) -> list[Parameter]:
+def parameters_of(cls: type) -> tuple[Parameter, ...]:
     """What its constructor takes, with annotations as they are written."""
-    found = list(inspect.signature(cls).parameters.values())
+    if cls in _parameters:
+        return _parameters[cls]
+    found = tuple(inspect.signature(cls).parameters.values())
     for each in found:
         if each.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
             raise TypeError(f"{cls.__name__} takes {each}; a function is made from parameters that each have a name")
-        if not isinstance(each.default, str | int | float | tuple | None | type(Parameter.empty)):
+        if not isinstance(each.default, _WRITABLE) and each.default is not Parameter.empty:
             raise TypeError(
                 f"{cls.__name__} has {each.name}={each.default!r} as a default, which cannot be written into a "
                 "function; give a number, a word, a tuple of these or None"
             )
+    _parameters[cls] = found
     return found
+
+
+#: Defaults that can be written as source.
+_WRITABLE = (str, int, float, tuple, type(None))
+_parameters: dict[type, tuple[Parameter, ...]] = {}
 
 
 TABLE: dict[str, Pooling] = {

@@ -36,8 +36,8 @@ from .signatures import SPELLED
 _MAKERS = {Window: "over_window", Adaptive: "over_bins", Global: "over_all"}
 
 _LEARNED = (
-    "A {} that is a tensor is differentiated in, too: one number, or one a channel, which is dimension 1 (0 where there\n"
-    "is no batch), or a tensor of as many axes as x."
+    "A {} that is a tensor is differentiated in, too: one number, or one a channel, which is dimension 1\n"
+    "(0 where there is no batch), or a tensor of as many axes as x."
 )
 
 

@@ -104,9 +104,7 @@ class Theirs(Ours):
     def forward(self, input):  # type: ignore[no-untyped-def]
         if is_scripting():
             return self._script(input)
-        if isinstance(input, Proxy):
-            return traced(self, input)
-        return self._call(input)
+        return traced(self, input) if isinstance(input, Proxy) else self._call(input)
 
     def _script(self, input: Tensor):  # type: ignore[no-untyped-def]
         scripting.check_dimensions(input, self._rank)
@@ -264,9 +262,7 @@ class Remembering(Ours, torch.nn.Module):
     def forward(self, x):  # type: ignore[no-untyped-def]
         if is_scripting():
             return self._script(x)
-        if isinstance(x, Proxy):
-            return traced(self, x)
-        return self._call(x)
+        return traced(self, x) if isinstance(x, Proxy) else self._call(x)
 
     def _call(self, x: Any) -> Any:
         return self._function(x, **{name: getattr(self, name) for name in self._names})
@@ -281,8 +277,8 @@ class Remembering(Ours, torch.nn.Module):
         for name in _LEARNED.intersection(self._names):
             if isinstance(getattr(self, name), Tensor):
                 raise TypeError(
-                    f"{self} cannot be scripted: its {name} is a tensor, and TorchScript's operators take a number; use "
-                    f"torch.compile or torch.export, or a {name} that is a float"
+                    f"{self} cannot be scripted: its {name} is a tensor, and TorchScript's operators take a number; "
+                    f"use torch.compile or torch.export, or a {name} that is a float"
                 )
         pool = self._pool()
         if pool is UNSEEN:
