@@ -11,6 +11,7 @@ classes themselves: a name from the name of the class, parameters from its const
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Mapping, Sequence
@@ -204,7 +205,7 @@ def parameters_of(cls: type) -> tuple[Parameter, ...]:
     for each in found:
         if each.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
             raise TypeError(f"{cls.__name__} takes {each}; a function is made from parameters that each have a name")
-        if not isinstance(each.default, _WRITABLE) and each.default is not Parameter.empty:
+        if each.default is not Parameter.empty and not _is_writable(each.default):
             raise TypeError(
                 f"{cls.__name__} has {each.name}={each.default!r} as a default, which cannot be written into a "
                 "function; give a number, a word, a tuple of these or None"
@@ -213,9 +214,15 @@ def parameters_of(cls: type) -> tuple[Parameter, ...]:
     return found
 
 
-#: Defaults that can be written as source.
-_WRITABLE = (str, int, float, tuple, type(None))
 _parameters: dict[type, tuple[Parameter, ...]] = {}
+
+
+def _is_writable(default: Any) -> bool:
+    """Whether its text is source that gives it again."""
+    try:
+        return bool(ast.literal_eval(repr(default)) == default)
+    except (ValueError, SyntaxError):
+        return False
 
 
 TABLE: dict[str, Pooling] = {
