@@ -21,7 +21,8 @@ from ndpool import Avg, Max, Pool, Window, spec
 from ndpool.cli import checking, figure, frameworks, main, work
 from ndpool.cli import demo as demo_module
 from ndpool.cli.app import app
-from ndpool.cli.arguments import KINDS, KindName
+from ndpool.cli.arguments import KINDS, OTHER_NAMES
+from ndpool.table import KINDS as TABLED
 
 COMMANDS = ("demo", "pool", "explain", "check")
 
@@ -74,6 +75,7 @@ def test_help_says_the_defaults(ndpool_says):
     said = " ".join(re.sub(r"[│╭╮╰╯─]", " ", ndpool_says("pool --help")).split())
     for words in (
         "(default: first)",
+        "(default: yes)",
         "(default: the kernel)",
         "(default: 1)",
         "(default: height and width of an image, ",
@@ -231,9 +233,9 @@ def test_pool_arrays_with_every_kind_and_window(ndpool_says, kind, window):
 
 
 def test_every_kind_has_a_name():
-    native = {ndpool.Max, ndpool.Min, ndpool.Avg, ndpool.Sum, ndpool.SmoothMax, ndpool.Lp}
-    assert {kind for kind, _ in KINDS.values()} == native
-    assert set(KINDS) == set(KindName)
+    assert tuple(dict.fromkeys(KINDS.values())) == TABLED
+    assert len(KINDS) == len(TABLED) + len(OTHER_NAMES)
+    assert {type(kind) for kind in KIND_OPTIONS.values()} == set(TABLED)
 
 
 def test_global_and_axes(ndpool_says):
@@ -327,7 +329,7 @@ ERRORS = {
     "in.npy -o out.npy --kernel 2,2 --adaptive 2": "--adaptive and --kernel are two ways",
     "in.npy -o out.npy --global --adaptive 2": "--adaptive and --global are two ways",
     "in.npy -o out.npy --kernel 2,2 --axes 0,9": "9 is out of range for shape (2, 3, 7, 8)",
-    "in.npy -o out.npy --kernel 2,2 --kind median": "'median' is not one of 'max', 'min', 'avg', 'mean'",
+    "in.npy -o out.npy --kernel 2,2 --kind median": "'median' is not one of 'max', 'min', 'sum', 'avg', 'mean'",
     "in.npy -o out.npy --kernel 2,2 --p 2 --kind mean": "--p is for --kind lp; leave it out with --kind mean",
     "in.npy -o out.npy --kernel 2,2 --no-count-include-pad": "is for --kind avg and smooth-max; leave it out with",
     "in.npy -o out.npy --kernel 2,2 --ties last": "'last' is not one of 'first', 'split', 'all'",

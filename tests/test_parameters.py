@@ -98,6 +98,8 @@ def test_the_reference_shows_the_same():
 
 def test_examples_are_kept():
     """What stands before the section is the formula, the policy and the example."""
-    assert ndpool.max_pool.__doc__.startswith("`y = max x_i` over each window; with `return_indices`, `(y, indices)`.\n")
+    assert ndpool.max_pool.__doc__.startswith(
+        "`y = max x_i` over each window; with `return_indices`, `(y, indices)`.\n"
+    )
     assert "\n\n>>> max_pool([3.0, 4.0, 2.0, 1.0], (2,))\narray([4., 2.])\n" in ndpool.max_pool.__doc__
     assert ndpool.max_pool2d.__doc__.startswith("`max_pool` over the last 2 axes")
