@@ -100,7 +100,7 @@ def test_no_help_is_cut_off(ndpool_says, monkeypatch, command, columns):
         assert all(option in words.replace(",", " ").split() for option in parameter.opts if option.startswith("-"))
         assert all(option in words.split() for option in parameter.secondary_opts)
         for word in parameter.help.split():
-            assert word in words
+            assert word in re.sub(r"(?<=\w)- (?=\w)", "-", words)  # a line may end after a hyphen
 
 
 def test_version(ndpool_says):
