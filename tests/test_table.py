@@ -40,6 +40,11 @@ PUBLIC = {
 }
 
 
+def namespace(*kinds):
+    """That of `functional` under another name, so that the sources of its own functions stay."""
+    return {**vars(functional), "__name__": "made_here", **{kind.__name__: kind for kind in kinds}}
+
+
 # --- what was written by hand before there was a table ---------------------------------------------
 
 
@@ -118,7 +123,7 @@ def test_examples_are_computed_from_the_definition(monkeypatch):
     """Not by what they are an example of: they cannot agree with a wrong function."""
     pooling = TABLE["avg_pool"]
     monkeypatch.setattr(Avg, "value", lambda self, x, pad=0: 17.0)
-    assert "array([17., 17.])" in make([pooling], functional.STYLE, {**vars(functional)})["avg_pool"].__doc__
+    assert "array([17., 17.])" in make([pooling], functional.STYLE, namespace())["avg_pool"].__doc__
 
 
 def test_words_formulas_and_numbers():
@@ -138,7 +143,7 @@ def test_words_formulas_and_numbers():
 
     assert summary(Bare) == ("`Bare`", "`Bare`")
     assert numbers(Bare) is None
-    made = make([Pooling(Bare, COLUMNS[0])], functional.STYLE, {**vars(functional), "Bare": Bare})["bare_pool"]
+    made = make([Pooling(Bare, COLUMNS[0])], functional.STYLE, namespace(Bare))["bare_pool"]
     assert made.__doc__.startswith("`Bare` over each window.\n\nParameters:\n    x: ")
     assert "\n    q: As `Bare` has it.\n" in made.__doc__
     np.testing.assert_array_equal(made([5.0, 1.0, 2.0, 9.0], 0.5, (2,)), [5.0, 2.0])
@@ -191,8 +196,7 @@ def test_parameters_in_the_middle_are_passed_as_their_defaults():
 
     pooling = Pooling(Between, COLUMNS[1])
     assert pooling.kind_call == "Between(a, True, b)"
-    namespace = {**vars(functional), "Between": Between}
-    made = make([pooling, Pooling(Between, COLUMNS[1], 1)], functional.STYLE, namespace)
+    made = make([pooling, Pooling(Between, COLUMNS[1], 1)], functional.STYLE, namespace(Between))
     assert list(inspect.signature(made["adaptive_between_pool1d"]).parameters)[:4] == ["x", "a", "output_size", "b"]
     assert made["adaptive_between_pool1d"]([1.0, 2.0], 10.0, 1, b=5).tolist() == [15.0]
 
@@ -223,7 +227,7 @@ def test_parameters_by_name_alone():
         def weights(self, x, pad=0):
             return []
 
-    made = make([Pooling(Named, COLUMNS[0])], functional.STYLE, {**vars(functional), "Named": Named})["named_pool"]
+    made = make([Pooling(Named, COLUMNS[0])], functional.STYLE, namespace(Named))["named_pool"]
     assert made([1.0, 2.0], (2,), q=7).tolist() == [7.0]
     assert made([1.0, 2.0], (2,)).tolist() == [2.0]
 
