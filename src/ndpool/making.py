@@ -75,14 +75,13 @@ def make(poolings: Iterable[Pooling], style: Style, namespace: dict[str, Any], o
         described = _parameters_described(each, style)
         for pooling in wanted[each.name]:
             text = documentation(pooling, style) + described
-            made[pooling.name] = _named(factories[each.name](pooling.last), pooling.name, text, namespace, owner)
+            made[pooling.name] = _named(factories[each.name](pooling.last), pooling.name, text, owner)
     return made
 
 
-def _named(function: Any, name: str, text: str, namespace: Mapping[str, Any], owner: str) -> Function:
+def _named(function: Any, name: str, text: str, owner: str) -> Function:
     function.__name__ = name
     function.__qualname__ = f"{owner}.{name}" if owner else name
-    function.__module__ = namespace["__name__"]
     function.__doc__ = text
     function.__code__ = function.__code__.replace(co_name=name)  # what a traceback says
     return function  # type: ignore[no-any-return]
