@@ -464,3 +464,27 @@ def test_another_kind_makes_the_stubs_stale(another):
 def test_graph_methods_say_whose_they_are():
     assert Graph.lp_pool.__doc__ == "The p-norm of the cells of each window, as `ndpool.lp_pool` has it."
     assert GRAPH_STYLE.parameters(TABLE["max_pool"])[0].name == "self"
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_every_argument_of_a_graph_method_arrives(name):
+    """None is dropped or replaced by its default: the node has the name that was given, and the pool."""
+    pooling = TABLE[name]
+    options = {"ties": "split", "count_include_pad": False, "divisor_override": 5}
+    own = {each.name: options[each.name] for each in pooling.own if each.name in options}
+    kind = pooling.kind(*numbers(pooling.kind), **own)
+    window, by_place, by_name = {
+        "": (ndpool.Window((3, 2), 2, 1, (1, 2), True), ((3, 2), 2, 1), {"dilation": (1, 2), "ceil_mode": True}),
+        "adaptive_": (ndpool.Adaptive((2, 3)), ((2, 3),), {}),
+        "global_": (ndpool.Global(False), (), {"keepdims": False}),
+    }[pooling.column.prefix]
+    graph = Graph()
+    x = graph.input((2, 6, 7, 8))
+    method = getattr(graph, name)
+    y = method(x, *numbers(pooling.kind), *by_place, **by_name, **own, axes=(1, 3), name="pooled")
+    assert y.name == "pooled"
+    assert graph._nodes[y.index].op == ndpool.Pool(kind, window, (1, 3))
+    assert graph._nodes[y.index].inputs == (x.index,)
+    if pooling.rank:
+        last = method(x, *numbers(pooling.kind), 2)
+        assert graph._nodes[last.index].op.axes == tuple(range(-pooling.rank, 0))
