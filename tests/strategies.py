@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window
 from ndpool.kinds import TIES, Kind
+from ndpool.making import numbers
+from ndpool.table import KINDS
 
 RATIONAL_KINDS: list[Kind] = [
     *(Max(ties) for ties in TIES),
@@ -27,7 +29,9 @@ SMOOTH_KINDS: list[Kind] = [
     Lp(2),
     Lp(2.5),
 ]
-ALL_KINDS = RATIONAL_KINDS + SMOOTH_KINDS
+_LISTED = {type(kind) for kind in RATIONAL_KINDS + SMOOTH_KINDS}
+#: Also those that nobody has listed here, as the examples of their docstrings make them.
+ALL_KINDS = RATIONAL_KINDS + SMOOTH_KINDS + [kind(*(numbers(kind) or ())) for kind in KINDS if kind not in _LISTED]
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,14 @@ import pytest
 
 import ndpool
 from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, functional
+from ndpool.making import numbers
+from ndpool.table import KINDS as TABLED
+from ndpool.table import in_words
 
 X = np.random.default_rng(0).integers(-3, 4, (2, 3, 6, 7)).astype(float)
 
-KINDS = {
-    "max": (Max(), ()),
-    "min": (Min(), ()),
-    "avg": (Avg(), ()),
-    "sum": (Sum(), ()),
-    "smooth_max": (SmoothMax(1.5), (1.5,)),
-    "lp": (Lp(3), (3,)),
-}
+#: Each kind with its parameters that come before the window.
+KINDS = {in_words(kind.__name__): (kind(*numbers(kind)), numbers(kind)) for kind in TABLED}
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -276,7 +276,8 @@ def test_a_path_that_does_not_exist(operation):
 
 
 @pytest.mark.parametrize(
-    ("operation", "path"), [("forward", "terms"), ("linearize", "slide"), ("push", "rows"), ("pull", "spread"), ("jvp", "own")]
+    ("operation", "path"),
+    [("forward", "terms"), ("linearize", "slide"), ("push", "rows"), ("pull", "spread"), ("jvp", "own")],
 )
 def test_a_path_that_the_plan_cannot_go(operation, path):
     with pytest.raises(ValueError, match=f"this plan cannot go by '{path}'"):
@@ -288,7 +289,9 @@ def test_the_paths_of_a_plan():
     for operation in ("forward", "linearize", "push", "pull", "jvp"):
         assert plan.path(operation) == plan.paths(operation)[0]
     assert "rows" in plan.paths("forward")
-    with pytest.raises(ValueError, match="operation='backward' is none of 'forward', 'linearize', 'push', 'pull', 'jvp'"):
+    with pytest.raises(
+        ValueError, match="operation='backward' is none of 'forward', 'linearize', 'push', 'pull', 'jvp'"
+    ):
         plan.path("backward")
 
 

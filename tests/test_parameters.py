@@ -10,7 +10,8 @@ import pytest
 
 import ndpool
 from ndpool import Adaptive, Global, Pool, Window
-from ndpool.parameters import DESCRIPTIONS, documented, section_of
+from ndpool.parameters import DESCRIPTIONS, documented
+from ndpool.table import KINDS, TABLE
 
 FUNCTIONS = [
     value
@@ -26,9 +27,10 @@ def names_of(callable_):
 
 def described(text):
     """Name and description, from the section at the end of a docstring."""
-    lines = re.sub(r"\n {8,}", " ", section_of(text)).splitlines()
-    assert lines[:3] == ["", "", "Parameters:"]
-    return dict(line.strip().split(": ", 1) for line in lines[3:])
+    before, head, lines = text.partition("\n\nParameters:\n")
+    assert before.strip()
+    assert head
+    return dict(line.strip().split(": ", 1) for line in re.sub(r"\n {8,}", " ", lines).splitlines())
 
 
 @pytest.mark.parametrize("function", [*FUNCTIONS, *METHODS, Pool, Window, Adaptive, Global], ids=lambda f: f.__name__)
@@ -43,13 +45,13 @@ def test_every_parameter_is_described(function):
 
 
 def test_all_functions_are_looked_at():
-    assert len(FUNCTIONS) == 6 * (4 + 4 + 1) + 1
-    assert ndpool.max_pool3d in FUNCTIONS
+    assert {function.__name__ for function in FUNCTIONS} == {*TABLE, "set_num_threads"}
+    assert len(TABLE) == len(KINDS) * (4 + 4 + 1)
 
 
 def test_kinds_describe_theirs():
     """In their own words: what a parameter does is part of the formula."""
-    for kind in (ndpool.Max, ndpool.Avg, ndpool.SmoothMax, ndpool.Lp):
+    for kind in KINDS:
         for name in names_of(kind):
             assert re.search(rf"\b{name}\b", kind.__doc__), (kind, name)
 
@@ -95,6 +97,9 @@ def test_the_reference_shows_the_same():
 
 
 def test_examples_are_kept():
-    """What stands before the section is what was written."""
-    assert ">>> max_pool([[1, 2], [4, 3]], (2, 2))\narray([[4]])\n" in ndpool.max_pool.__doc__
+    """What stands before the section is the formula, the policy and the example."""
+    assert ndpool.max_pool.__doc__.startswith(
+        "`y = max x_i` over each window; with `return_indices`, `(y, indices)`.\n"
+    )
+    assert "\n\n>>> max_pool([3.0, 4.0, 2.0, 1.0], (2,))\narray([4., 2.])\n" in ndpool.max_pool.__doc__
     assert ndpool.max_pool2d.__doc__.startswith("`max_pool` over the last 2 axes")

@@ -1,6 +1,6 @@
 """The engine's ways: each operation by a way that is asked for, into memory beside which nothing may be written.
 
-All arrays are contiguous. A path is the name of a way, "stream" for results that go past the caches, or both with a "+".
+All arrays are contiguous. A path is the name of a way, "stream" for results that go past the caches, or both with "+".
 """
 
 from __future__ import annotations
@@ -52,14 +52,15 @@ def winners_by(pool, x, path="", offset=0):
 def jvp_by(pool, x, t, path="", offset=0):
     plan, native = planned(pool, x)
     t = np.ascontiguousarray(t, plan.derivative)
-    with guarded(plan.output_shape, plan.result, offset) as y, guarded(plan.output_shape, plan.derivative, offset) as dy:
+    shape = plan.output_shape
+    with guarded(shape, plan.result, offset) as y, guarded(shape, plan.derivative, offset) as dy:
         native.jvp(computed(plan, x), t, y, dy, path=path)
     return y, dy
 
 
 def vjp_by(pool, x, g, path="", offset=0):
     plan, native = planned(pool, x)
-    y, winners = (winners_by(pool, x) if plan.residual.winners else (forward_by(pool, x), None))
+    y, winners = winners_by(pool, x) if plan.residual.winners else (forward_by(pool, x), None)
     g = np.ascontiguousarray(g, plan.derivative)
     with guarded(x.shape, plan.derivative, offset) as gx:
         native.pull(computed(plan, x), y, winners, g, gx, path=path)

@@ -12,149 +12,51 @@ A `Pool` has `pool(x)`, `pool.jvp(x, t)` and `pool.vjp(x)`; each kind over each 
 `adaptive_avg_pool`, `global_smooth_max_pool` and so on, with the spellings `max_pool1d`, `max_pool2d`, `max_pool3d`.
 They take NumPy arrays, and PyTorch's tensors, of which they make tensors that can be differentiated.
 `ndpool.spec` is the definition, executable on any numbers. `Graph` and `ndpool.layers` build networks, from pools and
-the ops of `ndpool.ops`, that are differentiated as a whole.
+the ops of `ndpool.ops`, that are differentiated as a whole. These are loaded when they are first asked for.
 """
 
-from . import graph, layers, ops, spec
+from importlib import import_module as _import_module
+from typing import Any as _Any
+
+# What is imported here is listed in `__all__`, and its types stand in a stub.
+# ruff: noqa: F401, F403
+from . import functional as _functional
+from . import spec
 from ._engine import get_num_threads
 from .checks import check_kind
-from .functional import (
-    adaptive_avg_pool,
-    adaptive_avg_pool1d,
-    adaptive_avg_pool2d,
-    adaptive_avg_pool3d,
-    adaptive_lp_pool,
-    adaptive_lp_pool1d,
-    adaptive_lp_pool2d,
-    adaptive_lp_pool3d,
-    adaptive_max_pool,
-    adaptive_max_pool1d,
-    adaptive_max_pool2d,
-    adaptive_max_pool3d,
-    adaptive_min_pool,
-    adaptive_min_pool1d,
-    adaptive_min_pool2d,
-    adaptive_min_pool3d,
-    adaptive_smooth_max_pool,
-    adaptive_smooth_max_pool1d,
-    adaptive_smooth_max_pool2d,
-    adaptive_smooth_max_pool3d,
-    adaptive_sum_pool,
-    adaptive_sum_pool1d,
-    adaptive_sum_pool2d,
-    adaptive_sum_pool3d,
-    avg_pool,
-    avg_pool1d,
-    avg_pool2d,
-    avg_pool3d,
-    global_avg_pool,
-    global_lp_pool,
-    global_max_pool,
-    global_min_pool,
-    global_smooth_max_pool,
-    global_sum_pool,
-    lp_pool,
-    lp_pool1d,
-    lp_pool2d,
-    lp_pool3d,
-    max_pool,
-    max_pool1d,
-    max_pool2d,
-    max_pool3d,
-    min_pool,
-    min_pool1d,
-    min_pool2d,
-    min_pool3d,
-    smooth_max_pool,
-    smooth_max_pool1d,
-    smooth_max_pool2d,
-    smooth_max_pool3d,
-    sum_pool,
-    sum_pool1d,
-    sum_pool2d,
-    sum_pool3d,
-)
-from .graph import Graph
-from .kinds import Avg, Kind, Lp, Max, Min, SmoothMax, Sum
+from .functional import *
+from .kinds import Kind
 from .pool import Pool, set_num_threads
 from .scalars import Dual
+from .table import KINDS as _KINDS
 from .windows import Adaptive, Global, Window
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Adaptive",
-    "Avg",
-    "Dual",
-    "Global",
-    "Graph",
-    "Kind",
-    "Lp",
-    "Max",
-    "Min",
-    "Pool",
-    "SmoothMax",
-    "Sum",
-    "Window",
-    "adaptive_avg_pool",
-    "adaptive_avg_pool1d",
-    "adaptive_avg_pool2d",
-    "adaptive_avg_pool3d",
-    "adaptive_lp_pool",
-    "adaptive_lp_pool1d",
-    "adaptive_lp_pool2d",
-    "adaptive_lp_pool3d",
-    "adaptive_max_pool",
-    "adaptive_max_pool1d",
-    "adaptive_max_pool2d",
-    "adaptive_max_pool3d",
-    "adaptive_min_pool",
-    "adaptive_min_pool1d",
-    "adaptive_min_pool2d",
-    "adaptive_min_pool3d",
-    "adaptive_smooth_max_pool",
-    "adaptive_smooth_max_pool1d",
-    "adaptive_smooth_max_pool2d",
-    "adaptive_smooth_max_pool3d",
-    "adaptive_sum_pool",
-    "adaptive_sum_pool1d",
-    "adaptive_sum_pool2d",
-    "adaptive_sum_pool3d",
-    "avg_pool",
-    "avg_pool1d",
-    "avg_pool2d",
-    "avg_pool3d",
-    "check_kind",
-    "get_num_threads",
-    "global_avg_pool",
-    "global_lp_pool",
-    "global_max_pool",
-    "global_min_pool",
-    "global_smooth_max_pool",
-    "global_sum_pool",
-    "graph",
-    "layers",
-    "lp_pool",
-    "lp_pool1d",
-    "lp_pool2d",
-    "lp_pool3d",
-    "max_pool",
-    "max_pool1d",
-    "max_pool2d",
-    "max_pool3d",
-    "min_pool",
-    "min_pool1d",
-    "min_pool2d",
-    "min_pool3d",
-    "ops",
-    "set_num_threads",
-    "smooth_max_pool",
-    "smooth_max_pool1d",
-    "smooth_max_pool2d",
-    "smooth_max_pool3d",
-    "spec",
-    "sum_pool",
-    "sum_pool1d",
-    "sum_pool2d",
-    "sum_pool3d",
-]
+globals().update({_kind.__name__: _kind for _kind in _KINDS})
+
+#: What is loaded when it is first asked for: each name, and the module that has it or is it.
+_LATER = {"Graph": "graph", "graph": "graph", "layers": "layers", "ops": "ops"}
+
+__all__ = sorted(
+    {
+        *_functional.__all__,
+        *_LATER,
+        *(_kind.__name__ for _kind in _KINDS),
+        *("Adaptive", "Dual", "Global", "Kind", "Pool", "Window"),
+        *("check_kind", "get_num_threads", "set_num_threads", "spec"),
+    }
+)
+
+
+def __getattr__(name: str) -> _Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = _import_module(f".{_LATER[name]}", __name__)
+    found = module if name == _LATER[name] else getattr(module, name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -45,9 +45,7 @@ class Plan:
     def forward(self, x: Any, y: Any, *, threads: int = 0, path: str = "") -> None:
         """Write y."""
 
-    def linearize(
-        self, x: Any, y: Any, winners: Any | None, *, threads: int = 0, path: str = ""
-    ) -> None:
+    def linearize(self, x: Any, y: Any, winners: Any | None, *, threads: int = 0, path: str = "") -> None:
         """Write y and, where the derivative keeps them, the winners; else `winners` is None."""
 
     def push(

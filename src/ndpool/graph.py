@@ -12,23 +12,29 @@ inputs: what is differentiated and what is not is decided by who calls.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from inspect import Parameter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from . import ops
 from .arrays import as_array
-from .functional import over_last
-from .kinds import Avg, Kind, Lp, Max, Min, SmoothMax, Sum
+from .kinds import Kind
+from .making import Style, make, summary
 from .ops import Array, Op, Shape
-from .pictures import brief
 from .pool import Pool
 from .program import Node, Program
-from .windows import Adaptive, AnyWindow, Global, Ints, PaddingLike, Window, whole
+from .reprs import brief
+from .table import TABLE, Pooling, in_words
+from .windows import AnyWindow, Ints, PaddingLike, whole
+
+if TYPE_CHECKING:
+    from ._graph_methods import PoolingMethods  # a stub: the methods are made below
+else:
+    PoolingMethods = object
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +67,7 @@ class Var:
         return f"Var({self.name!r}, {self.dtype}{self.shape})"
 
 
-class Graph:
+class Graph(PoolingMethods):
     """Where a network is written down; `build` makes a program of it.
 
     A mistake in a shape is an error at the line that makes it, with the op, the shapes and the rule.
@@ -168,247 +174,6 @@ class Graph:
     def _pool(self, kind: Kind, window: AnyWindow, axes: Ints | None, x: Var, name: str | None) -> Var:
         return self.apply(Pool(kind, window, axes), x, name=name)
 
-    # --- pooling over a Window --------------------------------------------------------------------
-
-    def max_pool(
-        self,
-        x: Var,
-        kernel_size: Ints,
-        stride: Ints | None = None,
-        padding: PaddingLike = 0,
-        *,
-        dilation: Ints = 1,
-        ceil_mode: bool = False,
-        ties: str = "first",
-        axes: Ints | None = None,
-        name: str | None = None,
-    ) -> Var:
-        """The largest cell of each window, as `ndpool.max_pool` has it."""
-        window = Window(kernel_size, stride, padding, dilation, ceil_mode)
-        return self._pool(Max(ties), window, axes, x, name)
-
-    def min_pool(
-        self,
-        x: Var,
-        kernel_size: Ints,
-        stride: Ints | None = None,
-        padding: PaddingLike = 0,
-        *,
-        dilation: Ints = 1,
-        ceil_mode: bool = False,
-        ties: str = "first",
-        axes: Ints | None = None,
-        name: str | None = None,
-    ) -> Var:
-        """The smallest cell of each window, as `ndpool.min_pool` has it."""
-        window = Window(kernel_size, stride, padding, dilation, ceil_mode)
-        return self._pool(Min(ties), window, axes, x, name)
-
-    def avg_pool(
-        self,
-        x: Var,
-        kernel_size: Ints,
-        stride: Ints | None = None,
-        padding: PaddingLike = 0,
-        *,
-        dilation: Ints = 1,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-        axes: Ints | None = None,
-        name: str | None = None,
-    ) -> Var:
-        """The mean of each window, as `ndpool.avg_pool` has it."""
-        window = Window(kernel_size, stride, padding, dilation, ceil_mode)
-        return self._pool(Avg(count_include_pad, divisor_override), window, axes, x, name)
-
-    def sum_pool(
-        self,
-        x: Var,
-        kernel_size: Ints,
-        stride: Ints | None = None,
-        padding: PaddingLike = 0,
-        *,
-        dilation: Ints = 1,
-        ceil_mode: bool = False,
-        axes: Ints | None = None,
-        name: str | None = None,
-    ) -> Var:
-        """The sum of each window, as `ndpool.sum_pool` has it."""
-        window = Window(kernel_size, stride, padding, dilation, ceil_mode)
-        return self._pool(Sum(), window, axes, x, name)
-
-    def smooth_max_pool(
-        self,
-        x: Var,
-        beta: float,
-        kernel_size: Ints,
-        stride: Ints | None = None,
-        padding: PaddingLike = 0,
-        *,
-        dilation: Ints = 1,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        axes: Ints | None = None,
-        name: str | None = None,
-    ) -> Var:
-        """`log(sum exp(beta x)) / beta` of each window, as `ndpool.smooth_max_pool` has it."""
-        window = Window(kernel_size, stride, padding, dilation, ceil_mode)
-        return self._pool(SmoothMax(beta, count_include_pad), window, axes, x, name)
-
-    def lp_pool(
-        self,
-        x: Var,
-        p: float,
-        kernel_size: Ints,
-        stride: Ints | None = None,
-        padding: PaddingLike = 0,
-        *,
-        dilation: Ints = 1,
-        ceil_mode: bool = False,
-        axes: Ints | None = None,
-        name: str | None = None,
-    ) -> Var:
-        """`(sum |x|^p)^(1/p)` of each window, as `ndpool.lp_pool` has it."""
-        window = Window(kernel_size, stride, padding, dilation, ceil_mode)
-        return self._pool(Lp(p), window, axes, x, name)
-
-    # --- pooling over Adaptive bins ----------------------------------------------------------------
-
-    def adaptive_max_pool(
-        self,
-        x: Var,
-        output_size: int | tuple[int | None, ...],
-        *,
-        ties: str = "first",
-        axes: Ints | None = None,
-        name: str | None = None,
-    ) -> Var:
-        """The largest cell of each of `output_size` even bins, as `ndpool.adaptive_max_pool` has it."""
-        return self._pool(Max(ties), Adaptive(output_size), axes, x, name)
-
-    def adaptive_min_pool(
-        self,
-        x: Var,
-        output_size: int | tuple[int | None, ...],
-        *,
-        ties: str = "first",
-        axes: Ints | None = None,
-        name: str | None = None,
-    ) -> Var:
-        """The smallest cell of each of `output_size` even bins, as `ndpool.adaptive_min_pool` has it."""
-        return self._pool(Min(ties), Adaptive(output_size), axes, x, name)
-
-    def adaptive_avg_pool(
-        self, x: Var, output_size: int | tuple[int | None, ...], *, axes: Ints | None = None, name: str | None = None
-    ) -> Var:
-        """The mean of each of `output_size` even bins, as `ndpool.adaptive_avg_pool` has it."""
-        return self._pool(Avg(), Adaptive(output_size), axes, x, name)
-
-    def adaptive_sum_pool(
-        self, x: Var, output_size: int | tuple[int | None, ...], *, axes: Ints | None = None, name: str | None = None
-    ) -> Var:
-        """The sum of each of `output_size` even bins, as `ndpool.adaptive_sum_pool` has it."""
-        return self._pool(Sum(), Adaptive(output_size), axes, x, name)
-
-    def adaptive_smooth_max_pool(
-        self,
-        x: Var,
-        beta: float,
-        output_size: int | tuple[int | None, ...],
-        *,
-        axes: Ints | None = None,
-        name: str | None = None,
-    ) -> Var:
-        """`log(sum exp(beta x)) / beta` of each of `output_size` bins, as `ndpool.adaptive_smooth_max_pool` has it."""
-        return self._pool(SmoothMax(beta), Adaptive(output_size), axes, x, name)
-
-    def adaptive_lp_pool(
-        self,
-        x: Var,
-        p: float,
-        output_size: int | tuple[int | None, ...],
-        *,
-        axes: Ints | None = None,
-        name: str | None = None,
-    ) -> Var:
-        """`(sum |x|^p)^(1/p)` of each of `output_size` even bins, as `ndpool.adaptive_lp_pool` has it."""
-        return self._pool(Lp(p), Adaptive(output_size), axes, x, name)
-
-    # --- pooling over everything -------------------------------------------------------------------
-
-    def global_max_pool(
-        self, x: Var, *, ties: str = "all", axes: Ints = (-2, -1), keepdims: bool = True, name: str | None = None
-    ) -> Var:
-        """The largest cell of the whole of `axes`, as `ndpool.global_max_pool` has it."""
-        return self._pool(Max(ties), Global(keepdims), axes, x, name)
-
-    def global_min_pool(
-        self, x: Var, *, ties: str = "all", axes: Ints = (-2, -1), keepdims: bool = True, name: str | None = None
-    ) -> Var:
-        """The smallest cell of the whole of `axes`, as `ndpool.global_min_pool` has it."""
-        return self._pool(Min(ties), Global(keepdims), axes, x, name)
-
-    def global_avg_pool(self, x: Var, *, axes: Ints = (-2, -1), keepdims: bool = True, name: str | None = None) -> Var:
-        """The mean of the whole of `axes`, as `ndpool.global_avg_pool` has it."""
-        return self._pool(Avg(), Global(keepdims), axes, x, name)
-
-    def global_sum_pool(self, x: Var, *, axes: Ints = (-2, -1), keepdims: bool = True, name: str | None = None) -> Var:
-        """The sum of the whole of `axes`, as `ndpool.global_sum_pool` has it."""
-        return self._pool(Sum(), Global(keepdims), axes, x, name)
-
-    def global_smooth_max_pool(
-        self, x: Var, beta: float, *, axes: Ints = (-2, -1), keepdims: bool = True, name: str | None = None
-    ) -> Var:
-        """`log(sum exp(beta x)) / beta` of the whole of `axes`, as `ndpool.global_smooth_max_pool` has it."""
-        return self._pool(SmoothMax(beta), Global(keepdims), axes, x, name)
-
-    def global_lp_pool(
-        self, x: Var, p: float, *, axes: Ints = (-2, -1), keepdims: bool = True, name: str | None = None
-    ) -> Var:
-        """`(sum |x|^p)^(1/p)` of the whole of `axes`, as `ndpool.global_lp_pool` has it."""
-        return self._pool(Lp(p), Global(keepdims), axes, x, name)
-
-    # --- 1d, 2d and 3d spellings: over the last axes, so that an int serves as kernel size ---------
-
-    max_pool1d = over_last(1, max_pool)
-    max_pool2d = over_last(2, max_pool)
-    max_pool3d = over_last(3, max_pool)
-    min_pool1d = over_last(1, min_pool)
-    min_pool2d = over_last(2, min_pool)
-    min_pool3d = over_last(3, min_pool)
-    avg_pool1d = over_last(1, avg_pool)
-    avg_pool2d = over_last(2, avg_pool)
-    avg_pool3d = over_last(3, avg_pool)
-    sum_pool1d = over_last(1, sum_pool)
-    sum_pool2d = over_last(2, sum_pool)
-    sum_pool3d = over_last(3, sum_pool)
-    smooth_max_pool1d = over_last(1, smooth_max_pool)
-    smooth_max_pool2d = over_last(2, smooth_max_pool)
-    smooth_max_pool3d = over_last(3, smooth_max_pool)
-    lp_pool1d = over_last(1, lp_pool)
-    lp_pool2d = over_last(2, lp_pool)
-    lp_pool3d = over_last(3, lp_pool)
-
-    adaptive_max_pool1d = over_last(1, adaptive_max_pool)
-    adaptive_max_pool2d = over_last(2, adaptive_max_pool)
-    adaptive_max_pool3d = over_last(3, adaptive_max_pool)
-    adaptive_min_pool1d = over_last(1, adaptive_min_pool)
-    adaptive_min_pool2d = over_last(2, adaptive_min_pool)
-    adaptive_min_pool3d = over_last(3, adaptive_min_pool)
-    adaptive_avg_pool1d = over_last(1, adaptive_avg_pool)
-    adaptive_avg_pool2d = over_last(2, adaptive_avg_pool)
-    adaptive_avg_pool3d = over_last(3, adaptive_avg_pool)
-    adaptive_sum_pool1d = over_last(1, adaptive_sum_pool)
-    adaptive_sum_pool2d = over_last(2, adaptive_sum_pool)
-    adaptive_sum_pool3d = over_last(3, adaptive_sum_pool)
-    adaptive_smooth_max_pool1d = over_last(1, adaptive_smooth_max_pool)
-    adaptive_smooth_max_pool2d = over_last(2, adaptive_smooth_max_pool)
-    adaptive_smooth_max_pool3d = over_last(3, adaptive_smooth_max_pool)
-    adaptive_lp_pool1d = over_last(1, adaptive_lp_pool)
-    adaptive_lp_pool2d = over_last(2, adaptive_lp_pool)
-    adaptive_lp_pool3d = over_last(3, adaptive_lp_pool)
-
     # --- the other ops ----------------------------------------------------------------------------
 
     def conv(
@@ -506,6 +271,29 @@ class Graph:
         return self.apply(ops.MeanSquaredError(), a, b, name=name)
 
 
+# --- pooling --------------------------------------------------------------------------------------
+
+
+def _body(pooling: Pooling, axes: str) -> list[str]:
+    return [f"return self._pool({pooling.kind_call}, {pooling.window_call}, {axes}, x, name)"]
+
+
+STYLE = Style(
+    array="Var",
+    result="Var",
+    body=_body,
+    text=lambda pooling: f"{summary(pooling.kind)[0]} of {pooling.column.where}, as `ndpool.{pooling.name}` has it.",
+    first=(Parameter("self", Parameter.POSITIONAL_OR_KEYWORD),),
+    last=(Parameter("name", Parameter.KEYWORD_ONLY, default=None, annotation="str | None"),),
+    annotations=lambda pooling: {"output_size": "int | tuple[int | None, ...]"},
+    indices=False,
+    described=False,
+)
+
+for _name, _method in make(TABLE.values(), STYLE, globals(), Graph.__name__).items():
+    setattr(Graph, _name, _method)
+
+
 def _given(*inputs: Var | None) -> list[Var]:
     """The inputs, without one that was left out."""
     return [x for x in inputs if x is not None]
@@ -518,8 +306,7 @@ def _moved(node: Node, new: dict[int, int]) -> Node:
 
 def _stem(op: Op) -> str:
     """What a node without a name is called after: `max_pool` for a Pool of Max, else its class."""
-    words = type(op.kind).__name__ + "Pool" if isinstance(op, Pool) else type(op).__name__
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", words).lower()
+    return in_words(type(op.kind).__name__ + "Pool" if isinstance(op, Pool) else type(op).__name__)
 
 
 def _result_dtype(op: Op, dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:

@@ -14,7 +14,8 @@ Parameters:
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from textwrap import fill
 from typing import Any, TypeVar
 
@@ -72,15 +73,15 @@ def documented(function: F) -> F:
     return function
 
 
-def section(names: Iterable[str]) -> str:
-    """The part of a docstring that describes these parameters, in the form that the reference is made from."""
-    lines = (
-        fill(f"{name}: {DESCRIPTIONS[name]}", 112, initial_indent=4 * " ", subsequent_indent=8 * " ") for name in names
-    )
-    return _HEAD + "\n".join(lines)
+def section(names: Iterable[str], others: Mapping[str, str] | None = None) -> str:
+    """The part of a docstring that describes these parameters, in the form that the reference is made from.
+
+    What the table does not have may be among the `others`.
+    """
+    known = {**(others or {}), **DESCRIPTIONS}
+    return _HEAD + "\n".join(_line(name, known[name]) for name in names)
 
 
-def section_of(text: str | None) -> str:
-    """That part of a docstring, if it has one."""
-    _, head, lines = (text or "").partition(_HEAD)
-    return head + lines
+@cache
+def _line(name: str, description: str) -> str:
+    return fill(f"{name}: {description}", 112, initial_indent=4 * " ", subsequent_indent=8 * " ")

@@ -11,6 +11,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounter
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing import assert_close
 from torch_cases import distinct
@@ -389,7 +390,7 @@ def test_quantised_models_are_left():
 
 def test_a_compiled_model_is_compiled_again():
     model = torch.nn.Sequential(torch.nn.MaxPool2d(2))
-    counter = torch._dynamo.testing.CompileCounter()
+    counter = CompileCounter()
     compiled = torch.compile(model, backend=counter)
     x = torch.randn(1, 2, 4, 4)
     want = compiled(x)

@@ -128,6 +128,7 @@ def test_modules_are_leaves_of_a_traced_model():
     graph = torch.fx.symbolic_trace(model)
     leaves = [node.target for node in graph.graph.nodes if node.op == "call_module"]
     assert leaves == ["body.0", "body.1", "body.2", "smooth", "down", "up"]
+    assert F.__name__ not in {getattr(node.target, "__module__", "") for node in graph.graph.nodes}
     for traced in (graph, pickle.loads(pickle.dumps(graph)), torch.fx.symbolic_trace(graph)):
         same(traced(X), model(X))
     assert type(graph.get_submodule("body.1")) is nn.MaxPool2d

@@ -18,8 +18,8 @@ from ..kinds import Kind
 from ..pool import Pool
 from ..windows import AnyWindow
 from . import arguments
-from .arguments import KindName, Ties
 from .files import Format, Place
+from .options import AxesOption, with_pool
 
 __all__ = ["UsageFault", "app"]
 
@@ -48,91 +48,7 @@ class Command(TyperCommand):
             super().format_help(ctx, formatter)
 
 
-# --- options that two commands share ----------------------------------------------------------------
-
-WHAT, WINDOW = "What a window becomes", "Which cells a window has"
-NUMBERS = "one number, or one for each axis"
-
-KindOption = Annotated[
-    KindName,
-    typer.Option(
-        "--kind", metavar="KIND", help=f"What one output is: {arguments.words(KindName)}.", rich_help_panel=WHAT
-    ),
-]
-TiesOption = Annotated[
-    Ties | None,
-    typer.Option(
-        "--ties",
-        metavar="POLICY",
-        help=f"Who wins when several cells do: {arguments.words(Ties)} (default: first).",
-        rich_help_panel=WHAT,
-    ),
-]
-BetaOption = Annotated[float | None, typer.Option("--beta", help="Sharpness of smooth-max.", rich_help_panel=WHAT)]
-POption = Annotated[float | None, typer.Option("--p", help="Power of lp.", rich_help_panel=WHAT)]
-PadOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--count-include-pad/--no-count-include-pad",
-        help="Whether padding counts in avg and smooth-max (default: it does).",
-        rich_help_panel=WHAT,
-    ),
-]
-DivisorOption = Annotated[int | None, typer.Option("--divisor", help="What avg divides by.", rich_help_panel=WHAT)]
-
-KernelOption = Annotated[
-    str | None,
-    typer.Option("--kernel", "--kernel-size", metavar="N[,N...]", help=f"Cells: {NUMBERS}.", rich_help_panel=WINDOW),
-]
-StrideOption = Annotated[
-    str | None, typer.Option("--stride", metavar="N[,N...]", help="Step (default: the kernel).", rich_help_panel=WINDOW)
-]
-PaddingOption = Annotated[
-    str | None,
-    typer.Option(
-        "--padding",
-        metavar="N[,N...]",
-        help=f"Cells added: {NUMBERS}, each may be before:after; or same, same_lower, valid.",
-        rich_help_panel=WINDOW,
-    ),
-]
-DilationOption = Annotated[
-    str | None,
-    typer.Option("--dilation", metavar="N[,N...]", help="Distance between cells (default: 1).", rich_help_panel=WINDOW),
-]
-CeilOption = Annotated[bool, typer.Option("--ceil-mode", help="Let a last window overhang.", rich_help_panel=WINDOW)]
-AdaptiveOption = Annotated[
-    str | None,
-    typer.Option("--adaptive", metavar="N[,N...]", help="As many windows as this instead.", rich_help_panel=WINDOW),
-]
-GlobalOption = Annotated[
-    bool, typer.Option("--global", help="One window over the whole of the pooled axes.", rich_help_panel=WINDOW)
-]
-AXES = "The pooled axes (default: height and width of an image, the last of an array)."
-AxesOption = Annotated[str | None, typer.Option("--axes", metavar="N[,N...]", help=AXES, rich_help_panel=WINDOW)]
 ForceOption = Annotated[bool, typer.Option("--force", help="Write over a file that exists.")]
-
-
-def _kind(name: KindName, ties: Ties | None, beta: float | None, p: float | None, pad: Any, divisor: Any) -> Kind:
-    options = {
-        "--ties": ties and ties.value,
-        "--beta": beta,
-        "--p": p,
-        "--count-include-pad": pad,
-        "--divisor": divisor,
-    }
-    return arguments.kind_of(name, options)
-
-
-def _window(kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool, adaptive: Any, whole: bool) -> AnyWindow:
-    options = {
-        "--kernel": kernel,
-        "--stride": stride,
-        "--padding": padding,
-        "--dilation": dilation,
-        "--ceil-mode": ceil,
-    }
-    return arguments.window_of(options, adaptive, whole)
 
 
 def _show_version(wanted: bool) -> None:
@@ -170,7 +86,9 @@ HOLDS = "PNG, TIFF, JPEG, .npy or .npz"
 
 
 @app.command(cls=Command)
+@with_pool
 def pool(
+    *,
     input_: Annotated[str, typer.Argument(metavar="INPUT", help=f"{HOLDS}; - is standard input.")],
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help=f"{HOLDS}, by its ending; - is standard output.")
@@ -186,19 +104,8 @@ def pool(
     page: Annotated[
         int | None, typer.Option("--page", min=0, help="One page of an image of several, from 0 (default: all).")
     ] = None,
-    kind: KindOption = KindName.MAX,
-    ties: TiesOption = None,
-    beta: BetaOption = None,
-    p: POption = None,
-    count_include_pad: PadOption = None,
-    divisor: DivisorOption = None,
-    kernel: KernelOption = None,
-    stride: StrideOption = None,
-    padding: PaddingOption = None,
-    dilation: DilationOption = None,
-    ceil_mode: CeilOption = False,
-    adaptive: AdaptiveOption = None,
-    global_: GlobalOption = False,
+    kind: Kind,
+    window: AnyWindow,
     axes: AxesOption = None,
     force: ForceOption = False,
     clip: Annotated[bool, typer.Option("--clip", help="Clip what an image's pixels cannot hold.")] = False,
@@ -210,34 +117,20 @@ def pool(
     """
     from .work import pool_file
 
-    chosen, window = (
-        _kind(kind, ties, beta, p, count_include_pad, divisor),
-        _window(kernel, stride, padding, dilation, ceil_mode, adaptive, global_),
-    )
-
     def make(ndim: int, usual: tuple[int, ...] | None) -> Pool:
-        return Pool(chosen, window, arguments.pooled_axes(axes, window, ndim, usual))
+        return Pool(kind, window, arguments.pooled_axes(axes, window, ndim, usual))
 
     source, target = Place.of(input_, "standard input"), Place.of(output, "standard output")
     pool_file(source, target, make, force, clip, format_, page)
 
 
 @app.command(name="explain", cls=Command)
+@with_pool
 def explain_(
+    *,
     shape: Annotated[str, typer.Option("--shape", metavar="N[,N...]", help="The input's shape.")],
-    kind: KindOption = KindName.MAX,
-    ties: TiesOption = None,
-    beta: BetaOption = None,
-    p: POption = None,
-    count_include_pad: PadOption = None,
-    divisor: DivisorOption = None,
-    kernel: KernelOption = None,
-    stride: StrideOption = None,
-    padding: PaddingOption = None,
-    dilation: DilationOption = None,
-    ceil_mode: CeilOption = False,
-    adaptive: AdaptiveOption = None,
-    global_: GlobalOption = False,
+    kind: Kind,
+    window: AnyWindow,
     axes: AxesOption = None,
     html: Annotated[str | None, typer.Option("--html", metavar="FILE", help="Also write a page to play with.")] = None,
     force: ForceOption = False,
@@ -251,9 +144,7 @@ def explain_(
         raise ValueError(
             f"--shape {shape}: axes of up to {LONGEST_EXPLAINED} cells are explained; give a smaller shape"
         )
-    window = _window(kernel, stride, padding, dilation, ceil_mode, adaptive, global_)
-    chosen = _kind(kind, ties, beta, p, count_include_pad, divisor)
-    laid = Pool(chosen, window, arguments.pooled_axes(axes, window, len(sizes), tuple(range(len(sizes)))))
+    laid = Pool(kind, window, arguments.pooled_axes(axes, window, len(sizes), tuple(range(len(sizes)))))
     place = None if html is None else Place.of(html, "standard output")
     console = Console(highlight=False, stderr=place is not None and place.path is None)
     drawing = explanation(laid, sizes)

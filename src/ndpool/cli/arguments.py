@@ -2,80 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from enum import Enum
+from collections.abc import Iterable, Mapping
+from inspect import Parameter
 from typing import Any
 
-from ..kinds import Avg, Kind, Lp, Max, Min, SmoothMax, Sum
+from ..kinds import TIES, Kind
+from ..table import KINDS as _KINDS
+from ..table import in_words, parameters_of
 from ..windows import PADDING_WORDS, Adaptive, AnyWindow, Global, Window
 
+#: Kinds that have another name as well.
+OTHER_NAMES = {"avg": "mean"}
 
-class KindName(str, Enum):
-    """How a kind is called on the command line."""
+#: The kind of each name.
+KINDS: dict[str, type[Kind]] = {
+    name: kind
+    for kind in _KINDS
+    for own in [in_words(kind.__name__).replace("_", "-")]
+    for name in ([own, OTHER_NAMES[own]] if own in OTHER_NAMES else [own])
+}
 
-    MAX = "max"
-    MIN = "min"
-    AVG = "avg"
-    MEAN = "mean"
-    SUM = "sum"
-    SMOOTH_MAX = "smooth-max"
-    LP = "lp"
+#: The option of each parameter that a kind has.
+PARAMETERS: dict[str, str] = {
+    each.name: "--divisor" if each.name == "divisor_override" else f"--{each.name.replace('_', '-')}"
+    for kind in _KINDS
+    for each in parameters_of(kind)
+}
 
-
-class Ties(str, Enum):
-    """The policies for ties; see `ndpool.kinds.TIES`."""
-
-    FIRST = "first"
-    SPLIT = "split"
-    ALL = "all"
-
-
-AVERAGE: tuple[type[Kind], dict[str, str]] = (
-    Avg,
-    {"--count-include-pad": "count_include_pad", "--divisor": "divisor_override"},
-)
+#: Parameters that are one of a few words.
+CHOICES = {"ties": TIES}
 
 
-def words(names: type[Enum]) -> str:
+def words(names: Iterable[Any]) -> str:
     """What one may choose from, for people.
 
-    >>> words(Ties)
+    >>> words(TIES)
     'first, split or all'
     """
-    *others, last = (name.value for name in names)
+    *others, last = (str(getattr(name, "value", name)) for name in names)
     return f"{', '.join(others)} or {last}"
 
 
-#: For each name its class, and which options are its arguments.
-KINDS: dict[KindName, tuple[type[Kind], dict[str, str]]] = {
-    KindName.MAX: (Max, {"--ties": "ties"}),
-    KindName.MIN: (Min, {"--ties": "ties"}),
-    KindName.AVG: AVERAGE,
-    KindName.MEAN: AVERAGE,
-    KindName.SUM: (Sum, {}),
-    KindName.SMOOTH_MAX: (SmoothMax, {"--beta": "beta", "--count-include-pad": "count_include_pad"}),
-    KindName.LP: (Lp, {"--p": "p"}),
-}
-NEEDED = {KindName.SMOOTH_MAX: "--beta", KindName.LP: "--p"}
+def owners(option: str) -> list[tuple[str, Parameter]]:
+    """The names of the kinds that have the option, and the parameter that it is of each.
+
+    >>> [name for name, _ in owners("--count-include-pad")]
+    ['avg', 'smooth-max']
+    """
+    return [
+        (name, each)
+        for name, kind in KINDS.items()
+        for each in parameters_of(kind)
+        if PARAMETERS[each.name] == option and name not in OTHER_NAMES.values()
+    ]
 
 
-def kind_of(name: KindName, options: Mapping[str, Any]) -> Kind:
+def kind_of(name: str, options: Mapping[str, Any]) -> Kind:
     """The kind of this name; an option that it does not have is refused, not ignored.
 
-    >>> kind_of(KindName.LP, {"--p": 2, "--beta": None})
+    >>> kind_of("lp", {"--p": 2, "--beta": None})
     Lp(p=2)
     """
-    make, parameters = KINDS[name]
+    parameters = {PARAMETERS[each.name]: each for each in parameters_of(KINDS[name])}
     given = {option: value for option, value in options.items() if value is not None}
     for option in given:
         if option not in parameters:
-            owners = [
-                other.value for other, (_, theirs) in KINDS.items() if option in theirs and other is not KindName.MEAN
-            ]
-            raise ValueError(f"{option} is for --kind {' and '.join(owners)}; leave it out with --kind {name.value}")
-    if NEEDED.get(name, "--kind") not in {*given, "--kind"}:
-        raise ValueError(f"--kind {name.value} needs {NEEDED[name]}; give for example {NEEDED[name]} 2")
-    return make(**{parameters[option]: value for option, value in given.items()})
+            theirs = " and ".join(owner for owner, _ in owners(option))
+            raise ValueError(f"{option} is for --kind {theirs}; leave it out with --kind {name}")
+    for option, each in parameters.items():
+        if each.default is Parameter.empty and option not in given:
+            raise ValueError(f"--kind {name} needs {option}; give for example {option} 2")
+    return KINDS[name](**{parameters[option].name: value for option, value in given.items()})
 
 
 def window_of(options: Mapping[str, Any], adaptive: str | None, whole_axes: bool) -> AnyWindow:

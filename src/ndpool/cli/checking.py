@@ -17,21 +17,32 @@ from rich.table import Table
 
 from .. import spec
 from ..kinds import TIES, Avg, Kind, Lp, Max, Min, SmoothMax, Sum
+from ..making import numbers
 from ..pool import Pool
 from ..reprs import brief
+from ..table import KINDS as TABLED
 from ..windows import Adaptive, AnyWindow, Global, Window
 from .frameworks import Framework, title
 
 Array = NDArray[Any]
 
-KINDS: tuple[Callable[[np.random.Generator], Kind], ...] = (
-    lambda rng: Max(str(rng.choice(TIES))),
-    lambda rng: Min(str(rng.choice(TIES))),
-    lambda rng: Avg(bool(rng.integers(2)), int(rng.integers(1, 9)) if rng.random() < 0.2 else None),
-    lambda rng: Sum(),
-    lambda rng: SmoothMax(float(rng.choice([-2.0, 0.5, 3.0])), bool(rng.integers(2))),
-    lambda rng: Lp(float(rng.choice([1, 2, 3, 2.5]))),
-)
+#: Kinds with parameters that are drawn.
+DRAWN: dict[type[Kind], Callable[[np.random.Generator], Kind]] = {
+    Max: lambda rng: Max(str(rng.choice(TIES))),
+    Min: lambda rng: Min(str(rng.choice(TIES))),
+    Avg: lambda rng: Avg(bool(rng.integers(2)), int(rng.integers(1, 9)) if rng.random() < 0.2 else None),
+    Sum: lambda rng: Sum(),
+    SmoothMax: lambda rng: SmoothMax(float(rng.choice([-2.0, 0.5, 3.0])), bool(rng.integers(2))),
+    Lp: lambda rng: Lp(float(rng.choice([1, 2, 3, 2.5]))),
+}
+
+
+def _as_in_its_example(kind: type[Kind]) -> Callable[[np.random.Generator], Kind]:
+    return lambda rng: kind(*(numbers(kind) or ()))
+
+
+#: These, and the others as the examples of their docstrings make them.
+KINDS = (*DRAWN.values(), *(_as_in_its_example(kind) for kind in TABLED if kind not in DRAWN))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from . import nn
 #: PyTorch's pooling modules, and what takes their place.
 REPLACEMENTS: dict[type[torch.nn.Module], type[torch.nn.Module]] = {
     getattr(torch.nn, f"{family}{rank}d"): getattr(nn, f"{family}{rank}d")
-    for family in ("MaxPool", "MaxUnpool", "AvgPool", "LPPool", "AdaptiveMaxPool", "AdaptiveAvgPool")
+    for family in nn.FAMILIES
     for rank in (1, 2, 3)
 }
 ORIGINALS = {ours: theirs for theirs, ours in REPLACEMENTS.items()}

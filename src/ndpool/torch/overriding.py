@@ -50,6 +50,12 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
 _known: dict[Callable[..., Any], Mapping[str, inspect.Parameter]] = {}
 
 
+def traced(module: Any, *inputs: Any) -> Any:
+    """What a module gives for the inputs of a tracer: a call of itself in the graph, or what is inside of it."""
+    call = called_as_leaf(module, *inputs)
+    return module._call(*inputs) if call is None else call
+
+
 def called_as_leaf(module: Any, *inputs: Any) -> torch.fx.Proxy | None:
     """A call of this module in the graph that is traced, as PyTorch's own pools are called there; or None.
 
@@ -58,7 +64,7 @@ def called_as_leaf(module: Any, *inputs: Any) -> torch.fx.Proxy | None:
     has called this one: the call of the module would do the rest of that once more.
     """
     tracer: Any = inputs[0].tracer
-    if "forward" in vars(module) or type(module).forward.__module__ != f"{__package__}.nn":
+    if "forward" in vars(module) or type(module).forward.__module__ != f"{__package__}.modules":
         return None
     if getattr(type(tracer), "is_leaf_module", None) is not torch.fx.Tracer.is_leaf_module:
         return None

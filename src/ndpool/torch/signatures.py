@@ -71,20 +71,6 @@ def _adaptive_max_pool(rank: int, always_indices: bool = False) -> Any:
     return _spelled(adaptive_max_pool, name + "_with_indices" * always_indices)
 
 
-max_pool1d = _max_pool(1)
-max_pool2d = _max_pool(2)
-max_pool3d = _max_pool(3)
-max_pool1d_with_indices = _max_pool(1, always_indices=True)
-max_pool2d_with_indices = _max_pool(2, always_indices=True)
-max_pool3d_with_indices = _max_pool(3, always_indices=True)
-adaptive_max_pool1d = _adaptive_max_pool(1)
-adaptive_max_pool2d = _adaptive_max_pool(2)
-adaptive_max_pool3d = _adaptive_max_pool(3)
-adaptive_max_pool1d_with_indices = _adaptive_max_pool(1, always_indices=True)
-adaptive_max_pool2d_with_indices = _adaptive_max_pool(2, always_indices=True)
-adaptive_max_pool3d_with_indices = _adaptive_max_pool(3, always_indices=True)
-
-
 # --- avg ------------------------------------------------------------------------------------------
 
 
@@ -148,14 +134,6 @@ def _adaptive_avg_pool(rank: int) -> Any:
     return _spelled(adaptive_avg_pool, name)
 
 
-avg_pool1d = _avg_pool(1)
-avg_pool2d = _avg_pool(2)
-avg_pool3d = _avg_pool(3)
-adaptive_avg_pool1d = _adaptive_avg_pool(1)
-adaptive_avg_pool2d = _adaptive_avg_pool(2)
-adaptive_avg_pool3d = _adaptive_avg_pool(3)
-
-
 # --- lp -------------------------------------------------------------------------------------------
 
 
@@ -210,11 +188,6 @@ def _powered(name: str, x: Tensor, norm_type: float) -> Tensor:
     return powers
 
 
-lp_pool1d = _lp_pool(1)
-lp_pool2d = _lp_pool(2)
-lp_pool3d = _lp_pool(3)
-
-
 # --- unpool ---------------------------------------------------------------------------------------
 
 
@@ -263,6 +236,18 @@ def _unpooled(
     return sides
 
 
-max_unpool1d = _max_unpool(1)
-max_unpool2d = _max_unpool(2)
-max_unpool3d = _max_unpool(3)
+#: All of them, by name.
+SPELLED: dict[str, Callable[..., Any]] = {
+    function.__name__: function
+    for rank in (1, 2, 3)
+    for function in (
+        _max_pool(rank),
+        _max_pool(rank, always_indices=True),
+        _adaptive_max_pool(rank),
+        _adaptive_max_pool(rank, always_indices=True),
+        _avg_pool(rank),
+        _adaptive_avg_pool(rank),
+        _lp_pool(rank),
+        _max_unpool(rank),
+    )
+}

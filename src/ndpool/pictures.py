@@ -1,3 +1,0 @@
-"""`brief`, under the name that `graph` imports it by."""
-
-from .reprs import brief as brief
