@@ -33,6 +33,7 @@ from ndpool import (
 )
 from ndpool.kinds import TIES
 from strategies import RATIONAL_KINDS, SMOOTH_KINDS, Case, cases
+from ways import forward_by, ways
 
 KINDS: list[Kind] = [*RATIONAL_KINDS, *SMOOTH_KINDS, SmoothMax(40.0), SmoothMax(-7.0, False), Lp(3), Lp(7.5)]
 EXTREMES = [kind for kind in KINDS if isinstance(kind, Max | Min)]
@@ -88,14 +89,6 @@ def run_on(problem):
     set_num_threads(problem.threads)
 
 
-def forced(pool, x, choice):
-    """Forward with the method for wide windows forbidden (0) or demanded (1), or written past the caches (2)."""
-    plan = pool._plan(x)
-    y = plan.empty(plan.result)
-    plan.native.forward(plan.inside(x), y, forced=choice)
-    return plan.outside(y)
-
-
 # --- hypothesis-made everything -------------------------------------------------------------------
 
 
@@ -109,8 +102,9 @@ def test_forward(problem):
     allowed = value_allowance(problem.pool, problem.plain, expected)
     within(problem.pool(problem.x), expected, allowed)
     assert problem.x.tobytes() == before
-    for choice in (0, 1, 2):
-        within(forced(problem.pool, problem.plain, choice), expected, allowed)
+    if problem.plain.size:
+        for path in (*ways(problem.pool, problem.plain, "forward"), "stream"):
+            within(forward_by(problem.pool, problem.plain, path), expected, allowed)
 
 
 @given(problems(), st.sampled_from(["C", "Fortran", "transposed", "strided", "reversed", "sliced", "unaligned"]))

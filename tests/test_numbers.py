@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import hostile
 from closeness import same
 from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, _engine, spec
+from ways import forward_by, ways
 
 
 @pytest.fixture(params=_engine.levels())
@@ -77,10 +78,8 @@ def test_sums_are_within_two_ulp(kind, dtype, condition, window, shape, axes, le
     rng = np.random.default_rng(5)
     x = conditioned(rng, math.prod(shape), dtype, condition).reshape(shape)
     expected = {out: exact_total(np.array([x[i] for i in seen])) for out, seen in outputs(pool, x.shape, 6, rng)}
-    plan = pool._plan(x)
-    for choice in (-1, 0, 1):
-        y = plan.empty(plan.result)
-        plan.native.forward(plan.inside(x), y, forced=choice)
+    for way in ways(pool, x, "forward"):
+        y = forward_by(pool, x, way)
         for out, (total, n) in zip(expected, counts(pool, x.shape, expected, kind), strict=True):
             assert ulps(y[out], total / n) <= 2
 
@@ -359,11 +358,8 @@ def test_sums_of_64_bits_wrap_as_numpys(dtype, shape):
     x = hostile.numbers(np.random.default_rng(0), "any", shape, np.dtype(dtype))
     expected = x.sum(0, keepdims=True, dtype=dtype)
     pool = Pool(Sum(), Window((shape[0], 1)))
-    plan = pool._plan(x)
-    for choice in (-1, 0, 1):
-        y = plan.empty(plan.result)
-        plan.native.forward(plan.inside(x), y, forced=choice)
-        same(y, expected)
+    for way in ways(pool, x, "forward"):
+        same(forward_by(pool, x, way), expected)
     same(Pool(Sum(), Global(), 1)(x), x.sum(1, keepdims=True, dtype=dtype))
 
 

@@ -27,8 +27,9 @@ class Plan:
     An array is a C-contiguous buffer, or a tensor: whatever has `data_ptr()` and `nbytes`. Its size is checked. That a
     tensor is dense in the order of `dims`, and of the right dtype, is for the caller to know.
 
-    `threads` holds for one call; 0 is the number that `set_num_threads` set. `path` is "" for the engine's own choice, or one of
-    `paths(operation)`; with "+stream" behind it, or "stream" alone, results are written past the caches.
+    `threads` holds for one call; 0 is the number that `set_num_threads` set. `path` is "" for the engine's own
+    choice, or one of `paths(operation)`; with "+stream" behind it, or "stream" alone, results are written past the
+    caches.
     """
 
     def __init__(
