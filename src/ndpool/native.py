@@ -86,6 +86,11 @@ def indices(plan: Plan, winners: Memory, found: Memory, threads: int = 0) -> Non
     _run(plan, engine_plan(plan).indices, threads, winners, found)
 
 
+def path(plan: Plan, operation: str) -> str:
+    """The way that "forward", "linearize", "push", "pull" or "jvp" goes in the engine, by its name."""
+    return engine_plan(plan).path(operation)
+
+
 def _run(plan: Plan, method: Callable[..., None], threads: int, *memory: Memory | None) -> None:
     """One of the engine's methods, which may need more memory than there is: an enormous window does."""
     try:
