@@ -321,7 +321,8 @@ def forced(pool, x, choice, offset=0):
 
 
 def forced_winners(pool, x, choice, offset=0):
-    plan = pool._plan(x)
+    """The first winners, whatever the policy."""
+    plan = Pool(pool.kind.one_winner(), pool.window, pool.axes)._plan(x)
     places = np.dtype(f"u{plan.plan.residual.winners}")
     with guarded(plan.shape, plan.result, offset) as y, guarded(plan.shape, places, offset) as winners:
         plan.native.linearize(plan.inside(x), y, winners, forced=choice)
