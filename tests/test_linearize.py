@@ -177,6 +177,22 @@ def test_every_place_of_every_window_is_pushed_alone():
         same(linear.indices(), indices)
 
 
+@pytest.mark.parametrize("kind", [Max(), Min()], ids=repr)
+def test_a_pooled_axis_of_one_cell_may_lie_anywhere(kind):
+    """It says nothing of which cell is the first, and the array is read in the order in which it lies."""
+    x = np.random.default_rng(0).integers(0, 3, (2, 1, 3, 4)).astype(float)
+    lying = np.ascontiguousarray(x.transpose(3, 1, 2, 0)).transpose(3, 1, 2, 0)
+    for window in (Window((2, 3), 1, (0, 1)), Global(keepdims=False)):
+        pool = Pool(kind, window, (0, 1))
+        t = np.random.default_rng(1).normal(size=x.shape)
+        (y, linear), (want, wanted) = pool.linearize(lying), pool.linearize(x)
+        same(y, want)
+        same(linear.push(t), wanted.push(t))
+        same(linear.indices(), wanted.indices())
+        same(linear.pull(want), wanted.pull(want))
+        same(pool.jvp(lying, t)[1], pool.jvp(x, t)[1])
+
+
 # --- what is kept ---------------------------------------------------------------------------------
 
 

@@ -129,7 +129,7 @@ class Middle(Kind):
         (Max(), object, PoolKeeps(x=True)),
         (Middle(), np.float64, PoolKeeps(x=True)),
     ],
-    ids=repr,
+    ids=lambda value: "Middle()" if isinstance(value, Middle) else repr(value),
 )
 def test_what_a_pool_keeps_of_each_dtype(kind, dtype, expected):
     pool, dtype = Pool(kind, Window((2,))), np.dtype(dtype)

@@ -126,8 +126,12 @@ class Plan:
 
     @cached_property
     def finds_first(self) -> bool:
-        """Whether a winner that an engine finds is the first in row-major order: the pooled axes lie in their order."""
-        return [d for d in self.places if d in self.axes] == list(self.axes)
+        """Whether a winner that an engine finds is the first in row-major order.
+
+        It is where the pooled axes lie in their order. One that has a single cell may lie anywhere.
+        """
+        ordered = [d for d in self.axes if self.shape[d] > 1]
+        return [d for d in self.places if d in ordered] == ordered
 
     @cached_property
     def cells(self) -> int:
