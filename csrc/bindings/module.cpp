@@ -98,13 +98,13 @@ class BoundPool {
         : pool({std::move(dims), std::move(kind), std::move(option), parameter, std::move(dtype), std::move(result),
                 std::move(derivative), winner_bytes}) {}
 
-    void forward(nb::handle x, nb::handle y, int threads, const std::string &path) const {
+    void forward(nb::handle x, nb::handle y, int threads, const char *path) const {
         const Manner manner{threads, path};
         const Argument from = input(x), to(y, result(), Access::WRITE);
         without_gil([&] { pool.forward(from, to, manner); });
     }
 
-    void linearize(nb::handle x, nb::handle y, nb::handle winners, int threads, const std::string &path) const {
+    void linearize(nb::handle x, nb::handle y, nb::handle winners, int threads, const char *path) const {
         const Manner manner{threads, path};
         const Argument from = input(x), to(y, result(), Access::WRITE),
                        won(winners, pool.winner_bytes(), Access::WRITE);
@@ -114,14 +114,14 @@ class BoundPool {
     // push or pull: the derivative, or its transpose, of one array.
     template <auto OPERATION>
     void apply(nb::handle x, nb::handle y, nb::handle winners, nb::handle from, nb::handle to, int threads,
-               const std::string &path) const {
+               const char *path) const {
         const Manner manner{threads, path};
         const Argument input = this->input(x), output = this->output(y), won = places(winners),
                        given = derivative(from), out(to, derivative(), Access::WRITE);
         without_gil([&] { (pool.*OPERATION)(input, output, won, given, out, manner); });
     }
 
-    void jvp(nb::handle x, nb::handle t, nb::handle y, nb::handle dy, int threads, const std::string &path) const {
+    void jvp(nb::handle x, nb::handle t, nb::handle y, nb::handle dy, int threads, const char *path) const {
         const Manner manner{threads, path};
         const Argument from = input(x), tangent = derivative(t), to(y, result(), Access::WRITE),
                        change(dy, derivative(), Access::WRITE);

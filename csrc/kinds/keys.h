@@ -48,6 +48,17 @@ struct FloatKey {
     }
 };
 
+// Floats as they are.
+template <class T>
+struct PlainKey {
+    using In = T;
+    using Key = T;
+    template <int N>
+    vec<T, N> in(const T *p) const {
+        return load<N>(p);
+    }
+};
+
 // 16-bit numbers as signed integers. Floats keep their order, with both zeros equal and NaN above all; see with_key.
 struct ShortKey {
     using In = std::int16_t;
@@ -296,6 +307,22 @@ struct ArgExtreme : ArgBest<typename K::Key, TANGENT> {
         return {key.template in<N>(some), splat<Place, N>(static_cast<Place>(tag)), load_some<N>(t + (p - x), count)};
     }
 };
+
+// Max of floats need not turn any sign, which is an instruction a cell.
+template <class T, class F>
+void as_it_is(const Extreme<FloatKey<T>> &p, const F &f) {
+    if (p.key.sign)
+        f(p);
+    else
+        f(Extreme<PlainKey<T>>(PlainKey<T>{}));
+}
+template <class T, bool TANGENT, class F>
+void as_it_is(const ArgExtreme<FloatKey<T>, TANGENT> &p, const F &f) {
+    if (p.key.sign)
+        f(p);
+    else
+        f(ArgExtreme<PlainKey<T>, TANGENT>(PlainKey<T>{}, p.x, p.t));
+}
 
 }  // namespace NDPOOL_LEVEL
 }  // namespace ndpool

@@ -50,15 +50,21 @@ bool places_in_lines(const Plan &plan, Sink sink) {
     return are;
 }
 
-// A pooler and a sink, as the loop over the rows sees them: compiled once for all of them.
+// Some outputs that are pooled at a time: the outputs first..stop-1 of row `index` and, where the pooler takes several, of up
+// to `most` - 1 rows that follow.
+struct RowUnit {
+    i64 slab, index, first, stop, most;
+    i64 room;            // after this element of the row nothing may be written
+    Outbox *outboxes;    // where results are made, if not in place
+    i64 most_elements;   // that an Outbox must have room for
+};
+
+// A pooler and a sink, as the loop over the rows sees them: the loop is compiled once for all of them.
 class RowWork {
   public:
-    virtual i64 rows_at_a_time(const OutputRow &rows, i64 most) const = 0;
     virtual void move_to(const Plan &plan, i64 index, const OutputRow &rows) = 0;
-    // Makes results in outboxes: `length` elements from element `at` of row `index` on, never more than `most` at a time.
-    virtual void send_by(Outbox *outbox, i64 row_length, i64 index, i64 at, i64 length, i64 most) = 0;
-    virtual void pool(i64 base, const OutputRow &rows, i64 begin, i64 end, i64 room, i64 more) = 0;
-    virtual void finish(const Plan &plan, i64 slab, const OutputRow &rows, i64 begin, i64 end) = 0;
+    // Says how many rows were pooled.
+    virtual i64 pool(const Plan &plan, const RowUnit &unit, const OutputRow &rows) = 0;
 
   protected:
     ~RowWork() = default;
@@ -68,15 +74,19 @@ template <class Pooler, class Sink>
 class RowWorkOf final : public RowWork {
   public:
     RowWorkOf(const Plan &plan, Pooler &pooler, const Sink &sink) : pooler(pooler), sink(sink), room(this->sink.take_room(plan)) {}
-    i64 rows_at_a_time(const OutputRow &rows, i64 most) const override { return pooler.rows_at_a_time(rows, sink, most); }
     void move_to(const Plan &plan, i64 index, const OutputRow &rows) override { sink.move_to(plan, index, rows); }
-    void send_by(Outbox *outbox, i64 row_length, i64 index, i64 at, i64 length, i64 most) override {
-        sink.over_arrays([&](auto *array, auto *&row) { row = outbox++->room(array + index * row_length + at, length, most) - at; });
+    i64 pool(const Plan &plan, const RowUnit &unit, const OutputRow &rows) override {
+        const i64 many = pooler.rows_at_a_time(rows, sink, unit.most);
+        if (Outbox *outbox = unit.outboxes) {
+            const i64 at = unit.first * plan.inner, length = (many - 1) * plan.out_row + (unit.stop - unit.first) * plan.inner;
+            sink.over_arrays([&](auto *array, auto *&row) {
+                row = outbox++->room(array + unit.index * plan.out_row + at, length, unit.most_elements) - at;
+            });
+        }
+        pooler.pool(unit.slab * plan.in_slab + rows.base, rows, sink, unit.first, unit.stop, unit.room, many - 1);
+        sink.finish(plan, unit.slab, rows, unit.first, unit.stop);
+        return many;
     }
-    void pool(i64 base, const OutputRow &rows, i64 begin, i64 end, i64 room, i64 more) override {
-        pooler.pool(base, rows, sink, begin, end, room, more);
-    }
-    void finish(const Plan &plan, i64 slab, const OutputRow &rows, i64 begin, i64 end) override { sink.finish(plan, slab, rows, begin, end); }
 
   private:
     Pooler &pooler;
@@ -105,19 +115,15 @@ struct RowUnits {
         i64 index = begin / parts, done = begin % parts;  // of output rows, and parts of the row
         i64 slab = index / plan.out_rows, row = index % plan.out_rows;
         const i64 written_to = end / parts * plan.out_row + end % parts * part * plan.inner;  // elements up to which these units go
+        const bool made_apart = streamed && !in_lines;
         rows.move_to(row);
         work.move_to(plan, index, rows);
         for (i64 unit = begin;;) {
-            i64 first = done * part, stop = first + part < outputs ? first + part : outputs;
-            const i64 many = work.rows_at_a_time(rows, most_rows < end - unit ? most_rows : end - unit);
-            i64 room = written_to - index * plan.out_row;
-            if (streamed && !in_lines) {
-                i64 at = first * plan.inner, length = (many - 1) * plan.out_row + (stop - first) * plan.inner;
-                work.send_by(outboxes, plan.out_row, index, at, length, most_rows * part * plan.inner);
-                room = stop * plan.inner + 32;  // an Outbox has room for a register more
-            }
-            work.pool(slab * plan.in_slab + rows.base, rows, first, stop, room, many - 1);
-            work.finish(plan, slab, rows, first, stop);
+            const i64 first = done * part, stop = first + part < outputs ? first + part : outputs;
+            // An Outbox has room for a register more.
+            const i64 room = made_apart ? stop * plan.inner + 32 : written_to - index * plan.out_row;
+            const i64 many = work.pool(plan, {slab, index, first, stop, most_rows < end - unit ? most_rows : end - unit, room,
+                                              made_apart ? outboxes : nullptr, most_rows * part * plan.inner}, rows);
             unit += many;
             if (unit == end) break;
             if (++done < parts) continue;
@@ -231,6 +237,27 @@ void pool_by_sliding(const Plan &plan, const L &lanes, const RowSource<L> &sourc
 
 // --- any way --------------------------------------------------------------------------------------
 
+// The kind itself, or one that does the same with less, if it has that: called as f(kind).
+template <class P, class F>
+void as_it_is(const P &p, const F &f) {
+    f(p);
+}
+
+template <Tuned TUNED, int FEW, class P, class Sink, class From>
+void pool_in_registers(Way way, const Plan &plan, const P &p, const typename P::In *x, const From &from, const Sink &sink, bool streamed) {
+    constexpr int MANY = LANES<typename P::Lane>;
+    if constexpr (TUNED == Tuned::ALL)
+        if (way == Way::TILES) {
+            const bool in_lines = streamed && Sink::STREAMS && places_in_lines<MANY>(plan, sink);
+            return pool_rows(plan, sink, streamed, in_lines, [&](i64) { return TilePooler<P, Sink>(plan, p, from, in_lines); });
+        }
+    const DirectOutputs direct = direct_outputs(plan.last());
+    if constexpr (FEW < MANY)
+        if (direct.stop - direct.first < MANY)
+            return pool_rows(plan, sink, streamed, false, [&](i64) { return DirectPooler<P, Sink, FEW>(plan, p, x); });
+    pool_rows(plan, sink, streamed, false, [&](i64) { return DirectPooler<P, Sink, MANY>(plan, p, x); });
+}
+
 // Pools by the way that suits the plan, or that is asked for.
 template <Tuned TUNED, class P, class Sink>
 void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink &sink, const Route &route) {
@@ -243,19 +270,9 @@ void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink 
     const bool streamed = streams_outputs<In>(plan, sink.y, route);
     const auto from = source_of(p, x, plan.outer * plan.in_slab);
     const auto lanes = p.lanes();
-    if constexpr (HERE >= Tuned::ROWS)
-        if (way == Way::DIRECT) {
-            const DirectOutputs direct = direct_outputs(plan.last());
-            if constexpr (FEW < MANY)
-                if (direct.stop - direct.first < MANY)
-                    return pool_rows(plan, sink, streamed, false, [&](i64) { return DirectPooler<P, Sink, FEW>(plan, p, x); });
-            return pool_rows(plan, sink, streamed, false, [&](i64) { return DirectPooler<P, Sink, MANY>(plan, p, x); });
-        }
-    if constexpr (HERE >= Tuned::ALL)
-        if (way == Way::TILES) {
-            const bool in_lines = streamed && Sink::STREAMS && places_in_lines<MANY>(plan, sink);
-            return pool_rows(plan, sink, streamed, in_lines, [&](i64) { return TilePooler<P, Sink>(plan, p, from, in_lines); });
-        }
+    if constexpr (HERE != Tuned::NOT)
+        if (way == Way::DIRECT || way == Way::TILES)
+            return as_it_is(p, [&](const auto &q) { pool_in_registers<HERE, FEW>(way, plan, q, x, from, sink, streamed); });
     if constexpr (P::PLANES == 1)
         if (way == Way::SLIDE) return pool_by_sliding(plan, lanes, from, sink, streamed);
     pool_lanes(plan, lanes, from, sink, way, streamed);
