@@ -235,7 +235,7 @@ def test_a_whole_wheel_and_sdist_are_good(check_wheel):
     [
         "ndpool/py.typed",
         "ndpool/_engine.pyi",
-        "ndpool/explain.html",
+        "ndpool/viz/page.html",
         "ndpool/_engine.cpython-311-x86_64-linux-gnu.so",
         "ndpool-0.1.0.dist-info/licenses/LICENSE",
     ],

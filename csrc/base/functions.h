@@ -93,8 +93,8 @@ class ExpTerm {
     float high, low;
 };
 
-// 1/x to fourteen digits, for x in the range of floats: a division of floats takes a quarter of the time, and one step of
-// Newton's doubles its digits.
+// 1/x to fourteen digits, for x in the range of floats: a division of floats takes a quarter of the time, and one step
+// of Newton's doubles its digits.
 template <int N>
 inline vec<double, N> reciprocal(vec<double, N> x) {
     vec<double, N> guess = convert<double, N>(1.0f / convert<float, N>(x));

@@ -24,7 +24,8 @@
 #define NDPOOL_VECTOR_BYTES 16
 #endif
 
-// Whether the ways in registers are compiled at this level: not for processors without AVX2, which are too old for it to matter.
+// Whether the ways in registers are compiled at this level: not for processors without AVX2, which are too old for it
+// to matter.
 #if defined(__x86_64__) && !defined(__AVX2__)
 #define NDPOOL_TUNED false
 #else
@@ -244,8 +245,10 @@ inline vec<T, N> best_of_floats(vec<T, N> a, vec<T, N> b) {
     }
 #endif
 #if defined(__aarch64__)  // where the processor's maximum of a NaN and a number is NaN
-    if constexpr (std::is_same_v<T, float> && N == 4) return bits<vec<T, N>>(vmaxq_f32(bits<float32x4_t>(a), bits<float32x4_t>(b)));
-    if constexpr (std::is_same_v<T, double> && N == 2) return bits<vec<T, N>>(vmaxq_f64(bits<float64x2_t>(a), bits<float64x2_t>(b)));
+    if constexpr (std::is_same_v<T, float> && N == 4)
+        return bits<vec<T, N>>(vmaxq_f32(bits<float32x4_t>(a), bits<float32x4_t>(b)));
+    if constexpr (std::is_same_v<T, double> && N == 2)
+        return bits<vec<T, N>>(vmaxq_f64(bits<float64x2_t>(a), bits<float64x2_t>(b)));
 #endif
     return (b > a) | ((b != b) & (a == a)) ? b : a;
 }
@@ -258,7 +261,8 @@ NDPOOL_INLINE bool all_finite(vec<float, N> v) {
     if constexpr (N == 16) return _mm512_cmp_ps_mask(bits<__m512>(odd), bits<__m512>(odd), _CMP_UNORD_Q) == 0;
 #endif
 #if defined(__AVX2__)
-    if constexpr (N == 8) return _mm256_movemask_ps(_mm256_cmp_ps(bits<__m256>(odd), bits<__m256>(odd), _CMP_UNORD_Q)) == 0;
+    if constexpr (N == 8)
+        return _mm256_movemask_ps(_mm256_cmp_ps(bits<__m256>(odd), bits<__m256>(odd), _CMP_UNORD_Q)) == 0;
 #endif
     bool all = true;
     for (int i = 0; i < N; ++i) all &= odd[i] == 0;
@@ -406,7 +410,8 @@ inline const ByteRows *byte_rows() {
 
 // sum + v where a byte equals `value`, which is below 256, and the sum elsewhere.
 template <class T, int N>
-NDPOOL_INLINE vec<T, N> add_where_equal(vec<T, N> sum, const std::uint8_t *p, i64 value, [[maybe_unused]] const ByteRows &bytes, vec<T, N> v) {
+NDPOOL_INLINE vec<T, N> add_where_equal(vec<T, N> sum, const std::uint8_t *p, i64 value,
+                                        [[maybe_unused]] const ByteRows &bytes, vec<T, N> v) {
     if constexpr (N == 1) return vec<T, N>{*p == value ? sum[0] + v[0] : sum[0]};
 #if defined(__AVX2__)
     [[maybe_unused]] auto wanted = _mm_load_si128(reinterpret_cast<const __m128i *>(bytes.row[value]));
@@ -417,7 +422,8 @@ NDPOOL_INLINE vec<T, N> add_where_equal(vec<T, N> sum, const std::uint8_t *p, i6
         return bits<vec<T, N>>(_mm512_mask_add_ps(bits<__m512>(sum), equal, bits<__m512>(sum), bits<__m512>(v)));
     }
     if constexpr (sizeof(T) == 8 && N == 8) {
-        auto equal = static_cast<__mmask8>(_mm_cmpeq_epi8_mask(_mm_loadl_epi64(reinterpret_cast<const __m128i *>(p)), wanted));
+        auto equal =
+            static_cast<__mmask8>(_mm_cmpeq_epi8_mask(_mm_loadl_epi64(reinterpret_cast<const __m128i *>(p)), wanted));
         return bits<vec<T, N>>(_mm512_mask_add_pd(bits<__m512d>(sum), equal, bits<__m512d>(sum), bits<__m512d>(v)));
     }
 #endif
@@ -441,14 +447,15 @@ NDPOOL_INLINE vec<T, N> add_where_equal(vec<T, N> sum, const std::uint8_t *p, i6
     return sum + (convert<I, N>(load<N>(p)) == static_cast<I>(value) ? v : none);
 }
 
-// Asks for what will be read some rows later. The rows of an image are read one after the other, but with work in between,
-// over which the processor's own prefetching falls behind. Inlined always: as a function of its own it would be one without
-// effect to the compiler, which then drops the call.
+// Asks for what will be read some rows later. The rows of an image are read one after the other, but with work in
+// between, over which the processor's own prefetching falls behind. Inlined always: as a function of its own it would
+// be one without effect to the compiler, which then drops the call.
 template <int COUNT, class T>
 NDPOOL_INLINE void prefetch(const T *p) {
     constexpr std::uintptr_t AHEAD = 8192;
     auto address = reinterpret_cast<std::uintptr_t>(p) + AHEAD;
-    for (std::size_t line = 0; line < sizeof(T) * COUNT; line += 64) __builtin_prefetch(reinterpret_cast<const void *>(address + line));
+    for (std::size_t line = 0; line < sizeof(T) * COUNT; line += 64)
+        __builtin_prefetch(reinterpret_cast<const void *>(address + line));
 }
 
 // Calls f(position) for blocks of N that cover 0..length-1, which is at least N; the last one overlaps its neighbour.

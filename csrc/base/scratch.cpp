@@ -70,7 +70,9 @@ namespace scratch_blocks {
 
 void *take(std::size_t bytes, const char *purpose, int *number) {
     const int found = own.find(bytes);
-    if (found < 0) throw std::logic_error(std::string("a thread holds too many blocks of scratch memory to take one more (") + purpose + ")");
+    if (found < 0)
+        throw std::logic_error(std::string("a thread holds too many blocks of scratch memory to take one more (") +
+                               purpose + ")");
     Block &block = own.blocks[found];
     if (!block.memory || block.size < bytes) block.grow(bytes, purpose);
     block.held = true;

@@ -35,8 +35,8 @@ std::size_t total_bytes();
 
 }  // namespace scratch_blocks
 
-// Room for `count` elements, aligned to 64 bytes. The contents are whatever was there before. A Scratch must be destroyed
-// on the thread that made it.
+// Room for `count` elements, aligned to 64 bytes. The contents are whatever was there before. A Scratch must be
+// destroyed on the thread that made it.
 template <class T>
 class Scratch {
   public:
@@ -46,7 +46,9 @@ class Scratch {
     ~Scratch() {
         if (elements) scratch_blocks::give_back(number);
     }
-    Scratch(Scratch &&other) noexcept : number(other.number), elements(other.elements), room(other.room) { other.elements = nullptr, other.room = 0; }
+    Scratch(Scratch &&other) noexcept : number(other.number), elements(other.elements), room(other.room) {
+        other.elements = nullptr, other.room = 0;
+    }
     Scratch &operator=(Scratch &&other) noexcept {
         if (this == &other) return *this;
         if (elements) scratch_blocks::give_back(number);

@@ -1,7 +1,7 @@
 // Writing past the caches.
 //
-// An ordinary store of a line reads it from memory first, and pushes out of the cache what was there. For an array that the
-// cache will not hold anyway, lines are better sent to memory whole.
+// An ordinary store of a line reads it from memory first, and pushes out of the cache what was there. For an array that
+// the cache will not hold anyway, lines are better sent to memory whole.
 #pragma once
 #include <sys/mman.h>
 #include <unistd.h>
@@ -15,8 +15,8 @@ namespace NDPOOL_LEVEL {
 constexpr i64 LINE = 64;
 
 // Whether an array is written faster past the caches, to be read back included: it is large, and with what is read
-// meanwhile (`moved` bytes in all) so large that no cache holds it to the end. And whether it is there: a page that was never
-// touched is cleared on the first store, after which it is in the cache.
+// meanwhile (`moved` bytes in all) so large that no cache holds it to the end. And whether it is there: a page that was
+// never touched is cleared on the first store, after which it is in the cache.
 inline bool worth_streaming([[maybe_unused]] const void *p, [[maybe_unused]] i64 bytes, [[maybe_unused]] i64 moved) {
 #if defined(__x86_64__) && defined(__linux__)
     constexpr i64 LARGE = i64(4) << 20, MOVED = i64(16) << 20;
@@ -65,8 +65,8 @@ inline void stream_bytes(char *to, const char *from, i64 bytes) {
     if (i < bytes) std::memcpy(to + i, from + i, static_cast<std::size_t>(bytes - i));
 }
 
-// Pieces of memory that follow each other. They are made in the nearest cache and sent on from there, whole lines at a time:
-// of a line that is stored in parts, memory would have to be read first.
+// Pieces of memory that follow each other. They are made in the nearest cache and sent on from there, whole lines at a
+// time: of a line that is stored in parts, memory would have to be read first.
 class Outbox {
   public:
     Outbox() = default;
@@ -77,7 +77,8 @@ class Outbox {
         end_streaming();
     }
 
-    // Room to make the `count` elements that belong at `to`; of the pieces asked for, none has more than `most` elements.
+    // Room to make the `count` elements that belong at `to`; of the pieces asked for, none has more than `most`
+    // elements.
     template <class T>
     NDPOOL_INLINE T *room(T *to, i64 count, i64 most) {
         constexpr i64 size = sizeof(T);

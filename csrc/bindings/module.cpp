@@ -231,15 +231,15 @@ NB_MODULE(_engine, m) {
              nb::arg("result"), nb::arg("derivative"), nb::arg("winner_bytes"))
         .def("forward", &BoundPool::forward, nb::arg("x"), nb::arg("y"), keywords, threads, path, "Write y.")
         .def("linearize", &BoundPool::linearize, nb::arg("x"), nb::arg("y"), nb::arg("winners").none(), keywords,
-             threads, path,
-             "Write y and, where the derivative keeps them, the winners; else `winners` is None.")
+             threads, path, "Write y and, where the derivative keeps them, the winners; else `winners` is None.")
         .def("push", &BoundPool::apply<&PlannedPool::push>, nb::arg("x").none(), nb::arg("y").none(),
              nb::arg("winners").none(), nb::arg("t"), nb::arg("dy"), keywords, threads, path,
              "Write dy = J t, from the arrays that the derivative keeps; the others may be None and are not looked at.")
         .def("pull", &BoundPool::apply<&PlannedPool::pull>, nb::arg("x").none(), nb::arg("y").none(),
              nb::arg("winners").none(), nb::arg("g"), nb::arg("gx"), keywords, threads, path,
              "Write gx = J^T g, likewise.")
-        .def("jvp", &BoundPool::jvp, nb::arg("x"), nb::arg("t"), nb::arg("y"), nb::arg("dy"), keywords, threads, path, "Write y and dy = J t, in one go.")
+        .def("jvp", &BoundPool::jvp, nb::arg("x"), nb::arg("t"), nb::arg("y"), nb::arg("dy"), keywords, threads, path,
+             "Write y and dy = J t, in one go.")
         .def("indices", &BoundPool::indices, nb::arg("winners"), nb::arg("indices"), keywords, threads,
              "Write each winner's flat row-major index over the pooled axes.")
         .def("path", &BoundPool::path, nb::arg("operation"),

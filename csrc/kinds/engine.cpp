@@ -230,8 +230,10 @@ void PlannedPool::indices(const Array &winners, const Array &out, const Manner &
 // --- paths ----------------------------------------------------------------------------------------
 
 Way PlannedPool::way_of(const string &operation, Way asked) const {
-    if (operation != "forward" && operation != "linearize" && operation != "push" && operation != "pull" && operation != "jvp")
-        throw std::invalid_argument("operation='" + operation + "' is none of 'forward', 'linearize', 'push', 'pull', 'jvp'");
+    if (operation != "forward" && operation != "linearize" && operation != "push" && operation != "pull" &&
+        operation != "jvp")
+        throw std::invalid_argument("operation='" + operation +
+                                    "' is none of 'forward', 'linearize', 'push', 'pull', 'jvp'");
     if (operation == "push" && kept.winners) {
         if (asked != Way::NONE && asked != Way::GATHER) cannot_go(asked);
         return Way::GATHER;

@@ -28,8 +28,8 @@ struct Array {
 // How one call runs.
 struct Manner {
     int threads = 0;  // for this call alone; 0 is the number of the process
-    // The way to go, by a name of plan/choice.h; empty for the engine's own choice. With "+stream" behind it, or "stream"
-    // alone, results are written past the caches, worth it or not.
+    // The way to go, by a name of plan/choice.h; empty for the engine's own choice. With "+stream" behind it, or
+    // "stream" alone, results are written past the caches, worth it or not.
     std::string path;
 };
 

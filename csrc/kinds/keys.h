@@ -92,7 +92,8 @@ struct ShortKey {
     }
 };
 
-// 16-bit floats for the value alone, with less to do: all NaNs are above all numbers, but not equal, and neither are the zeros.
+// 16-bit floats for the value alone, with less to do: all NaNs are above all numbers, but not equal, and neither are
+// the zeros.
 struct HalfOrder {
     using In = std::int16_t;
     using Key = std::uint16_t;
@@ -214,10 +215,13 @@ struct ArgBest {
     template <int N>
     static void merge_any(State<N> &a, const State<N> &b) {
         if constexpr (N == 1) {  // without masks, of which GCC 12 for ARM makes wrong ones for a single 64-bit lane
-            const bool better = Order<L>::template better<1>(b.v, a.v)[0] != 0, as_good = Order<L>::template as_good<1>(b.v, a.v)[0] != 0;
+            const bool better = Order<L>::template better<1>(b.v, a.v)[0] != 0,
+                       as_good = Order<L>::template as_good<1>(b.v, a.v)[0] != 0;
             if (better || (as_good && b.place[0] < a.place[0])) a = b;
         } else {
-            take<N>(a, b, Order<L>::template better<N>(b.v, a.v) | (Order<L>::template as_good<N>(b.v, a.v) & (b.place < a.place)));
+            take<N>(a, b,
+                    Order<L>::template better<N>(b.v, a.v) |
+                        (Order<L>::template as_good<N>(b.v, a.v) & (b.place < a.place)));
         }
     }
     template <int N, class Mask>
@@ -284,7 +288,7 @@ struct ArgExtreme : ArgBest<typename K::Key, TANGENT> {
     template <int N>
     using State = typename Lanes::template State<N>;
     K key;
-    const In *x;    // where both arrays start
+    const In *x;  // where both arrays start
     const Lane *t;
 
     explicit ArgExtreme(const K &key, const In *x = nullptr, const Lane *t = nullptr) : key(key), x(x), t(t) {}
@@ -308,20 +312,16 @@ struct ArgExtreme : ArgBest<typename K::Key, TANGENT> {
     }
 };
 
-// Max of floats need not turn any sign, which is an instruction a cell.
-template <class T, class F>
-void as_it_is(const Extreme<FloatKey<T>> &p, const F &f) {
-    if (p.key.sign)
-        f(p);
-    else
-        f(Extreme<PlainKey<T>>(PlainKey<T>{}));
+// Min of floats turns signs, and Max does not.
+inline bool turns_signs(const Extreme<FloatKey<float>> &p) { return p.key.sign != 0; }
+template <bool TANGENT>
+bool turns_signs(const ArgExtreme<FloatKey<float>, TANGENT> &p) {
+    return p.key.sign != 0;
 }
-template <class T, bool TANGENT, class F>
-void as_it_is(const ArgExtreme<FloatKey<T>, TANGENT> &p, const F &f) {
-    if (p.key.sign)
-        f(p);
-    else
-        f(ArgExtreme<PlainKey<T>, TANGENT>(PlainKey<T>{}, p.x, p.t));
+inline Extreme<PlainKey<float>> unturned(const Extreme<FloatKey<float>> &) { return Extreme<PlainKey<float>>({}); }
+template <bool TANGENT>
+ArgExtreme<PlainKey<float>, TANGENT> unturned(const ArgExtreme<FloatKey<float>, TANGENT> &p) {
+    return ArgExtreme<PlainKey<float>, TANGENT>({}, p.x, p.t);
 }
 
 }  // namespace NDPOOL_LEVEL

@@ -12,12 +12,16 @@ namespace {
 // The sum of P, divided, as R.
 template <class P, class R>
 void sum_as(const Plan &plan, const Call &call, const Route &route) {
-    SumSink<typename P::Lanes, R> sink{static_cast<R *>(call.y), Divisor::of(plan, call.count, call.divisor), nullptr, nullptr};
-    pool_all<std::is_same_v<typename P::In, float> ? Tuned::ALL : std::is_same_v<typename P::In, double> ? Tuned::ROWS : Tuned::NOT>(plan, P{}, static_cast<const typename P::In *>(call.x), sink, route);
+    SumSink<typename P::Lanes, R> sink{static_cast<R *>(call.y), Divisor::of(plan, call.count, call.divisor), nullptr,
+                                       nullptr};
+    pool_all<std::is_same_v<typename P::In, float>    ? Tuned::ALL
+             : std::is_same_v<typename P::In, double> ? Tuned::ROWS
+                                                      : Tuned::NOT>(
+        plan, P{}, static_cast<const typename P::In *>(call.x), sink, route);
 }
 
-// Integers are summed modulo 2^64; their mean is a double. A sum of so many that it may go beyond doubles' exact whole numbers
-// keeps the errors, for the mean.
+// Integers are summed modulo 2^64; their mean is a double. A sum of so many that it may go beyond doubles' exact whole
+// numbers keeps the errors, for the mean.
 template <class T>
 void sum_integers(const Plan &plan, const Call &call, const Route &route) {
     if constexpr (sizeof(T) == 8)
@@ -44,7 +48,8 @@ void run_linear(const Plan &plan, const Call &call, const Route &route) {
     if (call.op == Op::SUM) return sum(plan, call, route);
     with_float(call.derivative, [&](auto zero) {
         using G = decltype(zero);
-        sum_vjp(plan, Divisor::of(plan, call.count, call.divisor), static_cast<const G *>(call.g), static_cast<G *>(call.gx), route);
+        sum_vjp(plan, Divisor::of(plan, call.count, call.divisor), static_cast<const G *>(call.g),
+                static_cast<G *>(call.gx), route);
     });
 }
 

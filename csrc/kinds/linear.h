@@ -177,7 +177,8 @@ class RowSpreader {
             return;
         }
         for (i64 w = 0; w < axis.length; ++w)
-            for (i64 e = 0; e < inner; ++e) to[w * inner + e] = phases[(w + p) % s * phase_length + (w + p) / s * inner + e];
+            for (i64 e = 0; e < inner; ++e)
+                to[w * inner + e] = phases[(w + p) % s * phase_length + (w + p) / s * inner + e];
     }
 
     void spread_windows(const double *middle, double *to) {
@@ -225,7 +226,8 @@ struct SumSource {
     SumSource with(const Border &border, Scratch<char> *copies) const { return {border.around(q, copies[0])}; }
 };
 
-// The rows of a part of the input, each spread from the rows of outputs that see it; `along` is the part of the last axis.
+// The rows of a part of the input, each spread from the rows of outputs that see it; `along` is the part of the last
+// axis.
 template <class Target>
 void spread_part(const Plan &plan, InputRow &rows, const InputPart &in, const OutputPart &part, const Axis &along,
                  const SumSource<double> &from, const Target &to) {
@@ -236,7 +238,8 @@ void spread_part(const Plan &plan, InputRow &rows, const InputPart &in, const Ou
     over_part_rows(plan, rows, in, [&](i64 row, i64 begin, i64 end, bool others) {
         if (others) spreader.spread(from.q + part.begin * plan.inner, rows, spread);
         i64 at = row * plan.in_row + begin * plan.inner;
-        blocks<N>((end - begin) * plan.inner, [&](i64 i, int count) { to.template put<N>(at + i, load<N>(spread + i), count); });
+        blocks<N>((end - begin) * plan.inner,
+                  [&](i64 i, int count) { to.template put<N>(at + i, load<N>(spread + i), count); });
     });
 }
 
@@ -248,25 +251,28 @@ struct Transposition {
     To to;
 };
 
-// The transpose of the sum, by gathering or by spreading rows. prepare(in, part, use) calls use(job) with the Transposition
-// for a part of the input and the part of the outputs that is over it.
+// The transpose of the sum, by gathering or by spreading rows. prepare(in, part, use) calls use(job) with the
+// Transposition for a part of the input and the part of the outputs that is over it.
 template <class Prepare>
 void transpose_all(const Plan &plan, void *gx, i64 element_bytes, Way way, const Route &route, const Prepare &prepare) {
     const bool gather = way != Way::SPREAD;
-    over_input_parts(plan, gather ? Gradient(plan, gx, element_bytes, route) : Gradient(gx, element_bytes), [&](const auto &over) {
-        InputRow rows(plan);
-        over([&](const InputPart &in) {
-            OutputPart part = outputs_over(plan, in.begin, in.end);
-            Axis along = plan.last();
-            if (!gather && plan.dim_count == 0) along = part_of_axis(plan.last(), in.begin, in.end, &part.begin, &part.end);
-            prepare(in, part, [&](const auto &job) {
-                using Job = std::decay_t<decltype(job)>;
-                if (gather) return gather_part<Job::SQUARES>(plan, rows, in, job.from, job.to, way);
-                // What is not in doubles is only ever gathered.
-                if constexpr (std::is_same_v<decltype(job.from), SumSource<double>>) spread_part(plan, rows, in, part, along, job.from, job.to);
-            });
-        });
-    });
+    over_input_parts(plan, gather ? Gradient(plan, gx, element_bytes, route) : Gradient(gx, element_bytes),
+                     [&](const auto &over) {
+                         InputRow rows(plan);
+                         over([&](const InputPart &in) {
+                             OutputPart part = outputs_over(plan, in.begin, in.end);
+                             Axis along = plan.last();
+                             if (!gather && plan.dim_count == 0)
+                                 along = part_of_axis(plan.last(), in.begin, in.end, &part.begin, &part.end);
+                             prepare(in, part, [&](const auto &job) {
+                                 using Job = std::decay_t<decltype(job)>;
+                                 if (gather) return gather_part<Job::SQUARES>(plan, rows, in, job.from, job.to, way);
+                                 // What is not in doubles is only ever gathered.
+                                 if constexpr (std::is_same_v<decltype(job.from), SumSource<double>>)
+                                     spread_part(plan, rows, in, part, along, job.from, job.to);
+                             });
+                         });
+                     });
 }
 
 // Room for what the outputs of a part hand on.
@@ -284,7 +290,8 @@ class PartPlane {
     Scratch<T> block;
 };
 
-// What each output of a part hands to its cells, as doubles: its cotangent over the divisor. `read(i)` gives cotangent i.
+// What each output of a part hands to its cells, as doubles: its cotangent over the divisor. `read(i)` gives cotangent
+// i.
 template <class Read>
 void divide(const Plan &plan, const Divisor &divisor, const OutputPart &part, const Read &read, double *q) {
     OutputRow rows(plan);
@@ -299,16 +306,18 @@ void divide(const Plan &plan, const Divisor &divisor, const OutputPart &part, co
 
 // `target(part)` is the Target of a part of the input.
 template <class G, class Make>
-void sum_vjp_to(const Plan &plan, Divisor divisor, const G *g, void *gx, Way way, const Route &route, const Make &target) {
+void sum_vjp_to(const Plan &plan, Divisor divisor, const G *g, void *gx, Way way, const Route &route,
+                const Make &target) {
     constexpr bool FLOATS = std::is_same_v<G, float>;
     // Doubles have none wider to be added up in, so theirs are divided first.
     if constexpr (FLOATS)
         if (!divisor.varies() && way != Way::SPREAD)
-            return transpose_all(plan, gx, sizeof(G), way, route, [&](const InputPart &in, const OutputPart &, const auto &use) {
-                auto to = target(in);
-                to.scale = divisor.share;
-                use(Transposition<SumSource<G>, decltype(to), true>{{g + in.slab * plan.out_slab}, to});
-            });
+            return transpose_all(
+                plan, gx, sizeof(G), way, route, [&](const InputPart &in, const OutputPart &, const auto &use) {
+                    auto to = target(in);
+                    to.scale = divisor.share;
+                    use(Transposition<SumSource<G>, decltype(to), true>{{g + in.slab * plan.out_slab}, to});
+                });
     transpose_all(plan, gx, sizeof(G), way, route, [&](const InputPart &in, const OutputPart &part, const auto &use) {
         const G *from = g + in.slab * plan.out_slab;
         const PartPlane<double> q(plan, part);

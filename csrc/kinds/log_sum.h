@@ -6,9 +6,9 @@
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
-// The largest cell (the smallest for beta < 0) and the sum of exp(-|beta| gap) over the cells' distances from it. It costs
-// an exp a merge, and every window has a scale of its own: no digits are lost to one in common, so that floats do for
-// windows of a few cells.
+// The largest cell (the smallest for beta < 0) and the sum of exp(-|beta| gap) over the cells' distances from it. It
+// costs an exp a merge, and every window has a scale of its own: no digits are lost to one in common, so that floats do
+// for windows of a few cells.
 template <class F>
 struct LogSum : TwoLanes<F>, Untagged {
     using In = F;
@@ -122,7 +122,8 @@ void log_sum_all(const Plan &plan, double beta, bool count_pad, const void *x, v
 
 // Whether the windows are the squares of 2 by 2 cells of a plane, side by side, and floats do for their weights.
 inline bool in_own_squares(const Plan &plan, double beta) {
-    if (!in_squares(plan) || plan.dim_count != 1 || plan.last().kernel != 2 || plan.last().output < LANES<float>) return false;
+    if (!in_squares(plan) || plan.dim_count != 1 || plan.last().kernel != 2 || plan.last().output < LANES<float>)
+        return false;
     auto inside = [](const Axis &a) { return a.pad_lo == 0 && a.output == a.length / 2; };
     return FUSED && inside(plan.axes[0]) && inside(plan.last()) && floats_do_for(plan, beta);
 }
@@ -147,8 +148,8 @@ struct OwnSquares {
         finite = all_finite<N>(total);
     }
 
-    // Puts term(cell, best) in the place of every cell, and gives their sums. The best one's is 1, so where all is finite three
-    // are computed: of the other row's best, and of the worse one in each row.
+    // Puts term(cell, best) in the place of every cell, and gives their sums. The best one's is 1, so where all is
+    // finite three are computed: of the other row's best, and of the worse one in each row.
     template <class F>
     NDPOOL_INLINE V sum_terms(const F &term) {
         const V one = splat<float, N>(1);
@@ -206,7 +207,9 @@ inline void squares_value(const Plan &plan, double beta, const float *x, float *
                 if (streamed) to = outbox.room(to, outputs, outputs);
                 whole_blocks<N>(outputs, [=](i64 m) NDPOOL_INLINED {
                     OwnSquares<N, decltype(least)::value> squares(from + 2 * m, width);
-                    V sum = squares.sum_terms([rate](V cell, V scale) NDPOOL_INLINED { return exp2_lanes<LANES<float>>((cell - scale) * rate); });
+                    V sum = squares.sum_terms([rate](V cell, V scale) NDPOOL_INLINED {
+                        return exp2_lanes<LANES<float>>((cell - scale) * rate);
+                    });
                     V rest = log_lanes<N>(sum) * per_beta;
                     store<N>(to + m, squares.best + (sum == sum ? rest : sum));
                 });
@@ -232,7 +235,8 @@ inline void squares_vjp(const Plan &plan, double beta, const float *x, const flo
         };
         whole_blocks<N>(outputs, [=](i64 m) NDPOOL_INLINED {
             OwnSquares<N, decltype(least)::value> squares(x + 2 * m, width);
-            V sum = squares.sum_terms([&exp_term](V cell, V scale) NDPOOL_INLINED { return exp_term.of<LANES<float>>(cell, scale); });
+            V sum = squares.sum_terms([&exp_term](V cell, V scale)
+                                          NDPOOL_INLINED { return exp_term.of<LANES<float>>(cell, scale); });
             V share = load<N>(g + m) * reciprocal<N>(sum);
             NDPOOL_UNROLL
             for (int r = 0; r < 2; ++r) {
@@ -251,7 +255,9 @@ inline void squares_vjp(const Plan &plan, double beta, const float *x, const flo
             i64 slab = unit / rows.output, row = unit % rows.output, at = slab * plan.in_slab + 2 * row * width;
             char *place = to.gx + at * to.element_bytes;
             auto fill = [&](auto past, void *gx) {
-                with_order(beta, [&](auto least) { two_rows(least, past, x + at, g + unit * outputs, static_cast<float *>(gx)); });
+                with_order(beta, [&](auto least) {
+                    two_rows(least, past, x + at, g + unit * outputs, static_cast<float *>(gx));
+                });
             };
             bool one_more = row + 1 == rows.output && rows.length % 2;  // a last row in no window
             if (lines && !one_more) {

@@ -11,9 +11,11 @@ namespace {
 
 // For which types the ways in registers are compiled.
 template <class K>
-constexpr Tuned TUNED_BY_TYPE = std::is_same_v<typename K::In, float> ? Tuned::ALL
-                                : std::is_same_v<K, HalfOrder> || std::is_same_v<typename K::In, double> || sizeof(typename K::In) == 1 ? Tuned::ROWS
-                                                                                                                                        : Tuned::NOT;
+constexpr Tuned TUNED_BY_TYPE =
+    std::is_same_v<typename K::In, float> ? Tuned::ALL
+    : std::is_same_v<K, HalfOrder> || std::is_same_v<typename K::In, double> || sizeof(typename K::In) == 1
+        ? Tuned::ROWS
+        : Tuned::NOT;
 
 // Calls f(key) with the order of the cells. VALUES says that nobody asks which cells are equal.
 template <bool VALUES, class F>
@@ -76,12 +78,16 @@ void extreme_winners(const Plan &plan, const Call &call, const Route &route) {
         if constexpr (std::is_same_v<T, float>)
             if (call.t) {
                 TangentSink<K> sink{key, static_cast<T *>(call.y), static_cast<T *>(call.dy), nullptr, nullptr};
-                return pool_all<Tuned::ALL>(plan, ArgExtreme<K, true>{key, x, static_cast<const T *>(call.t)}, x, sink, route);
+                return pool_all<Tuned::ALL>(plan, ArgExtreme<K, true>{key, x, static_cast<const T *>(call.t)}, x, sink,
+                                            route);
             }
         WinnerSink<K> sink{key,
                            static_cast<T *>(call.y),
                            call.winners,
-                           call.winners ? call.winner_bytes : plan.cells <= 256 ? 1 : plan.cells <= 65536 ? 2 : 4,
+                           call.winners          ? call.winner_bytes
+                           : plan.cells <= 256   ? 1
+                           : plan.cells <= 65536 ? 2
+                                                 : 4,
                            call.t,
                            call.dy,
                            static_cast<int>(size_of(call.derivative)),
@@ -117,7 +123,8 @@ void vjp_of_winners(const Plan &plan, const Call &call, const Route &route) {
     });
 }
 
-// Calls f(zero) with a zero of the type in which the derivative of cells of type T is: their own, or double for integers.
+// Calls f(zero) with a zero of the type in which the derivative of cells of type T is: their own, or double for
+// integers.
 template <class K, class F>
 void with_derivative(Type type, const F &f) {
     if constexpr (std::is_same_v<K, ShortKey>)

@@ -44,8 +44,8 @@ class Places {
         return plan.cells <= TABLE ? table[place] : decode(place);
     }
 
-    // Calls f(i, cell) for the elements i of an output row, outputs begin..end-1, with the cell that won each, counted from
-    // where the row's windows start.
+    // Calls f(i, cell) for the elements i of an output row, outputs begin..end-1, with the cell that won each, counted
+    // from where the row's windows start.
     template <class W, class F>
     void over_row(const W *winners, i64 begin, i64 end, const F &f) const {
         const Axis &last = plan.last();
@@ -133,7 +133,9 @@ struct WinnerSink {
     void *winner_row;
     i64 index;
 
-    WinnerSink<K, true> past_the_caches() const { return {key, y, winners, bytes, t, dy, tangent_bytes, places, row, winner_row, index}; }
+    WinnerSink<K, true> past_the_caches() const {
+        return {key, y, winners, bytes, t, dy, tangent_bytes, places, row, winner_row, index};
+    }
     Scratch<char> take_room(const Plan &plan) {
         Scratch<char> room;
         if (!winners) room.grow((plan.out_row + 64) * bytes, "winners of a row");
@@ -229,7 +231,8 @@ struct WinnerSource {
     }
 };
 
-// What the outputs of a part hand on, 16-bit floats as floats, counted from the slab's first output; `block` holds them.
+// What the outputs of a part hand on, 16-bit floats as floats, counted from the slab's first output; `block` holds
+// them.
 inline const float *widened(const Plan &plan, const InputPart &in, bool brain, const void *g, Scratch<float> &block) {
     const OutputPart part = outputs_over(plan, in.begin, in.end);
     const i64 begin = part.row_begin * plan.out_row + part.begin * plan.inner;
@@ -248,10 +251,11 @@ inline const float *widened(const Plan &plan, const InputPart &in, bool brain, c
     return plane - begin;
 }
 
-// gx[winner] += g, by asking every window over a cell: for small windows. The cotangents of a part are cotangents(part, block),
-// with a block to hold them in, and its Target is target(part).
+// gx[winner] += g, by asking every window over a cell: for small windows. The cotangents of a part are cotangents(part,
+// block), with a block to hold them in, and its Target is target(part).
 template <class A, class Cotangents, class Make>
-void gather_winners(const Plan &plan, const std::uint8_t *winners, const Gradient &gradient, Way way, const Cotangents &cotangents, const Make &target) {
+void gather_winners(const Plan &plan, const std::uint8_t *winners, const Gradient &gradient, Way way,
+                    const Cotangents &cotangents, const Make &target) {
     over_input_parts(plan, gradient, [&](const auto &over) {
         InputRow rows(plan);
         over([&](const InputPart &part) {
@@ -287,7 +291,8 @@ void scatter_winners(const Plan &plan, const W *winners, const G *g, G *gx) {
                 i64 start = rows.start - low;
                 auto size = static_cast<std::uint64_t>(high - low);
                 places.over_row(winners + at, part.begin, part.end, [&](i64 i, i64 cell) {
-                    if (static_cast<std::uint64_t>(start + cell) < size) sum[start + cell] += load_as<A, 1>(g + at + i)[0];
+                    if (static_cast<std::uint64_t>(start + cell) < size)
+                        sum[start + cell] += load_as<A, 1>(g + at + i)[0];
                 });
             }
             if constexpr (!std::is_same_v<G, A>)
@@ -296,9 +301,12 @@ void scatter_winners(const Plan &plan, const W *winners, const G *g, G *gx) {
     });
 }
 
-inline void gather_narrow_winners(const Plan &plan, const std::uint8_t *winners, const Gradient &gradient, Way way, bool brain, const void *g) {
-    gather_winners<float>(plan, winners, gradient, way, [&](const InputPart &in, Scratch<float> &block) { return widened(plan, in, brain, g, block); },
-                          [&](const InputPart &in) { return NarrowTarget<float, false>{in.gx, brain, 1, plan.in_row}; });
+inline void gather_narrow_winners(const Plan &plan, const std::uint8_t *winners, const Gradient &gradient, Way way,
+                                  bool brain, const void *g) {
+    gather_winners<float>(
+        plan, winners, gradient, way,
+        [&](const InputPart &in, Scratch<float> &block) { return widened(plan, in, brain, g, block); },
+        [&](const InputPart &in) { return NarrowTarget<float, false>{in.gx, brain, 1, plan.in_row}; });
 }
 
 // G is the type of the cotangents, A that in which they are added up.
@@ -310,8 +318,12 @@ void winners_vjp(const Plan &plan, const W *winners, const G *g, G *gx, const Ro
         if (way != Way::SCATTER) {
             const Gradient gradient(plan, gx, sizeof(G), route);
             if constexpr (std::is_same_v<G, A>)
-                return gather_winners<A>(plan, winners, gradient, way, [&](const InputPart &in, Scratch<A> &) { return g + in.slab * plan.out_slab; },
-                                         [&](const InputPart &in) { return GradientTarget<G, A, false>{reinterpret_cast<G *>(in.gx), 1, plan.in_row}; });
+                return gather_winners<A>(
+                    plan, winners, gradient, way,
+                    [&](const InputPart &in, Scratch<A> &) { return g + in.slab * plan.out_slab; },
+                    [&](const InputPart &in) {
+                        return GradientTarget<G, A, false>{reinterpret_cast<G *>(in.gx), 1, plan.in_row};
+                    });
             else
                 return gather_narrow_winners(plan, winners, gradient, way, std::is_same_v<G, BFloat>, g);
         }
@@ -350,8 +362,8 @@ void expand(const Plan &plan, const W *winners, i64 *indices) {
 
 // --- by looking: every cell that equals the output ------------------------------------------------
 
-// Calls seen(cell, place, among) for the cells that lean on output o (and element e), of which there are `among`; cell is
-// an element of the slab, place that in the window.
+// Calls seen(cell, place, among) for the cells that lean on output o (and element e), of which there are `among`; cell
+// is an element of the slab, place that in the window.
 template <class K, class F>
 inline void over_ties(const Plan &plan, const K &key, const typename K::In *x, const typename K::In *y,
                       const OutputRow &rows, i64 o, i64 e, Ties policy, const F &seen) {
@@ -398,7 +410,8 @@ void find_winners(const Plan &plan, const K &key, const typename K::In *x, const
 }
 
 template <class K, class G>
-void ties_jvp(const Plan &plan, const K &key, const typename K::In *x, const typename K::In *y, const G *t, G *dy, Ties policy) {
+void ties_jvp(const Plan &plan, const K &key, const typename K::In *x, const typename K::In *y, const G *t, G *dy,
+              Ties policy) {
     over_outputs(plan, [&](const OutputRow &rows, i64 slab, i64 at, i64 o, i64 e) {
         double sum = 0, share = 1;
         over_ties(plan, key, x + slab, y + at, rows, o, e, policy, [&](i64 cell, i64, i64 among) {
@@ -410,7 +423,8 @@ void ties_jvp(const Plan &plan, const K &key, const typename K::In *x, const typ
 }
 
 template <class K, class G>
-void ties_vjp(const Plan &plan, const K &key, const typename K::In *x, const typename K::In *y, const G *g, G *gx, Ties policy) {
+void ties_vjp(const Plan &plan, const K &key, const typename K::In *x, const typename K::In *y, const G *g, G *gx,
+              Ties policy) {
     over_input_parts(plan, Gradient(gx, sizeof(G)), [&](const auto &over) {
         OutputRow rows(plan);
         over([&](const InputPart &in) {
@@ -424,8 +438,8 @@ void ties_vjp(const Plan &plan, const K &key, const typename K::In *x, const typ
                 for (i64 i = part.begin * plan.inner; i < part.end * plan.inner; ++i) {
                     i64 at = (in.slab * plan.out_rows + row) * plan.out_row + i;
                     double share = load_as<double, 1>(g + at)[0];
-                    over_ties(plan, key, x + in.slab * plan.in_slab, y + at, rows, i / plan.inner, i % plan.inner, policy,
-                              [&](i64 cell, i64, i64 among) {
+                    over_ties(plan, key, x + in.slab * plan.in_slab, y + at, rows, i / plan.inner, i % plan.inner,
+                              policy, [&](i64 cell, i64, i64 among) {
                                   if (cell >= low && cell < high) sum[cell - low] += share / static_cast<double>(among);
                               });
                 }

@@ -1,11 +1,12 @@
 // SmoothMax and Lp, each as a sum of terms.
 //
 //   SmoothMax   e_i = exp(beta (x_i - s))     y = s + log(sum e) / beta     dy/dx_i = e_i / sum e
-//   Lp          e_i = (|x_i| / s)^p           y = s (sum e)^(1/p)           dy/dx_i = sign(x_i) (|x_i|/s)^(p-1) (sum e)^((1-p)/p)
+//   Lp          e_i = (|x_i| / s)^p           y = s (sum e)^(1/p)           dy/dx_i = sign(x_i) (|x_i|/s)^(p-1)
+//               times (sum e)^((1-p)/p)
 //
-// The scale s is one for a whole part of the input, so every term is computed once, and what is left is a sum over windows
-// and its transpose: in floats, where those do, or in doubles. A window whose sum is out of the range in which that is
-// accurate (far below s, or not finite) is computed again by itself, with a scale of its own.
+// The scale s is one for a whole part of the input, so every term is computed once, and what is left is a sum over
+// windows and its transpose: in floats, where those do, or in doubles. A window whose sum is out of the range in which
+// that is accurate (far below s, or not finite) is computed again by itself, with a scale of its own.
 #pragma once
 #include "plan/call.h"
 #include "kinds/log_sum.h"
@@ -159,8 +160,8 @@ struct Smooth {
         }
     }
 
-    // Whether floats will do for the terms: nothing underflows that matters, and every window has cells enough that an error
-    // in the last place of their sum is small beside log(n)/beta.
+    // Whether floats will do for the terms: nothing underflows that matters, and every window has cells enough that an
+    // error in the last place of their sum is small beside log(n)/beta.
     bool floats_do(const Plan &plan, double reach) const {
         if (lp) return parameter == 1 || parameter == 2;
         bool several = plan.cells > 1 && (count_pad ? plan.same_count : plan.same_real);
@@ -217,14 +218,15 @@ struct Smooth {
     auto good_value(double scale, S value) const {
         using A = std::decay_t<decltype(value[0])>;
         S distance = static_cast<A>(scale) - value;
-        return (distance < 0 ? -distance : distance) <= static_cast<A>(lp ? __builtin_inf() : 1e7) * (value < 0 ? -value : value);
+        return (distance < 0 ? -distance : distance) <=
+               static_cast<A>(lp ? __builtin_inf() : 1e7) * (value < 0 ? -value : value);
     }
 };
 
 // --- parts --------------------------------------------------------------------------------------
 
-// The input of one slab from cell in_begin to in_end-1 of its first pooled axis, as terms of type E, and the sums of the
-// windows of one part of the outputs, of type S.
+// The input of one slab from cell in_begin to in_end-1 of its first pooled axis, as terms of type E, and the sums of
+// the windows of one part of the outputs, of type S.
 template <class E, class S>
 struct TermPart {
     const Plan &plan;
@@ -234,9 +236,9 @@ struct TermPart {
     i64 lo, hi;  // the part's outputs along the first pooled axis
     E scale;
     double reach;
-    const E *cells;  // the part's
-    E *e, *slope;    // as if from the slab's start
-    S *sum;          // rows of the part one after the other
+    const E *cells;                       // the part's
+    E *e, *slope;                         // as if from the slab's start
+    S *sum;                               // rows of the part one after the other
     Scratch<E> terms_block, slope_block;  // where these are, if not in the input itself
     Scratch<S> sum_block;
 
@@ -266,8 +268,19 @@ struct TermPart {
     // The same, with other sums.
     template <class Other>
     explicit TermPart(const TermPart<E, Other> &same)
-        : plan(same.plan), kind(same.kind), slab(same.slab), in_begin(same.in_begin), in_end(same.in_end), part(same.part), lo(same.lo),
-          hi(same.hi), scale(same.scale), reach(same.reach), cells(same.cells), e(same.e), slope(nullptr) {}
+        : plan(same.plan),
+          kind(same.kind),
+          slab(same.slab),
+          in_begin(same.in_begin),
+          in_end(same.in_end),
+          part(same.part),
+          lo(same.lo),
+          hi(same.hi),
+          scale(same.scale),
+          reach(same.reach),
+          cells(same.cells),
+          e(same.e),
+          slope(nullptr) {}
 
     void sum_terms(bool with_slope) {
         E *slope_plane = nullptr;
@@ -287,13 +300,13 @@ struct TermPart {
     static void load_plane(Type type, const void *x, i64 from, i64 length, To *to) {
         constexpr int N = LANES<To>;
         switch (type) {
-#define NDPOOL_LOAD(NAME, T)                                                                        \
-    case Type::NAME: {                                                                              \
-        const T *p = static_cast<const T *>(x) + from;                                              \
-        i64 i = 0;                                                                                  \
-        for (; i + N <= length; i += N) store<N>(to + i, load_as<To, N>(p + i));                    \
-        for (; i < length; ++i) to[i] = load_as<To, 1>(p + i)[0];                                   \
-        break;                                                                                      \
+#define NDPOOL_LOAD(NAME, T)                                                     \
+    case Type::NAME: {                                                           \
+        const T *p = static_cast<const T *>(x) + from;                           \
+        i64 i = 0;                                                               \
+        for (; i + N <= length; i += N) store<N>(to + i, load_as<To, N>(p + i)); \
+        for (; i < length; ++i) to[i] = load_as<To, 1>(p + i)[0];                \
+        break;                                                                   \
     }
             NDPOOL_FLOATS(NDPOOL_LOAD)
 #undef NDPOOL_LOAD
@@ -306,12 +319,17 @@ struct TermPart {
         using P = PlainSum<E, S>;
         const P p{};
         SumSink<Total<S>, S> sink{to, {Count::NONE, 1}, nullptr, nullptr};
-        if (!plan.axes[0].adaptive) return pool_all<std::is_same_v<S, float> ? Tuned::ALL : std::is_same_v<E, float> ? Tuned::ROWS : Tuned::NOT>(plan.part(in_begin, in_end, lo, hi), p, cells + low(), sink, {});
+        if (!plan.axes[0].adaptive)
+            return pool_all<std::is_same_v<S, float>   ? Tuned::ALL
+                            : std::is_same_v<E, float> ? Tuned::ROWS
+                                                       : Tuned::NOT>(plan.part(in_begin, in_end, lo, hi), p,
+                                                                     cells + low(), sink, {});
         // Some bins of an adaptive axis are not the bins of a shorter one.
         OutputRow rows(plan);
         const auto lanes = p.lanes();
         const auto from = source_of(p, cells, in_end * first_stride(plan));
-        LanePooler<Total<S>, SumSink<Total<S>, S>> pooler(plan, lanes, from, plan.last().output, choose_forward(plan, lanes_alone<Total<S>>(), Way::NONE));
+        LanePooler<Total<S>, SumSink<Total<S>, S>> pooler(plan, lanes, from, plan.last().output,
+                                                          choose_forward(plan, lanes_alone<Total<S>>(), Way::NONE));
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
             rows.move_to(row);
             sink.move_to(plan, row - part.row_begin, rows);
@@ -324,7 +342,8 @@ struct TermPart {
     void add_padding() {
         const double zero = kind.exp1(kind.parameter * (0.0 - static_cast<double>(scale)));
         const Axis &last = plan.last();
-        // Of every element of a row, the cells that count and the real ones, along the row; all are real from `inside` to `beyond` - 1.
+        // Of every element of a row, the cells that count and the real ones, along the row; all are real from `inside`
+        // to `beyond` - 1.
         const i64 length = outputs();
         const Scratch<double> counts(2 * length, "cells of a row's windows");
         double *counted = counts.data(), *real = counted + length;
@@ -436,8 +455,9 @@ struct TermPart {
 
 // Calls f(terms) with the terms in floats where those do, and their sums where asked to; in doubles where not.
 template <class F>
-void over_terms(const Plan &plan, const Smooth &kind, Type type, Type result, const void *x, i64 slab, const OutputPart &part,
-                i64 lo, i64 hi, i64 begin, i64 end, bool with_slope, bool float_sums, const F &f) {
+void over_terms(const Plan &plan, const Smooth &kind, Type type, Type result, const void *x, i64 slab,
+                const OutputPart &part, i64 lo, i64 hi, i64 begin, i64 end, bool with_slope, bool float_sums,
+                const F &f) {
     if (result != Type::F64) {
         TermPart<float, float> terms(plan, kind, type, x, slab, part, lo, hi, begin, end);
         if (kind.floats_do(plan, terms.reach)) {
@@ -499,10 +519,10 @@ template <class S>
 void store_plane(Type type, void *y, i64 to, const S *from, i64 length) {
     constexpr int N = LANES<S>;
     switch (type) {
-#define NDPOOL_STORE(NAME, T)                                                                                           \
-    case Type::NAME:                                                                                                    \
-        return blocks<N>(length, [p = static_cast<T *>(y) + to, from](i64 i, int count) NDPOOL_INLINED {                \
-            put_some<N>(p + i, count, [&](T *some) { store_as<N>(some, load<N>(from + i)); });                          \
+#define NDPOOL_STORE(NAME, T)                                                                            \
+    case Type::NAME:                                                                                     \
+        return blocks<N>(length, [p = static_cast<T *>(y) + to, from](i64 i, int count) NDPOOL_INLINED { \
+            put_some<N>(p + i, count, [&](T *some) { store_as<N>(some, load<N>(from + i)); });           \
         });
         NDPOOL_FLOATS(NDPOOL_STORE)
 #undef NDPOOL_STORE
@@ -528,41 +548,44 @@ inline void smooth_forward(const Plan &plan, const Smooth &kind, Type type, Type
     }
     if (route.told || (value_done && !t)) return;
     over_output_parts(plan, [&](i64 slab, const OutputPart &part, i64 lo, i64 hi) {
-        over_terms(plan, kind, type, result, x, slab, part, lo, hi, plan.axes[0].length, 0, t != nullptr, kind.floats_do_for_sums(plan), [&](auto &terms) {
-            using S = std::decay_t<decltype(terms.sum[0])>;
-            i64 length = terms.outputs(), rows = part.row_end - part.row_begin;
-            i64 first = slab * plan.out_slab + part.row_begin * plan.out_row + part.begin * plan.inner;  // the part is contiguous
-            auto again = [&](bool value) {
-                terms.over_bad(value, [&](const OutputRow &rows, i64 row, i64 o, i64 e) {
-                    i64 to = (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e;
-                    double change = 0;
-                    auto weigh = [&](i64 cell, double w) {
-                        if (w != 0) change += w * read(result, t, cell);
-                    };
-                    double v = kind.window(plan, type, x, slab * plan.in_slab, rows, o, e, value ? nullptr : &weigh);
-                    if (value)
-                        write(result, y, to, v);
-                    else
-                        write(result, dy, to, change);
-                });
-            };
-            if (t) {
-                const Scratch<S> out(rows * length + 64, "changes of a part");
-                terms.weigh(result, t, out.data());
-                store_plane(result, dy, first, out.data(), rows * length);
-                again(false);
-            }
-            if (value_done) return;
-            const Scratch<S> out(rows * length + 64, "outputs of a part");
-            bool good = terms.values(rows * length, out.data());
-            store_plane(result, y, first, out.data(), rows * length);
-            if (!good) again(true);
-        });
+        over_terms(plan, kind, type, result, x, slab, part, lo, hi, plan.axes[0].length, 0, t != nullptr,
+                   kind.floats_do_for_sums(plan), [&](auto &terms) {
+                       using S = std::decay_t<decltype(terms.sum[0])>;
+                       i64 length = terms.outputs(), rows = part.row_end - part.row_begin;
+                       i64 first = slab * plan.out_slab + part.row_begin * plan.out_row +
+                                   part.begin * plan.inner;  // the part is contiguous
+                       auto again = [&](bool value) {
+                           terms.over_bad(value, [&](const OutputRow &rows, i64 row, i64 o, i64 e) {
+                               i64 to = (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e;
+                               double change = 0;
+                               auto weigh = [&](i64 cell, double w) {
+                                   if (w != 0) change += w * read(result, t, cell);
+                               };
+                               double v = kind.window(plan, type, x, slab * plan.in_slab, rows, o, e,
+                                                      value ? nullptr : &weigh);
+                               if (value)
+                                   write(result, y, to, v);
+                               else
+                                   write(result, dy, to, change);
+                           });
+                       };
+                       if (t) {
+                           const Scratch<S> out(rows * length + 64, "changes of a part");
+                           terms.weigh(result, t, out.data());
+                           store_plane(result, dy, first, out.data(), rows * length);
+                           again(false);
+                       }
+                       if (value_done) return;
+                       const Scratch<S> out(rows * length + 64, "outputs of a part");
+                       bool good = terms.values(rows * length, out.data());
+                       store_plane(result, y, first, out.data(), rows * length);
+                       if (!good) again(true);
+                   });
     });
 }
 
-// Writes what a cell gets: its weight times what the windows over it hand on, and what windows on their own bring. Weights
-// and sums are of type E and A.
+// Writes what a cell gets: its weight times what the windows over it hand on, and what windows on their own bring.
+// Weights and sums are of type E and A.
 template <class E, class A, bool STREAMING = false>
 struct SmoothTarget {
     Type result;
@@ -589,8 +612,8 @@ struct SmoothTarget {
     }
 };
 
-inline void smooth_vjp(const Plan &plan, const Smooth &kind, Type type, Type result, const void *x, const void *g, void *gx,
-                       const Route &route) {
+inline void smooth_vjp(const Plan &plan, const Smooth &kind, Type type, Type result, const void *x, const void *g,
+                       void *gx, const Route &route) {
     const bool own = result == Type::F32 && !kind.lp && in_own_squares(plan, kind.parameter);
     Way way = Way::OWN;
     if (!own || (route.asked != Way::NONE && route.asked != Way::OWN)) {
@@ -602,47 +625,54 @@ inline void smooth_vjp(const Plan &plan, const Smooth &kind, Type type, Type res
     if (way == Way::OWN)
         return squares_vjp(plan, kind.parameter, static_cast<const float *>(x), static_cast<const float *>(g),
                            Gradient(plan, gx, sizeof(float), route));
-    const bool float_sums = kind.floats_do_for_sums(plan) && way != Way::SPREAD && way == way_back<float>(plan, {0, 0, 0}, Way::SPREAD, route);
-    transpose_all(plan, gx, size_of(result), way, route, [&](const InputPart &in, const OutputPart &part, const auto &use) {
-        const i64 slab = in.slab;
-        i64 rows_each = plan.dim_count ? plan.out_rows / plan.axes[0].output : 1;
-        i64 lo = plan.dim_count ? part.row_begin / rows_each : part.begin;
-        i64 hi = plan.dim_count ? part.row_end / rows_each : part.end;
-        if (lo == hi) {
-            SmoothTarget<double, double> zeros{result, in.gx, nullptr};
-            return use(Transposition<SumSource<double>, SmoothTarget<double, double>, false>{{PartPlane<double>(plan, part).data()}, zeros});
-        }
-        over_terms(plan, kind, type, result, x, slab, part, lo, hi, in.begin, in.end, true, float_sums, [&](auto &terms) {
-            using E = std::decay_t<decltype(terms.e[0])>;
-            using S = std::decay_t<decltype(terms.sum[0])>;
-            constexpr int N = LANES<S>;
-            i64 count = terms.outputs() * (part.row_end - part.row_begin), start = part.row_begin * plan.out_row + part.begin * plan.inner;
-            const PartPlane<S> outputs(plan, part);
-            S *plane = outputs.data(), *q = plane + start;
-            terms.load_plane(result, g, slab * plan.out_slab + start, count, q);
-            auto all = terms.template truth<N>();
-            for (i64 i = 0; i < count; i += N) {
-                vec<S, N> sum = load<N>(terms.sum + i), zero{};
-                for (i64 past = count; past < i + N; ++past) sum[past - i] = 1;
-                auto good = kind.good<E, N>(sum);
-                all &= good;
-                store<N>(q + i, good ? kind.over_norm<E, N>(load<N>(q + i), sum) : zero);
+    const bool float_sums = kind.floats_do_for_sums(plan) && way != Way::SPREAD &&
+                            way == way_back<float>(plan, {0, 0, 0}, Way::SPREAD, route);
+    transpose_all(
+        plan, gx, size_of(result), way, route, [&](const InputPart &in, const OutputPart &part, const auto &use) {
+            const i64 slab = in.slab;
+            i64 rows_each = plan.dim_count ? plan.out_rows / plan.axes[0].output : 1;
+            i64 lo = plan.dim_count ? part.row_begin / rows_each : part.begin;
+            i64 hi = plan.dim_count ? part.row_end / rows_each : part.end;
+            if (lo == hi) {
+                SmoothTarget<double, double> zeros{result, in.gx, nullptr};
+                return use(Transposition<SumSource<double>, SmoothTarget<double, double>, false>{
+                    {PartPlane<double>(plan, part).data()}, zeros});
             }
-            Transposition<SumSource<S, S>, SmoothTarget<E, S>, std::is_same_v<S, float>> job{{plane}, {result, in.gx, terms.slope}};
-            if (terms.template everywhere<N>(all)) return use(job);
-            i64 low = terms.low();
-            const Scratch<double> block(terms.length() + 64, "what windows by themselves bring");
-            double *extra = block.data();
-            std::memset(extra, 0, sizeof(double) * terms.length());
-            terms.over_bad(false, [&](const OutputRow &rows, i64 row, i64 o, i64 e) {
-                double share = read(result, g, (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e);
-                auto weigh = [&](i64 cell, double w) { extra[cell - slab * plan.in_slab - low] += w * share; };
-                kind.window(plan, type, x, slab * plan.in_slab, rows, o, e, &weigh);
-            });
-            job.to.extra = extra - low;
-            use(job);
+            over_terms(
+                plan, kind, type, result, x, slab, part, lo, hi, in.begin, in.end, true, float_sums, [&](auto &terms) {
+                    using E = std::decay_t<decltype(terms.e[0])>;
+                    using S = std::decay_t<decltype(terms.sum[0])>;
+                    constexpr int N = LANES<S>;
+                    i64 count = terms.outputs() * (part.row_end - part.row_begin),
+                        start = part.row_begin * plan.out_row + part.begin * plan.inner;
+                    const PartPlane<S> outputs(plan, part);
+                    S *plane = outputs.data(), *q = plane + start;
+                    terms.load_plane(result, g, slab * plan.out_slab + start, count, q);
+                    auto all = terms.template truth<N>();
+                    for (i64 i = 0; i < count; i += N) {
+                        vec<S, N> sum = load<N>(terms.sum + i), zero{};
+                        for (i64 past = count; past < i + N; ++past) sum[past - i] = 1;
+                        auto good = kind.good<E, N>(sum);
+                        all &= good;
+                        store<N>(q + i, good ? kind.over_norm<E, N>(load<N>(q + i), sum) : zero);
+                    }
+                    Transposition<SumSource<S, S>, SmoothTarget<E, S>, std::is_same_v<S, float>> job{
+                        {plane}, {result, in.gx, terms.slope}};
+                    if (terms.template everywhere<N>(all)) return use(job);
+                    i64 low = terms.low();
+                    const Scratch<double> block(terms.length() + 64, "what windows by themselves bring");
+                    double *extra = block.data();
+                    std::memset(extra, 0, sizeof(double) * terms.length());
+                    terms.over_bad(false, [&](const OutputRow &rows, i64 row, i64 o, i64 e) {
+                        double share =
+                            read(result, g, (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e);
+                        auto weigh = [&](i64 cell, double w) { extra[cell - slab * plan.in_slab - low] += w * share; };
+                        kind.window(plan, type, x, slab * plan.in_slab, rows, o, e, &weigh);
+                    });
+                    job.to.extra = extra - low;
+                    use(job);
+                });
         });
-    });
 }
 
 }  // namespace NDPOOL_LEVEL

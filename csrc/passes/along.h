@@ -1,14 +1,14 @@
 // The general way: the rows that an output row sees are merged, and the merged row is pooled along itself.
 //
-// Merging is cell by cell: contiguous memory, whole registers. The merged row stays in the nearest cache. So the input is
-// read once and the output written once, and an output costs as many merges as the sides of its window together.
+// Merging is cell by cell: contiguous memory, whole registers. The merged row stays in the nearest cache. So the input
+// is read once and the output written once, and an output costs as many merges as the sides of its window together.
 //
 // Where the outputs go is a Sink:
 //   take_room(plan)             memory that it needs for itself, to be held as long as it is used
 //   move_to(plan, index, rows)  to a row of all outputs, which sees these rows of the input
 //   put<N>(at, state, count)    writes the first `count` of N outputs, from element `at` of the row on
 //   finish(plan, slab, rows, begin, end)  is called after outputs begin..end-1 of each row, if finishes()
-//   over_arrays(use)            calls use(array, row) for the arrays that are written, with where each and its row start
+//   over_arrays(use)            calls use(array, row) for each array that is written: its start, and its current row
 //   STREAMS                     whether past_the_caches() is the same, with stores that go there
 #pragma once
 #include "plan/choice.h"
@@ -17,7 +17,8 @@
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
-// Splits a row into phases: phase f has the cells f, f+s, f+2s, ... So a window that moves by s cells moves by one in each.
+// Splits a row into phases: phase f has the cells f, f+s, f+2s, ... So a window that moves by s cells moves by one in
+// each.
 template <class L>
 void split_phases(const L *from, L *to, i64 cells, i64 s, i64 phase_length) {
     if (s == 2) {
@@ -50,6 +51,7 @@ template <class L, class Sink>
 class LanePooler {
     using Lane = typename L::Lane;
     static constexpr int N = LANES<Lane>;
+    static constexpr bool WIDENS = LEVEL_IS_TUNED && !L::TAGGED;  // see choice.cpp
     template <int M>
     using State = typename L::template State<M>;
 
@@ -79,8 +81,8 @@ class LanePooler {
     // Rows are pooled one at a time.
     static i64 rows_at_a_time(const OutputRow &, const Sink &, i64) { return 1; }
 
-    // The outputs begin..end-1 of a row; `base` is where its rows start in the array. After element `room` of the row nothing
-    // may be written. Up to there, what follows the last output will be written later.
+    // The outputs begin..end-1 of a row; `base` is where its rows start in the array. After element `room` of the row
+    // nothing may be written. Up to there, what follows the last output will be written later.
     void pool(i64 base, const OutputRow &rows, Sink &sink, i64 begin, i64 end, i64 room, i64) {
         this->room = room;
         if (way == Way::CELLS)
@@ -130,7 +132,8 @@ class LanePooler {
         i64 stop = axis.length - origin < cells ? axis.length - origin : cells;
         if (stop < first) stop = first;
         const i64 length = (stop - first) * inner;
-        const bool fill = edges_filled != begin || way == Way::WIDEN || length < N;  // a short row is merged beyond its end
+        const bool fill =
+            edges_filled != begin || way == Way::WIDEN || length < N;  // a short row is merged beyond its end
         if (fill) fill_empty(0, first * inner);
         from.merge(from, base, rows, (origin + first) * inner, length, merged.data() + first * inner, plane);
         if (fill) fill_empty(stop * inner, cells * inner + N);
@@ -154,14 +157,15 @@ class LanePooler {
         if (way == Way::ROWS && s == 2 && d == 1 && k <= 3 && inner == 1) return pool_pairs(sink, begin, first, end);
         const Lane *cell = merged.data();
         if (way == Way::WIDEN) {
-            Widener<L, N>{l, merged.data(), totals.data(), plane, cells, inner, k, d}.widen();
+            if constexpr (WIDENS) Widener<L, N>{l, merged.data(), totals.data(), plane, cells, inner, k, d}.widen();
             cell = totals.data();
             cells -= (k - 1) * d;
             k = 1;
         }
         if (s > 1 && inner > 1) return copy_places(cell, sink, begin, first, end);
         if (s > 1) {
-            for (int q = 0; q < L::PLANES; ++q) split_phases(cell + q * plane, phases.data() + q * phase_plane, cells, s, phase_length);
+            for (int q = 0; q < L::PLANES; ++q)
+                split_phases(cell + q * plane, phases.data() + q * phase_plane, cells, s, phase_length);
             cell = phases.data();
         }
         cell += (first - begin) * inner;
@@ -178,7 +182,8 @@ class LanePooler {
             const i64 at = i + N <= length || length < N ? i : length - N;
             State<N> state = L::template retag<N>(L::template get<N>(cell + at, phase_plane), axis.kernel, 0);
             for (i64 c = 1; c < k; ++c) {
-                State<N> next = L::template retag<N>(L::template get<N>(cell + shifts[c] + at, phase_plane), axis.kernel, c);
+                State<N> next =
+                    L::template retag<N>(L::template get<N>(cell + shifts[c] + at, phase_plane), axis.kernel, c);
                 if (ORDERED)
                     l.template merge<N>(state, next);
                 else
@@ -188,8 +193,8 @@ class LanePooler {
         }
     }
 
-    // Windows of up to 3 cells in steps of 2: the first two cells of N windows are the even and the odd ones of 2N cells, and
-    // the third is the even one after.
+    // Windows of up to 3 cells in steps of 2: the first two cells of N windows are the even and the odd ones of 2N
+    // cells, and the third is the even one after.
     void pool_pairs(Sink &sink, i64 begin, i64 first, i64 end) {
         const i64 k = axis.kernel;
         for (i64 o = first; o < end; o += N) {
@@ -242,7 +247,8 @@ class LanePooler {
     void copy_places(const Lane *cell, Sink &sink, i64 begin, i64 first, i64 end) {
         for (i64 o = first; o < end; ++o) {
             const Lane *place = cell + (o - begin) * axis.stride * inner;
-            for (i64 i = 0; i < inner; i += N) put(sink, o * inner + i, L::template get<N>(place + i, plane), inner - i);
+            for (i64 i = 0; i < inner; i += N)
+                put(sink, o * inner + i, L::template get<N>(place + i, plane), inner - i);
         }
     }
 
@@ -255,9 +261,11 @@ class LanePooler {
             for (i64 i = 0; i < inner; i += N) {
                 const i64 at = i + N <= inner || inner < N ? i : inner - N;
                 State<N> state = L::template empty<N>();
-                if (taps.count) state = L::template retag<N>(L::template get<N>(cell + at, plane), axis.kernel, taps.skipped);
+                if (taps.count)
+                    state = L::template retag<N>(L::template get<N>(cell + at, plane), axis.kernel, taps.skipped);
                 for (i64 c = 1; c < taps.count; ++c)
-                    l.template merge_any<N>(state, L::template retag<N>(L::template get<N>(cell + c * step + at, plane), axis.kernel, taps.skipped + c));
+                    l.template merge_any<N>(state, L::template retag<N>(L::template get<N>(cell + c * step + at, plane),
+                                                                        axis.kernel, taps.skipped + c));
                 put(sink, o * inner + at, state, inner - at);
             }
         }
@@ -273,9 +281,12 @@ class LanePooler {
                 const i64 count = inner - i < WIDE ? N : WIDE;
                 if (inner - i < N && inner >= N) i = inner - N;  // the last block overlaps its neighbour
                 const bool any = rows.count && taps.count;
-                if (any) from.merge_place(from, base, rows, axis, taps, inner, i, count < inner ? count : inner, lanes, WIDE);
+                if (any)
+                    from.merge_place(from, base, rows, axis, taps, inner, i, count < inner ? count : inner, lanes,
+                                     WIDE);
                 for (i64 u = 0; u < count; u += N)
-                    put(sink, o * inner + i + u, any ? L::template get<N>(lanes + u, WIDE) : L::template empty<N>(), inner - i - u);
+                    put(sink, o * inner + i + u, any ? L::template get<N>(lanes + u, WIDE) : L::template empty<N>(),
+                        inner - i - u);
                 i += count;
             }
         }
@@ -291,17 +302,21 @@ class LanePooler {
             State<1> state = L::template empty<1>();
             if (taps.count && from_memory) {
                 Lane one[L::PLANES];
-                from.reduce_row(from, base + rows.offset[0] + taps.first, rows.tag[0], taps.count, axis.kernel, taps.skipped, one);
+                from.reduce_row(from, base + rows.offset[0] + taps.first, rows.tag[0], taps.count, axis.kernel,
+                                taps.skipped, one);
                 state = L::template get<1>(one, 1);
             } else if (taps.count && axis.dilation == 1) {
                 const Lane *cell = merged.data() + (taps.first - origin);
-                auto cells = [&](auto size, i64 k) NDPOOL_INLINED { return L::template get<decltype(size)::value>(cell + k, plane); };
+                auto cells = [&](auto size, i64 k)
+                                 NDPOOL_INLINED { return L::template get<decltype(size)::value>(cell + k, plane); };
                 state = reduce(l, cells, taps.count, axis.kernel, taps.skipped);
             } else if (taps.count) {
                 const Lane *cell = merged.data() + (taps.first - origin);
                 state = L::template retag<1>(L::template get<1>(cell, plane), axis.kernel, taps.skipped);
                 for (i64 k = 1; k < taps.count; ++k)
-                    l.template merge_any<1>(state, L::template retag<1>(L::template get<1>(cell + k * axis.dilation, plane), axis.kernel, taps.skipped + k));
+                    l.template merge_any<1>(
+                        state, L::template retag<1>(L::template get<1>(cell + k * axis.dilation, plane), axis.kernel,
+                                                    taps.skipped + k));
             }
             sink.template put<1>(o, state, 1);
         }
@@ -311,7 +326,8 @@ class LanePooler {
     i64 merge_span(i64 base, const OutputRow &rows, i64 begin, i64 end) {
         const Axis::Taps last = axis.taps(end - 1);
         i64 origin = axis.start(begin);
-        i64 stop = axis.adaptive ? last.first + last.count : axis.start(end - 1) + axis.dilation * (axis.kernel - 1) + 1;
+        i64 stop =
+            axis.adaptive ? last.first + last.count : axis.start(end - 1) + axis.dilation * (axis.kernel - 1) + 1;
         if (origin < 0) origin = 0;
         if (origin > axis.length) origin = axis.length;
         if (stop > axis.length) stop = axis.length;

@@ -1,7 +1,8 @@
-// The way back, the transposed map: what every cell of the input gets from the windows that see it, an input row at a time.
+// The way back, the transposed map: what every cell of the input gets from the windows that see it, an input row at a
+// time.
 //
-// Nothing is scattered: a cell's windows are known, so a register of cells gathers from each of them in turn, in the order of
-// the outputs. What a window hands to its cells is a Source:
+// Nothing is scattered: a cell's windows are known, so a register of cells gathers from each of them in turn, in the
+// order of the outputs. What a window hands to its cells is a Source:
 //   A                      the type in which a cell's share is summed
 //   add<N>(sum, output, place)  a sum, and what N outputs hand to the cell at that place in their windows
 //   ahead<N>(output)       asks for what outputs that follow these will hand on
@@ -29,14 +30,18 @@ struct Gradient {
     i64 element_bytes;
     bool streamed;  // whether it is better written past the caches
 
-    Gradient(void *gx, i64 element_bytes) : gx(static_cast<char *>(gx)), element_bytes(element_bytes), streamed(false) {}
+    Gradient(void *gx, i64 element_bytes)
+        : gx(static_cast<char *>(gx)), element_bytes(element_bytes), streamed(false) {}
     // One that is gathered, and so written from end to end.
     Gradient(const Plan &plan, void *gx, i64 element_bytes, const Route &route) : Gradient(gx, element_bytes) {
-        const i64 written = plan.outer * plan.in_slab * element_bytes, read = plan.outer * plan.out_slab * element_bytes;
+        const i64 written = plan.outer * plan.in_slab * element_bytes,
+                  read = plan.outer * plan.out_slab * element_bytes;
         streamed = route.streams(gx, written, read + written);
     }
     // Whether it is, and rows of so many elements are whole lines, which are best stored there right away.
-    bool in_lines(i64 row) const { return streamed && reinterpret_cast<std::uintptr_t>(gx) % LINE == 0 && row * element_bytes % LINE == 0; }
+    bool in_lines(i64 row) const {
+        return streamed && reinterpret_cast<std::uintptr_t>(gx) % LINE == 0 && row * element_bytes % LINE == 0;
+    }
 };
 
 // Some whole cells of a slab along its first pooled axis, and where their gradient is to be written.
@@ -46,9 +51,9 @@ struct InputPart {
     bool streamed, in_lines;
 };
 
-// Calls work(over) on several threads, and there over(f) calls f(part) for the parts of the input. Whoever fills a part adds
-// what all windows over it bring. The parts follow from the shape alone, so the result does not depend on the number of
-// threads.
+// Calls work(over) on several threads, and there over(f) calls f(part) for the parts of the input. Whoever fills a part
+// adds what all windows over it bring. The parts follow from the shape alone, so the result does not depend on the
+// number of threads.
 template <class Work>
 void over_input_parts(const Plan &plan, const Gradient &to, const Work &work) {
     const Axis &axis = plan.axes[0];
@@ -64,8 +69,8 @@ void over_input_parts(const Plan &plan, const Gradient &to, const Work &work) {
         work([&](auto &&f) {
             for (i64 unit = first; unit < stop; ++unit) {
                 i64 slab = unit / cuts, cut = unit % cuts;
-                f(InputPart{slab, edge(cut), edge(cut + 1),
-                            to.gx + slab * plan.in_slab * to.element_bytes, to.streamed, in_lines});
+                f(InputPart{slab, edge(cut), edge(cut + 1), to.gx + slab * plan.in_slab * to.element_bytes, to.streamed,
+                            in_lines});
             }
         });
         if (to.streamed) end_streaming();
@@ -141,7 +146,8 @@ class InputRow {
         for (int d = 0; d < dims; ++d)
             if (plan.dims[d].axis >= 0) {
                 const Axis &axis = plan.axes[plan.dims[d].axis];
-                i64 most = axis.adaptive ? axis.output / axis.length + 2 : axis.dilation * (axis.kernel - 1) / axis.stride + 1;
+                i64 most =
+                    axis.adaptive ? axis.output / axis.length + 2 : axis.dilation * (axis.kernel - 1) / axis.stride + 1;
                 capacity *= most < axis.output ? most : axis.output;
             }
         block.grow(2 * capacity, "output rows that see a row");
@@ -219,8 +225,8 @@ class InputRow {
     }
 };
 
-// Calls f(row, begin, end, others) for the input rows of a part and their cells in it; `others` says whether other output
-// rows see this row than the one before.
+// Calls f(row, begin, end, others) for the input rows of a part and their cells in it; `others` says whether other
+// output rows see this row than the one before.
 template <class F>
 void over_part_rows(const Plan &plan, InputRow &rows, const InputPart &part, const F &f) {
     if (plan.dim_count == 0) {  // the row itself is cut
@@ -243,7 +249,9 @@ void over_part_rows(const Plan &plan, InputRow &rows, const InputPart &part, con
 // The way back of a plan, with sums in A; `always` is the one that can always be gone.
 template <class A>
 Way way_back(const Plan &plan, const GatherLimits &limits, Way always, const Route &route) {
-    return choose_back(plan, {LANES<A>, FEW_LANES<A>, true, false, LEVEL_IS_TUNED ? Tuned::ALL : Tuned::NOT, true}, limits, always, route.asked);
+    return choose_back(
+        plan, {LANES<A>, FEW_LANES<A>, true, false, LEVEL_IS_TUNED ? Tuned::ALL : Tuned::NOT, !LEVEL_IS_TUNED, true},
+        limits, always, route.asked);
 }
 
 // Fills the rows of a part of the input, N lanes at a time.
@@ -268,7 +276,8 @@ class RowGatherer {
                 if (!others && !part.streamed) return to.repeat(at, plan.in_row);
             if constexpr (Target::STREAMS && N == LANES<A>)
                 if (places_in_lines) return gather_places(rows, at, begin, end, to.past_the_caches());
-            write(at + begin * plan.inner, (end - begin) * plan.inner, [&](const Target &target) { gather(rows, at, begin, end, target); });
+            write(at + begin * plan.inner, (end - begin) * plan.inner,
+                  [&](const Target &target) { gather(rows, at, begin, end, target); });
         });
     }
 
@@ -312,13 +321,16 @@ class RowGatherer {
             border.planes = border.height / down.output, border.height = down.output;
             before = seen.row_begin / down.output * border.strides().plane;
         }
-        // Whether the outputs can be read without a border. Every square must have one of its own, and windows of 2 by 2 need no
-        // other. Those of 3 by 3 after one cell of padding ask the next, too, at their first places. After the last of a row, a
-        // plane or a slab that is the first of the next one, where these places are padding. So a row and an output more are read.
+        // Whether the outputs can be read without a border. Every square must have one of its own, and windows of 2 by
+        // 2 need no other. Those of 3 by 3 after one cell of padding ask the next, too, at their first places. After
+        // the last of a row, a plane or a slab that is the first of the next one, where these places are padding. So a
+        // row and an output more are read.
         auto in_pairs = [](const Axis &a) {
-            return (K == 2 || (Source::SPARES_PADDING && a.pad_lo == 1)) && a.pad_lo / 2 + (a.length + 1) / 2 <= a.output;
+            return (K == 2 || (Source::SPARES_PADDING && a.pad_lo == 1)) &&
+                   a.pad_lo / 2 + (a.length + 1) / 2 <= a.output;
         };
-        const i64 after = (plan.outer - part.slab) * plan.out_slab - seen.row_end * plan.out_row;  // outputs after those seen
+        const i64 after =
+            (plan.outer - part.slab) * plan.out_slab - seen.row_end * plan.out_row;  // outputs after those seen
         const bool as_is = in_pairs(down) && in_pairs(axis) && (K == 2 || after > plan.out_row);
         Scratch<char> copies[2];
         const Source source = as_is ? from : from.with(border, copies);
@@ -334,7 +346,11 @@ class RowGatherer {
             auto fill = [&](i64 row, i64 rows, const auto &target) {
                 using To = std::decay_t<decltype(target)>;
                 i64 output = (row / 2 + down.pad_lo / 2) * apart.row + axis.pad_lo / 2 - before;
-                Squares<N, K, E, Source, To>{source, target, (plane * down.length + row) * plan.in_row, plan.in_row, rows, output, apart, planes.row, planes.tag, planes.count}.fill();
+                Squares<N, K, E, Source, To>{source,      target,     (plane * down.length + row) * plan.in_row,
+                                             plan.in_row, rows,       output,
+                                             apart,       planes.row, planes.tag,
+                                             planes.count}
+                    .fill();
             };
             if (!part.streamed) {
                 fill(top, bottom - top, to);
@@ -348,12 +364,14 @@ class RowGatherer {
             }
             for (i64 row = top; row < bottom; row += 2) {
                 i64 rows = bottom - row < 2 ? 1 : 2;
-                write((plane * down.length + row) * plan.in_row, rows * plan.in_row, [&](const Target &target) { fill(row, rows, target); });
+                write((plane * down.length + row) * plan.in_row, rows * plan.in_row,
+                      [&](const Target &target) { fill(row, rows, target); });
             }
         }
     }
 
-    // The cells at padded places mS, mS+1, ..., mS+S-1, for N consecutive m: output m - j has them at the places jS, jS+1, ...
+    // The cells at padded places mS, mS+1, ..., mS+S-1, for N consecutive m: output m - j has them at the places jS,
+    // jS+1, ...
     template <int S>
     void gather_cells(const InputRow &rows, i64 at, i64 begin, i64 end, const Target target) const {
         const i64 k = axis.kernel, pad = axis.pad_lo;
@@ -393,7 +411,8 @@ class RowGatherer {
         vec<A, 1> sum{};
         for (i64 r = 0; r < rows.count; ++r)
             for (i64 o = first; o <= last; ++o)
-                sum = from.template add<1>(sum, rows.row[r] * plan.out_row + o, rows.tag[r] * axis.kernel + padded - o * S);
+                sum = from.template add<1>(sum, rows.row[r] * plan.out_row + o,
+                                           rows.tag[r] * axis.kernel + padded - o * S);
         target.template put<1>(at + w, sum, 1);
     }
 
@@ -418,7 +437,8 @@ class RowGatherer {
             seen.over(axis, [&](i64 o, i64 place) {
                 i64 output = rows.row[r] * plan.out_row + o * plan.inner + i;
                 NDPOOL_UNROLL
-                for (int u = 0; u < U; ++u) sum[u] = from.template add<N>(sum[u], output + u * N, rows.tag[r] * axis.kernel + place);
+                for (int u = 0; u < U; ++u)
+                    sum[u] = from.template add<N>(sum[u], output + u * N, rows.tag[r] * axis.kernel + place);
             });
         NDPOOL_UNROLL
         for (int u = 0; u < U; ++u) target.template put<N>(at + i + u * N, sum[u], N);
@@ -427,21 +447,24 @@ class RowGatherer {
 
 // All of a part. SQUARES says whether that way is compiled.
 template <bool SQUARES, class Source, class Target>
-void gather_part(const Plan &plan, InputRow &rows, const InputPart &part, const Source &from, const Target &to, Way way) {
-    using A = typename Source::A;
-    constexpr int MANY = LANES<A>, FEW = FEW_LANES<A>;
-    const Axis &axis = plan.last();
-    if constexpr (FEW < MANY)
-        if (plan.inner == 1 && axis.output < MANY + axis.kernel) {
-            const RowGatherer<FEW, Source, Target> gatherer(plan, part, from, to);
-            if constexpr (SQUARES && LEVEL_IS_TUNED && std::is_same_v<A, float> && Target::STREAMS)
-                if (way == Way::SQUARES && axis.length >= 2 * FEW) return gatherer.gather_in_squares();
-            return gatherer.gather_part(rows);
-        }
-    const RowGatherer<MANY, Source, Target> gatherer(plan, part, from, to);
-    if constexpr (SQUARES && LEVEL_IS_TUNED)
-        if (way == Way::SQUARES && axis.length >= 2 * MANY) return gatherer.gather_in_squares();
-    gatherer.gather_part(rows);
+void gather_part(const Plan &plan, InputRow &rows, const InputPart &part, const Source &from, const Target &to,
+                 Way way) {
+    if constexpr (LEVEL_IS_TUNED) {  // elsewhere it is never chosen; see choice.cpp
+        using A = typename Source::A;
+        constexpr int MANY = LANES<A>, FEW = FEW_LANES<A>;
+        const Axis &axis = plan.last();
+        if constexpr (FEW < MANY)
+            if (plan.inner == 1 && axis.output < MANY + axis.kernel) {
+                const RowGatherer<FEW, Source, Target> gatherer(plan, part, from, to);
+                if constexpr (SQUARES && std::is_same_v<A, float> && Target::STREAMS)
+                    if (way == Way::SQUARES && axis.length >= 2 * FEW) return gatherer.gather_in_squares();
+                return gatherer.gather_part(rows);
+            }
+        const RowGatherer<MANY, Source, Target> gatherer(plan, part, from, to);
+        if constexpr (SQUARES)
+            if (way == Way::SQUARES && axis.length >= 2 * MANY) return gatherer.gather_in_squares();
+        gatherer.gather_part(rows);
+    }
 }
 
 // Calls f(type) with the type of 16-bit floats.

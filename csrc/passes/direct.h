@@ -1,4 +1,5 @@
-// The commonest windows, of 2 or 3 cells in steps of 2, in registers: rows are merged and pooled along themselves at once.
+// The commonest windows, of 2 or 3 cells in steps of 2, in registers: rows are merged and pooled along themselves at
+// once.
 #pragma once
 #include "passes/along.h"
 
@@ -25,7 +26,8 @@ class DirectPooler {
     using State = typename P::template State<M>;
 
   public:
-    DirectPooler(const Plan &plan, const P &p, const In *x) : axis(plan.last()), p(p), x(x), direct(direct_outputs(plan.last())) {}
+    DirectPooler(const Plan &plan, const P &p, const In *x)
+        : axis(plan.last()), p(p), x(x), direct(direct_outputs(plan.last())) {}
 
     // How many rows, of at most `most`, are best pooled at a time: those that see the same, as little is done for each.
     i64 rows_at_a_time(const OutputRow &rows, const Sink &sink, i64 most) const {
@@ -68,13 +70,16 @@ class DirectPooler {
         sink.over_arrays([&](auto *, auto *&row) { row += axis.output; });
     }
     template <int K, class Rows>
-    NDPOOL_INLINE void pool_blocks(const In *x, const Rows &rows, const Sink &sink, i64 first, i64 stop, i64 more, i64 step) {
+    NDPOOL_INLINE void pool_blocks(const In *x, const Rows &rows, const Sink &sink, i64 first, i64 stop, i64 more,
+                                   i64 step) {
         // Copies, which no store can change.
         const P own = p;
         Sink to = sink;
-        for (i64 row = 0; row <= more; ++row, x += step, next_row(to)) pool_row_of_blocks<K>(own, x, rows, to, first, stop);
+        for (i64 row = 0; row <= more; ++row, x += step, next_row(to))
+            pool_row_of_blocks<K>(own, x, rows, to, first, stop);
     }
-    // The last two cells of N windows are the even and the odd ones of 2N cells; the first of three is the odd one before.
+    // The last two cells of N windows are the even and the odd ones of 2N cells; the first of three is the odd one
+    // before.
     template <int K, class Rows>
     NDPOOL_INLINE void pool_row_of_blocks(const P &own, const In *x, const Rows &rows, Sink &to, i64 first, i64 stop) {
         const i64 shift = K - 2 - axis.pad_lo;
@@ -97,8 +102,9 @@ class DirectPooler {
         }
     }
 
-    // One cell of all rows, merged, in the last lane. A padded cell may tie with a real one, and must not win. Its place is -1
-    // modulo 2^b, which retagged is 2^b - 3. The real cell beside it has place 3 r + 1, at most 2^b - 3 for every row r.
+    // One cell of all rows, merged, in the last lane. A padded cell may tie with a real one, and must not win. Its
+    // place is -1 modulo 2^b, which retagged is 2^b - 3. The real cell beside it has place 3 r + 1, at most 2^b - 3 for
+    // every row r.
     template <class Rows>
     NDPOOL_INLINE State<N> cell_before(const In *x, const Rows &rows, i64 cell) {
         if (cell < 0) return P::template empty<N>();

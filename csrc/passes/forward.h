@@ -16,7 +16,9 @@ struct Route {
         if (told) *told = way;
         return told != nullptr;
     }
-    bool streams(const void *p, i64 bytes, i64 moved) const { return past_the_caches || worth_streaming(p, bytes, moved); }
+    bool streams(const void *p, i64 bytes, i64 moved) const {
+        return past_the_caches || worth_streaming(p, bytes, moved);
+    }
 };
 
 // Rows longer than the nearest cache go in parts of this many outputs.
@@ -45,18 +47,19 @@ template <int N, class Sink>
 bool places_in_lines(const Plan &plan, Sink sink) {
     bool are = plan.inner >= N && plan.inner % N == 0 && !sink.finishes();
     sink.over_arrays([&](auto *array, auto *&) {
-        are = are && reinterpret_cast<std::uintptr_t>(array) % LINE == 0 && plan.inner * static_cast<i64>(sizeof(*array)) % LINE == 0;
+        are = are && reinterpret_cast<std::uintptr_t>(array) % LINE == 0 &&
+              plan.inner * static_cast<i64>(sizeof(*array)) % LINE == 0;
     });
     return are;
 }
 
-// Some outputs that are pooled at a time: the outputs first..stop-1 of row `index` and, where the pooler takes several, of up
-// to `most` - 1 rows that follow.
+// Some outputs that are pooled at a time: the outputs first..stop-1 of row `index` and, where the pooler takes several,
+// of up to `most` - 1 rows that follow.
 struct RowUnit {
     i64 slab, index, first, stop, most;
-    i64 room;            // after this element of the row nothing may be written
-    Outbox *outboxes;    // where results are made, if not in place
-    i64 most_elements;   // that an Outbox must have room for
+    i64 room;           // after this element of the row nothing may be written
+    Outbox *outboxes;   // where results are made, if not in place
+    i64 most_elements;  // that an Outbox must have room for
 };
 
 // A pooler and a sink, as the loop over the rows sees them: the loop is compiled once for all of them.
@@ -73,12 +76,14 @@ class RowWork {
 template <class Pooler, class Sink>
 class RowWorkOf final : public RowWork {
   public:
-    RowWorkOf(const Plan &plan, Pooler &pooler, const Sink &sink) : pooler(pooler), sink(sink), room(this->sink.take_room(plan)) {}
+    RowWorkOf(const Plan &plan, Pooler &pooler, const Sink &sink)
+        : pooler(pooler), sink(sink), room(this->sink.take_room(plan)) {}
     void move_to(const Plan &plan, i64 index, const OutputRow &rows) override { sink.move_to(plan, index, rows); }
     i64 pool(const Plan &plan, const RowUnit &unit, const OutputRow &rows) override {
         const i64 many = pooler.rows_at_a_time(rows, sink, unit.most);
         if (Outbox *outbox = unit.outboxes) {
-            const i64 at = unit.first * plan.inner, length = (many - 1) * plan.out_row + (unit.stop - unit.first) * plan.inner;
+            const i64 at = unit.first * plan.inner,
+                      length = (many - 1) * plan.out_row + (unit.stop - unit.first) * plan.inner;
             sink.over_arrays([&](auto *array, auto *&row) {
                 row = outbox++->room(array + unit.index * plan.out_row + at, length, unit.most_elements) - at;
             });
@@ -94,8 +99,8 @@ class RowWorkOf final : public RowWork {
     decltype(sink.take_room(std::declval<const Plan &>())) room;  // held for the sink
 };
 
-// How the outputs are shared out. `streamed` says that results go past the caches: through an Outbox or, if `in_lines`, as they
-// are.
+// How the outputs are shared out. `streamed` says that results go past the caches: through an Outbox or, if `in_lines`,
+// as they are.
 struct RowUnits {
     const Plan &plan;
     const bool streamed, in_lines;
@@ -104,8 +109,13 @@ struct RowUnits {
     const i64 most_rows;
 
     RowUnits(const Plan &plan, bool streamed, bool in_lines)
-        : plan(plan), streamed(streamed), in_lines(in_lines), outputs(plan.last().output), part(part_of_row(plan)),
-          parts((outputs + part - 1) / part), most_rows(parts > 1 ? 1 : (streamed ? 128 : 1024) / plan.out_row + 1) {}
+        : plan(plan),
+          streamed(streamed),
+          in_lines(in_lines),
+          outputs(plan.last().output),
+          part(part_of_row(plan)),
+          parts((outputs + part - 1) / part),
+          most_rows(parts > 1 ? 1 : (streamed ? 128 : 1024) / plan.out_row + 1) {}
     i64 count() const { return plan.outer * plan.out_rows * parts; }
 
     // Units begin..end-1, one after the other.
@@ -114,7 +124,8 @@ struct RowUnits {
         Outbox outboxes[2];
         i64 index = begin / parts, done = begin % parts;  // of output rows, and parts of the row
         i64 slab = index / plan.out_rows, row = index % plan.out_rows;
-        const i64 written_to = end / parts * plan.out_row + end % parts * part * plan.inner;  // elements up to which these units go
+        const i64 written_to =
+            end / parts * plan.out_row + end % parts * part * plan.inner;  // elements up to which these units go
         const bool made_apart = streamed && !in_lines;
         rows.move_to(row);
         work.move_to(plan, index, rows);
@@ -122,8 +133,10 @@ struct RowUnits {
             const i64 first = done * part, stop = first + part < outputs ? first + part : outputs;
             // An Outbox has room for a register more.
             const i64 room = made_apart ? stop * plan.inner + 32 : written_to - index * plan.out_row;
-            const i64 many = work.pool(plan, {slab, index, first, stop, most_rows < end - unit ? most_rows : end - unit, room,
-                                              made_apart ? outboxes : nullptr, most_rows * part * plan.inner}, rows);
+            const i64 many = work.pool(plan,
+                                       {slab, index, first, stop, most_rows < end - unit ? most_rows : end - unit, room,
+                                        made_apart ? outboxes : nullptr, most_rows * part * plan.inner},
+                                       rows);
             unit += many;
             if (unit == end) break;
             if (++done < parts) continue;
@@ -154,7 +167,13 @@ void pool_rows(const Plan &plan, const Sink &sink, bool streamed, bool in_lines,
 // What the choice depends on where the cells are lanes already.
 template <class L>
 constexpr Lanes lanes_alone() {
-    return {LANES<typename L::Lane>, LANES<typename L::Lane>, L::PLANES == 1, L::TAGGED, Tuned::NOT, false};
+    return {LANES<typename L::Lane>,
+            LANES<typename L::Lane>,
+            L::PLANES == 1,
+            L::TAGGED,
+            Tuned::NOT,
+            !LEVEL_IS_TUNED,
+            false};
 }
 
 // The general ways, from cells of any type.
@@ -215,8 +234,8 @@ void pool_by_sliding(const Plan &plan, const L &lanes, const RowSource<L> &sourc
         parallel(count * cuts, worth_threads(count * plan.in_slab), [&](i64 begin, i64 end) {
             for (i64 unit = begin; unit < end; ++unit) {
                 i64 slab = unit / cuts, column = unit % cuts * columns;
-                source.slide(source, axis, (first + slab) * plan.in_slab, between + slab * axis.output * rest, rest, column,
-                             column + columns < rest ? column + columns : rest);
+                source.slide(source, axis, (first + slab) * plan.in_slab, between + slab * axis.output * rest, rest,
+                             column, column + columns < rest ? column + columns : rest);
             }
         });
         Plan part = left;
@@ -237,19 +256,27 @@ void pool_by_sliding(const Plan &plan, const L &lanes, const RowSource<L> &sourc
 
 // --- any way --------------------------------------------------------------------------------------
 
-// The kind itself, or one that does the same with less, if it has that: called as f(kind).
-template <class P, class F>
-void as_it_is(const P &p, const F &f) {
-    f(p);
+// Whether a kind turns the signs of its cells, which is an instruction for each. It has fewer ways in registers: those
+// that unturned() does not give.
+template <class P>
+bool turns_signs(const P &) {
+    return false;
+}
+// The kind, when it is known to turn none.
+template <class P>
+const P &unturned(const P &p) {
+    return p;
 }
 
 template <Tuned TUNED, int FEW, class P, class Sink, class From>
-void pool_in_registers(Way way, const Plan &plan, const P &p, const typename P::In *x, const From &from, const Sink &sink, bool streamed) {
+void pool_in_registers(Way way, const Plan &plan, const P &p, const typename P::In *x, const From &from,
+                       const Sink &sink, bool streamed) {
     constexpr int MANY = LANES<typename P::Lane>;
     if constexpr (TUNED == Tuned::ALL)
         if (way == Way::TILES) {
             const bool in_lines = streamed && Sink::STREAMS && places_in_lines<MANY>(plan, sink);
-            return pool_rows(plan, sink, streamed, in_lines, [&](i64) { return TilePooler<P, Sink>(plan, p, from, in_lines); });
+            return pool_rows(plan, sink, streamed, in_lines,
+                             [&](i64) { return TilePooler<P, Sink>(plan, p, from, in_lines); });
         }
     const DirectOutputs direct = direct_outputs(plan.last());
     if constexpr (FEW < MANY)
@@ -265,14 +292,22 @@ void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink 
     constexpr Tuned HERE = LEVEL_IS_TUNED ? TUNED : Tuned::NOT;
     // Short rows have registers of their own for floats alone.
     constexpr int MANY = LANES<typename P::Lane>, FEW = std::is_same_v<In, float> ? FEW_LANES<typename P::Lane> : MANY;
-    const Way way = choose_forward(plan, {MANY, FEW, P::PLANES == 1, P::TAGGED, HERE, sink.in_parts()}, route.asked);
+    const bool turned = turns_signs(p);
+    const Way way =
+        choose_forward(plan,
+                       {MANY, turned ? MANY : FEW, P::PLANES == 1, P::TAGGED,
+                        turned && HERE == Tuned::ALL ? Tuned::ROWS : HERE, !LEVEL_IS_TUNED, sink.in_parts()},
+                       route.asked);
     if (route.tell(way)) return;
     const bool streamed = streams_outputs<In>(plan, sink.y, route);
     const auto from = source_of(p, x, plan.outer * plan.in_slab);
     const auto lanes = p.lanes();
     if constexpr (HERE != Tuned::NOT)
-        if (way == Way::DIRECT || way == Way::TILES)
-            return as_it_is(p, [&](const auto &q) { pool_in_registers<HERE, FEW>(way, plan, q, x, from, sink, streamed); });
+        if (way == Way::DIRECT || way == Way::TILES) {
+            if constexpr (!std::is_same_v<std::decay_t<decltype(unturned(p))>, P>)
+                if (turned) return pool_in_registers<Tuned::ROWS, MANY>(way, plan, p, x, from, sink, streamed);
+            return pool_in_registers<HERE, FEW>(way, plan, unturned(p), x, from, sink, streamed);
+        }
     if constexpr (P::PLANES == 1)
         if (way == Way::SLIDE) return pool_by_sliding(plan, lanes, from, sink, streamed);
     pool_lanes(plan, lanes, from, sink, way, streamed);

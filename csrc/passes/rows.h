@@ -11,12 +11,12 @@ namespace NDPOOL_LEVEL {
 
 class OutputRow {
   public:
-    i64 count = 0;         // of input rows
-    i64 base = 0;          // in elements from the slab's start
-    i64 *offset = nullptr; // of each, from `base`
-    i64 *tag = nullptr;    // its place in the window without the last axis
-    i64 start = 0;         // where the window starts in the slab, padding included: may be negative
-    i64 counted = 1;       // cells that count, and real ones, in the window without the last axis
+    i64 count = 0;          // of input rows
+    i64 base = 0;           // in elements from the slab's start
+    i64 *offset = nullptr;  // of each, from `base`
+    i64 *tag = nullptr;     // its place in the window without the last axis
+    i64 start = 0;          // where the window starts in the slab, padding included: may be negative
+    i64 counted = 1;        // cells that count, and real ones, in the window without the last axis
     i64 real = 1;
 
     explicit OutputRow(const Plan &plan) : plan(plan) {
@@ -136,7 +136,7 @@ using Size = std::integral_constant<int, M>;
 // The States of cells i..i+N-1 of all rows, merged; U registers' worth at a time.
 template <int U, int N, class P, class Rows>
 NDPOOL_INLINE void merge_cells(const P &p, const typename P::In *x, const Rows &rows, i64 i,
-                        typename P::template State<N> (&state)[U]) {
+                               typename P::template State<N> (&state)[U]) {
     NDPOOL_UNROLL
     for (int u = 0; u < U; ++u) state[u] = p.template lift<N>(x + rows.offset[0] + i + u * N, rows.tag[0]);
     prefetch<U * N>(x + rows.offset[0] + i);
@@ -148,11 +148,11 @@ NDPOOL_INLINE void merge_cells(const P &p, const typename P::In *x, const Rows &
     }
 }
 
-// Merges `length` elements of all rows, from element `begin` of each, into States at `to`, which has room for a register more.
-// `beyond` is where the array of the cells ends.
+// Merges `length` elements of all rows, from element `begin` of each, into States at `to`, which has room for a
+// register more. `beyond` is where the array of the cells ends.
 template <int N, class P>
-void merge_rows(const P &p, const typename P::In *x, const typename P::In *beyond, const OutputRow &rows, i64 begin, i64 length,
-                typename P::Lane *to, i64 plane) {
+void merge_rows(const P &p, const typename P::In *x, const typename P::In *beyond, const OutputRow &rows, i64 begin,
+                i64 length, typename P::Lane *to, i64 plane) {
     using State = typename P::template State<N>;
     if (length <= 0) return;
     if (rows.count == 0) {
@@ -162,7 +162,8 @@ void merge_rows(const P &p, const typename P::In *x, const typename P::In *beyon
     if (length < N && beyond - (x + rows.offset[rows.count - 1] + begin) < N) {
         const int count = static_cast<int>(length);
         State state = lift_some<N>(p, x + rows.offset[0] + begin, rows.tag[0], count);
-        for (i64 r = 1; r < rows.count; ++r) p.template merge<N>(state, lift_some<N>(p, x + rows.offset[r] + begin, rows.tag[r], count));
+        for (i64 r = 1; r < rows.count; ++r)
+            p.template merge<N>(state, lift_some<N>(p, x + rows.offset[r] + begin, rows.tag[r], count));
         return P::template put<N>(to, plane, state);
     }
     auto block = [&](auto registers, i64 at) NDPOOL_INLINED {
@@ -205,7 +206,8 @@ typename L::template State<1> reduce(const L &l, const Cells &cells, i64 count, 
     i64 k = 0;
     if (count >= N) {
         // Several registers at a time, so that none waits for the other.
-        auto block = [&](i64 at) NDPOOL_INLINED { return L::template retag_each<N>(cells(Size<N>(), at), radix, tag + at); };
+        auto block = [&](i64 at)
+                         NDPOOL_INLINED { return L::template retag_each<N>(cells(Size<N>(), at), radix, tag + at); };
         Many state[U] = {};
         int used = 0;
         for (; used < U && k + N <= count; ++used, k += N) state[used] = block(k);

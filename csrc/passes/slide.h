@@ -11,7 +11,8 @@ namespace NDPOOL_LEVEL {
 
 // The first pooled axis of one slab, columns begin..end-1: `in` is (length, rest), `out` (output, rest).
 template <class P>
-void slide(const P &p, const Axis &axis, const typename P::In *in, typename P::Lane *out, i64 rest, i64 begin, i64 end) {
+void slide(const P &p, const Axis &axis, const typename P::In *in, typename P::Lane *out, i64 rest, i64 begin,
+           i64 end) {
     using Lane = typename P::Lane;
     constexpr int N = LANES<Lane>;
     using State = typename P::template State<N>;
@@ -20,16 +21,19 @@ void slide(const P &p, const Axis &axis, const typename P::In *in, typename P::L
     const Scratch<Lane> block((k + 1) * apart, "a block of cells");
     Lane *suffix = block.data();
     Lane *prefix = suffix + k * apart;
-    // Merges the row of cells at a place with `more`, if there is any, into `to`. The next place will be `place + step`.
+    // Merges the row of cells at a place with `more`, if there is any, into `to`. The next place will be `place +
+    // step`.
     auto merge_cells = [&](i64 place, i64 step, const Lane *more, Lane *to) {
         const i64 cell = place - axis.pad_lo;
         if (cell < 0 || cell >= axis.length) {
-            for (i64 i = 0; i < width; i += N) P::template put<N>(to + i, 0, more ? P::template get<N>(more + i, 0) : P::template empty<N>());
+            for (i64 i = 0; i < width; i += N)
+                P::template put<N>(to + i, 0, more ? P::template get<N>(more + i, 0) : P::template empty<N>());
             return;
         }
         const typename P::In *from = in + cell * rest + begin;
         constexpr i64 ROWS_AHEAD = 8;
-        const auto later = reinterpret_cast<std::uintptr_t>(from) + static_cast<std::uintptr_t>(ROWS_AHEAD * step * rest) * sizeof(*from);
+        const auto later = reinterpret_cast<std::uintptr_t>(from) +
+                           static_cast<std::uintptr_t>(ROWS_AHEAD * step * rest) * sizeof(*from);
         auto block = [&](i64 i, State s) NDPOOL_INLINED {
             __builtin_prefetch(reinterpret_cast<const void *>(later + static_cast<std::uintptr_t>(i) * sizeof(*from)));
             if (more) own.template merge_any<N>(s, P::template get<N>(more + i, 0));
@@ -41,7 +45,8 @@ void slide(const P &p, const Axis &axis, const typename P::In *in, typename P::L
         if (i < width) block(i, lift_some<N>(own, from + i, 0, static_cast<int>(width - i)));
     };
     for (i64 block = 0; block * k <= (axis.output - 1) * axis.stride; ++block) {
-        for (i64 q = k - 1; q >= 0; --q) merge_cells(block * k + q, -1, q < k - 1 ? suffix + (q + 1) * apart : nullptr, suffix + q * apart);
+        for (i64 q = k - 1; q >= 0; --q)
+            merge_cells(block * k + q, -1, q < k - 1 ? suffix + (q + 1) * apart : nullptr, suffix + q * apart);
         i64 filled = 0;  // cells of the next block that the prefix has
         i64 first = (block * k + axis.stride - 1) / axis.stride;
         for (i64 o = first; o < axis.output && o * axis.stride < (block + 1) * k; ++o) {

@@ -15,16 +15,19 @@ struct RowSource {
     const void *kind, *x;
     i64 elements;
 
-    // Merges `length` elements of all rows, from element `begin` of each, into States at `to`; `base` is where the rows start.
+    // Merges `length` elements of all rows, from element `begin` of each, into States at `to`; `base` is where the rows
+    // start.
     void (*merge)(const RowSource &, i64 base, const OutputRow &, i64 begin, i64 length, Lane *to, i64 plane);
-    // Reduces `count` cells side by side, from element `at` on, into one State at `to`. They are in the row with tag `row`, and
-    // the first is at place `tag`, of `radix`, along it.
+    // Reduces `count` cells side by side, from element `at` on, into one State at `to`. They are in the row with tag
+    // `row`, and the first is at place `tag`, of `radix`, along it.
     void (*reduce_row)(const RowSource &, i64 at, i64 row, i64 count, i64 radix, i64 tag, Lane *to);
-    // The first pooled axis of a slab that starts at element `at`, columns begin..end-1, by block prefixes and suffixes: from
-    // (length, rest) to (output, rest). For States of one plane; see slide.h.
+    // The first pooled axis of a slab that starts at element `at`, columns begin..end-1, by block prefixes and
+    // suffixes: from (length, rest) to (output, rest). For States of one plane; see slide.h.
     void (*slide)(const RowSource &, const Axis &, i64 at, Lane *to, i64 rest, i64 begin, i64 end);
-    // Merges all cells of a window, elements i..i+count-1 of each place, into States at `to`, a plane of `plane` lanes each.
-    void (*merge_place)(const RowSource &, i64 base, const OutputRow &, const Axis &, const Axis::Taps &, i64 inner, i64 i, i64 count, Lane *to, i64 plane);
+    // Merges all cells of a window, elements i..i+count-1 of each place, into States at `to`, a plane of `plane` lanes
+    // each.
+    void (*merge_place)(const RowSource &, i64 base, const OutputRow &, const Axis &, const Axis::Taps &, i64 inner,
+                        i64 i, i64 count, Lane *to, i64 plane);
 };
 
 // Where a RowSource gets its functions from, for one type of cells.
@@ -53,14 +56,16 @@ struct Cells {
         };
         L::template put<1>(to, 1, reduce(own.lanes(), cells, count, radix, tag));
     }
-    static void merge_place(const Source &from, i64 base, const OutputRow &rows, const Axis &axis, const Axis::Taps &taps, i64 inner,
-                            i64 i, i64 count, Lane *to, i64 plane) {
+    static void merge_place(const Source &from, i64 base, const OutputRow &rows, const Axis &axis,
+                            const Axis::Taps &taps, i64 inner, i64 i, i64 count, Lane *to, i64 plane) {
         const P own = kind(from);
         const i64 step = axis.dilation * inner;
         const In *x = cell(from, base + taps.first * inner + i);
         const In *last = x + rows.offset[rows.count - 1] + (taps.count - 1) * step;
         if (cell(from, from.elements) - last < N) {
-            auto lift = [&](const In *p, i64 tag) { return lift_some<N>(own, p, tag, static_cast<int>(count < N ? count : N)); };
+            auto lift = [&](const In *p, i64 tag) {
+                return lift_some<N>(own, p, tag, static_cast<int>(count < N ? count : N));
+            };
             return merge_all<1>(own, x, rows, axis.kernel, taps, step, to, plane, lift);
         }
         auto lift = [&](const In *p, i64 tag) NDPOOL_INLINED { return own.template lift<N>(p, tag); };
@@ -77,8 +82,8 @@ struct Cells {
   private:
     // U registers of every cell.
     template <int U, class Lift>
-    NDPOOL_INLINE static void merge_all(const P &own, const In *x, const OutputRow &rows, i64 kernel, const Axis::Taps &taps, i64 step, Lane *to, i64 plane,
-                          const Lift &lift) {
+    NDPOOL_INLINE static void merge_all(const P &own, const In *x, const OutputRow &rows, i64 kernel,
+                                        const Axis::Taps &taps, i64 step, Lane *to, i64 plane, const Lift &lift) {
         typename P::template State<N> state[U];
         bool first = true;
         for (i64 r = 0; r < rows.count; ++r) {

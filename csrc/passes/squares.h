@@ -1,8 +1,8 @@
 // Squares: the way back where windows have 2 by 2 or 3 by 3 cells, in steps of 2, along the last two axes.
 //
 // Two cells of a row and the two below them are a square. Which outputs see its cells, and at which places of their
-// windows, is the same for all squares. So N squares side by side take hardly more than the arithmetic. At the edges some of
-// those outputs do not exist. There the outputs are read from a copy that has a border of zeros around it.
+// windows, is the same for all squares. So N squares side by side take hardly more than the arithmetic. At the edges
+// some of those outputs do not exist. There the outputs are read from a copy that has a border of zeros around it.
 #pragma once
 #include "passes/forward.h"
 
@@ -54,8 +54,8 @@ struct Border {
     }
 };
 
-// Rows of squares, with all that is needed in one place, of which the compiler knows that no store changes it. With padding
-// E, modulo 2, cell b of a square is at place c of the window that is (b + E - c) / 2 after the square's own.
+// Rows of squares, with all that is needed in one place, of which the compiler knows that no store changes it. With
+// padding E, modulo 2, cell b of a square is at place c of the window that is (b + E - c) / 2 after the square's own.
 template <int N, int K, int E, class Source, class Target>
 struct Squares {
     using A = typename Source::A;
@@ -87,8 +87,8 @@ struct Squares {
                     NDPOOL_UNROLL
                     for (int c = K - 1; c >= 0; --c) {
                         const int a = (r + E) % 2, b = (c + E) % 2;
-                        sum[a][b] = own.from.template add<N>(sum[a][b], output + (a + E - r) / 2 * own.apart.row + (b + E - c) / 2,
-                                                             place + r * K + c);
+                        sum[a][b] = own.from.template add<N>(
+                            sum[a][b], output + (a + E - r) / 2 * own.apart.row + (b + E - c) / 2, place + r * K + c);
                     }
                 }
             }

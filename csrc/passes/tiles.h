@@ -1,4 +1,5 @@
-// Channels last, windows of 2 by 2 or 3 by 3 cells: all cells of a window at once, in registers, along the elements of a place.
+// Channels last, windows of 2 by 2 or 3 by 3 cells: all cells of a window at once, in registers, along the elements of
+// a place.
 #pragma once
 #include "passes/direct.h"
 
@@ -18,7 +19,8 @@ class TilePooler {
     // `in_lines` says that the elements of a place are whole lines of the cache, to be stored past the caches.
     TilePooler(const Plan &plan, const P &p, const RowSource<L> &from, bool in_lines)
         : axis(plan.last()), p(p), from(from), inner(plan.inner), in_lines(in_lines) {
-        constexpr i64 NEAR = 16384 / sizeof(Lane) / P::PLANES;  // two columns of more would not stay in the nearest cache
+        constexpr i64 NEAR =
+            16384 / sizeof(Lane) / P::PLANES;  // two columns of more would not stay in the nearest cache
         if (inner > NEAR || axis.dilation > 1) return;
         plane = (2 * inner + 3 * N - 1) / N * N;
         block.grow(P::PLANES * plane, "columns of windows");
@@ -88,11 +90,14 @@ class TilePooler {
                 for (; i < inner; i += N) pool(Size<1>(), i + N <= inner ? i : inner - N);
             };
             if (!keeps) {
-                over_elements([&](auto &state, i64 i) NDPOOL_INLINED { merge_tile<K>(own, cell + i, few, step, shared, state); });
+                over_elements([&](auto &state, i64 i)
+                                  NDPOOL_INLINED { merge_tile<K>(own, cell + i, few, step, shared, state); });
             } else if constexpr (!P::TAGGED) {
                 Lane *last = columns[o % 2];
                 if (!known) known = merge_first_column<K>(own, cell, few, columns[1 - o % 2]);
-                over_elements([&](auto &state, i64 i) NDPOOL_INLINED { merge_columns<K>(own, cell + i, few, step, known + i, last + i, state); });
+                over_elements([&](auto &state, i64 i) NDPOOL_INLINED {
+                    merge_columns<K>(own, cell + i, few, step, known + i, last + i, state);
+                });
                 known = last;
             }
         }
@@ -100,19 +105,20 @@ class TilePooler {
 
     // The States of U registers of elements over K rows of K cells, from `cell` on in steps of `step` elements.
     template <int K, std::size_t U, class Rows>
-    NDPOOL_INLINE void merge_tile(const P &own, const In *cell, const Rows &rows, i64 step, i64 shared, State<N> (&state)[U]) const {
+    NDPOOL_INLINE void merge_tile(const P &own, const In *cell, const Rows &rows, i64 step, i64 shared,
+                                  State<N> (&state)[U]) const {
         NDPOOL_UNROLL
-        for (int r = 0; r < K; ++r)
-            NDPOOL_UNROLL
-            for (int k = 0; k < K; ++k) {
-                const In *next = cell + rows.offset[r] + k * step;
-                if (k >= shared) prefetch<U * N>(next);
-                merge_cell(own, next, rows.tag[r] * K + k, r + k == 0, state);
-            }
+        for (int r = 0; r < K; ++r) NDPOOL_UNROLL
+        for (int k = 0; k < K; ++k) {
+            const In *next = cell + rows.offset[r] + k * step;
+            if (k >= shared) prefetch<U * N>(next);
+            merge_cell(own, next, rows.tag[r] * K + k, r + k == 0, state);
+        }
     }
     // The same by columns, where the order does not matter and the first one is known; keeps the last one.
     template <int K, std::size_t U, class Rows>
-    NDPOOL_INLINE void merge_columns(const P &own, const In *cell, const Rows &rows, i64 step, const Lane *known, Lane *last, State<N> (&state)[U]) const {
+    NDPOOL_INLINE void merge_columns(const P &own, const In *cell, const Rows &rows, i64 step, const Lane *known,
+                                     Lane *last, State<N> (&state)[U]) const {
         NDPOOL_UNROLL
         for (std::size_t u = 0; u < U; ++u) state[u] = P::template get<N>(known + u * N, plane);
         NDPOOL_UNROLL

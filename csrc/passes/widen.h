@@ -5,8 +5,8 @@
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
-// Every cell becomes the window of `kernel` cells that starts there. Nothing is ever subtracted. The result is in `total`;
-// `row` is overwritten.
+// Every cell becomes the window of `kernel` cells that starts there. Nothing is ever subtracted. The result is in
+// `total`; `row` is overwritten.
 template <class P, int N>
 class Widener {
     using Lane = typename P::Lane;
@@ -32,11 +32,11 @@ class Widener {
     }
 
   private:
-    // For cells that lie side by side. First windows of 2, 4, ..., N cells are made. A window of `kernel` cells is then made of
-    // windows of N cells, N cells apart, and of smaller ones for the rest: for 2N + 5 cells two of N, one of 4 and one of 1.
-    // Where a cell may be merged twice (Max), the rest is one more window of N cells, which ends where the wide one ends.
-    // Only whole registers are read, and what lies across two of them is shifted together: a load across two lines of the
-    // cache takes as long as two loads.
+    // For cells that lie side by side. First windows of 2, 4, ..., N cells are made. A window of `kernel` cells is then
+    // made of windows of N cells, N cells apart, and of smaller ones for the rest: for 2N + 5 cells two of N, one of 4
+    // and one of 1. Where a cell may be merged twice (Max), the rest is one more window of N cells, which ends where
+    // the wide one ends. Only whole registers are read, and what lies across two of them is shifted together: a load
+    // across two lines of the cache takes as long as two loads.
     void widen_in_registers() const {
         double_up_to_n();
         const Lane *const most = windows(N);
@@ -63,14 +63,16 @@ class Widener {
                 const Lane *lanes = from[piece] + i;
                 NDPOOL_UNROLL
                 for (int u = 0; u < U; ++u)
-                    own.template merge_any<N>(s[u], State{shift[piece].of(load<N>(lanes + u * N), load<N>(lanes + (u + 1) * N))});
+                    own.template merge_any<N>(
+                        s[u], State{shift[piece].of(load<N>(lanes + u * N), load<N>(lanes + (u + 1) * N))});
             }
             NDPOOL_UNROLL
             for (int u = 0; u < U; ++u) P::template put<N>(total + i + u * N, plane, s[u]);
         };
         over_blocks(length, block);
     }
-    // s[u] = the `count` registers from the u-th on, merged. Most of them are common to all U results and are merged once.
+    // s[u] = the `count` registers from the u-th on, merged. Most of them are common to all U results and are merged
+    // once.
     template <int U>
     NDPOOL_INLINE void merge_registers(const P &own, const Lane *lanes, i64 count, State (&s)[U]) const {
         auto one = [&](i64 c) NDPOOL_INLINED { return P::template get<N>(lanes + c * N, plane); };
@@ -104,8 +106,8 @@ class Widener {
         for (; i + 4 * N <= length; i += 4 * N) block(std::integral_constant<int, 4>(), i);
         for (; i < length; i += N) block(std::integral_constant<int, 1>(), i);
     }
-    // Makes windows of all widths in one pass over the row. Two registers of windows of WIDTH cells, side by side, give one
-    // register of windows of 2 WIDTH cells.
+    // Makes windows of all widths in one pass over the row. Two registers of windows of WIDTH cells, side by side, give
+    // one register of windows of 2 WIDTH cells.
     void double_up_to_n() const {
         const Widener own = *this;  // a copy, which no store can change
         vec<Lane, N> before[DOUBLINGS + 1] = {};
@@ -123,7 +125,9 @@ class Widener {
         }
     }
     // Where the windows of this width, a power of two, are kept.
-    Lane *windows(i64 width) const { return width == 1 ? row : total + (1 + __builtin_ctzll(static_cast<unsigned long long>(width))) * plane; }
+    Lane *windows(i64 width) const {
+        return width == 1 ? row : total + (1 + __builtin_ctzll(static_cast<unsigned long long>(width))) * plane;
+    }
 
     // Windows of `part` cells, then as many of those side by side as fit, and single cells for the rest: about twice
     // the square root of the kernel.
@@ -158,8 +162,8 @@ class Widener {
         over_blocks(length, block);
     }
 
-    // Windows of 1, 2, 4, ... cells are each two of the half, and any kernel is two overlapping ones (Max) or a few side by
-    // side (sums): the time of log(kernel) merges.
+    // Windows of 1, 2, 4, ... cells are each two of the half, and any kernel is two overlapping ones (Max) or a few
+    // side by side (sums): the time of log(kernel) merges.
     void widen_by_doubling() const {
         auto merge_at = [&](Lane *to, const Lane *a, const Lane *b, i64 length) {
             for (i64 i = 0; i < length; i += N) {
@@ -176,7 +180,8 @@ class Widener {
             if (take) {
                 i64 valid = (cells - (covered + width - 1) * dilation) * inner;
                 if (P::IDEMPOTENT)
-                    merge_at(total, row, row + (kernel - width) * dilation * inner, (cells - (kernel - 1) * dilation) * inner);
+                    merge_at(total, row, row + (kernel - width) * dilation * inner,
+                             (cells - (kernel - 1) * dilation) * inner);
                 else if (started)
                     merge_at(total, total, row + covered * dilation * inner, valid);
                 else

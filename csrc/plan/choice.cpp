@@ -7,7 +7,8 @@
 namespace ndpool {
 namespace {
 
-const char *const NAMES[] = {"slide", "direct", "tiles", "cells", "segments", "widen", "rows", "squares", "gather", "scatter", "spread", "own", "terms", "ties"};
+const char *const NAMES[] = {"slide",   "direct", "tiles",   "cells",  "segments", "widen", "rows",
+                             "squares", "gather", "scatter", "spread", "own",      "terms", "ties"};
 
 using Condition = bool (*)(const Plan &, const Lanes &);
 
@@ -37,8 +38,8 @@ bool can_direct(const Plan &plan, const Lanes &lanes) {
 }
 
 bool can_tiles(const Plan &plan, const Lanes &lanes) {
-    return lanes.tuned == Tuned::ALL && plan.inner >= lanes.many && !plan.last().adaptive && plan.last().kernel == plan.outer_cells &&
-           (plan.last().kernel == 2 || plan.last().kernel == 3);
+    return lanes.tuned == Tuned::ALL && plan.inner >= lanes.many && !plan.last().adaptive &&
+           plan.last().kernel == plan.outer_cells && (plan.last().kernel == 2 || plan.last().kernel == 3);
 }
 
 bool channels_last(const Plan &plan, const Lanes &) { return plan.inner > 1; }
@@ -53,14 +54,20 @@ bool suits_cells(const Plan &plan, const Lanes &lanes) {
 bool can_segments(const Plan &plan, const Lanes &) { return plan.inner == 1; }
 bool suits_segments(const Plan &plan, const Lanes &) { return plan.last().adaptive || plan.last().stride >= 8; }
 
-bool can_widen(const Plan &plan, const Lanes &lanes) { return !lanes.tagged && !plan.last().adaptive && plan.last().kernel >= 3; }
+bool can_widen(const Plan &plan, const Lanes &lanes) {
+    return !lanes.short_build && !lanes.tagged && !plan.last().adaptive && plan.last().kernel >= 3;
+}
 bool suits_widen(const Plan &plan, const Lanes &) { return is_wide(plan.last()); }
 
 bool can_rows(const Plan &plan, const Lanes &) { return plan.inner > 1 || !plan.last().adaptive; }
 
 const Entry FORWARD[] = {
-    {Way::SLIDE, can_slide, suits_slide},          {Way::DIRECT, can_direct, always},   {Way::TILES, can_tiles, always},
-    {Way::CELLS, channels_last, suits_cells},      {Way::SEGMENTS, can_segments, suits_segments}, {Way::WIDEN, can_widen, suits_widen},
+    {Way::SLIDE, can_slide, suits_slide},
+    {Way::DIRECT, can_direct, always},
+    {Way::TILES, can_tiles, always},
+    {Way::CELLS, channels_last, suits_cells},
+    {Way::SEGMENTS, can_segments, suits_segments},
+    {Way::WIDEN, can_widen, suits_widen},
     {Way::ROWS, can_rows, always},
 };
 
@@ -74,7 +81,9 @@ Way way_named(const char *name) {
     throw std::invalid_argument(std::string("the engine has no way '") + name + "'");
 }
 
-void cannot_go(Way asked) { throw std::invalid_argument(std::string("this plan cannot go by '") + name_of(asked) + "'"); }
+void cannot_go(Way asked) {
+    throw std::invalid_argument(std::string("this plan cannot go by '") + name_of(asked) + "'");
+}
 
 Way choose_forward(const Plan &plan, const Lanes &lanes, Way asked) {
     for (const Entry &entry : FORWARD) {
@@ -88,8 +97,9 @@ Way choose_forward(const Plan &plan, const Lanes &lanes, Way asked) {
 
 Way choose_back(const Plan &plan, const Lanes &lanes, const GatherLimits &limits, Way always, Way asked) {
     const Axis &axis = plan.last();
-    const bool places = limits.can && plan.inner >= lanes.many;
-    const bool cells = limits.can && plan.inner == 1 && !axis.adaptive && axis.dilation == 1 && axis.stride <= 2;
+    const bool can = limits.can && !lanes.short_build;
+    const bool places = can && plan.inner >= lanes.many;
+    const bool cells = can && plan.inner == 1 && !axis.adaptive && axis.dilation == 1 && axis.stride <= 2;
     const bool squares = lanes.tuned != Tuned::NOT && cells && in_squares(plan) && axis.length >= 2 * lanes.few;
     if (asked == Way::SQUARES ? squares : asked == Way::GATHER ? places || cells : asked == always) return asked;
     if (asked != Way::NONE) cannot_go(asked);
@@ -109,7 +119,9 @@ DirectOutputs direct_outputs(const Axis &axis) {
 bool in_squares(const Plan &plan) {
     if (plan.dim_count == 0 || plan.inner > 1 || plan.dims[plan.dim_count - 1].axis < 0) return false;
     const Axis &down = plan.axes[plan.axis_count - 2], &along = plan.last();
-    auto fits = [&](const Axis &a) { return !a.adaptive && a.stride == 2 && a.dilation == 1 && a.kernel == along.kernel; };
+    auto fits = [&](const Axis &a) {
+        return !a.adaptive && a.stride == 2 && a.dilation == 1 && a.kernel == along.kernel;
+    };
     if (!fits(down) || !fits(along) || (down.pad_lo - along.pad_lo) % 2) return false;
     return along.kernel == 3 || (along.kernel == 2 && along.pad_lo % 2 == 0);
 }

@@ -1,7 +1,7 @@
 // Which way a plan goes: decided here, before anything runs.
 //
-// The ways of an operation stand in a list, in order of preference. A plan goes the first that can do it and suits it; the
-// last one suits every plan. A way can also be asked for by its name, wherever it can do the plan.
+// The ways of an operation stand in a list, in order of preference. A plan goes the first that can do it and suits it;
+// the last one suits every plan. A way can also be asked for by its name, wherever it can do the plan.
 #pragma once
 #include "plan/geometry.h"
 
@@ -17,13 +17,13 @@ enum class Way {
     WIDEN,     // rows merged, then a wide window along the row
     ROWS,      // rows merged, then the cells of a window along the row
     // Back.
-    SQUARES,   // cells ask the windows over them, two by two cells at a time
-    GATHER,    // cells ask the windows over them
-    SCATTER,   // winners hand to their cells
-    SPREAD,    // rows of windows are added up, then spread along the row
-    OWN,       // SmoothMax: every window has its cells to itself
-    TERMS,     // SmoothMax, Lp: terms with one scale for many windows, then their sums
-    TIES,      // windows look for the cells that tie
+    SQUARES,  // cells ask the windows over them, two by two cells at a time
+    GATHER,   // cells ask the windows over them
+    SCATTER,  // winners hand to their cells
+    SPREAD,   // rows of windows are added up, then spread along the row
+    OWN,      // SmoothMax: every window has its cells to itself
+    TERMS,    // SmoothMax, Lp: terms with one scale for many windows, then their sums
+    TIES,     // windows look for the cells that tie
     NONE,
 };
 
@@ -33,23 +33,25 @@ Way way_named(const char *name);
 
 [[noreturn]] void cannot_go(Way asked);  // throws std::invalid_argument
 
-// Which of the ways in registers are compiled for a kind: none, those along rows, those along rows and with channels last.
+// Which of the ways in registers are compiled for a kind: none, those along rows, those along rows and with channels
+// last.
 enum class Tuned { NOT, ROWS, ALL };
 
 // What the choice depends on, of a kind at an instruction level.
 struct Lanes {
-    i64 many, few;        // how many are worked on at a time, in long rows and in short ones
-    bool one_plane;       // whether a State is one number
-    bool tagged;          // whether places in the window matter
+    i64 many, few;   // how many are worked on at a time, in long rows and in short ones
+    bool one_plane;  // whether a State is one number
+    bool tagged;     // whether places in the window matter
     Tuned tuned;
-    bool in_parts;        // whether the first axis can go by itself: no divisor that varies from window to window
+    bool short_build;  // whether the level has the ways alone that every plan needs
+    bool in_parts;     // whether the first axis can go by itself: no divisor that varies from window to window
 };
 
 // The way forward. `asked` is one that must be taken, or NONE; throws std::invalid_argument where it cannot.
 Way choose_forward(const Plan &plan, const Lanes &lanes, Way asked);
 
-// Up to how many cells of a window it was measured to be faster that cells ask all windows over them: in general, in rows too
-// short for a register, with channels last.
+// Up to how many cells of a window it was measured to be faster that cells ask all windows over them: in general, in
+// rows too short for a register, with channels last.
 struct GatherLimits {
     i64 most, in_short_rows, channels_last;
     bool can = true;

@@ -86,30 +86,18 @@ class Numbers {
     Real operator[](i64 i) const {
         const char *p = data() + i * size_of(type);
         switch (type) {
-            case Type::I8:
-                return read_as<std::int8_t>(p);
-            case Type::U8:
-                return read_as<std::uint8_t>(p);
-            case Type::I16:
-                return read_as<std::int16_t>(p);
-            case Type::U16:
-                return read_as<std::uint16_t>(p);
-            case Type::I32:
-                return read_as<std::int32_t>(p);
-            case Type::U32:
-                return read_as<std::uint32_t>(p);
-            case Type::I64:
-                return static_cast<Real>(read_as<std::int64_t>(p));
-            case Type::U64:
-                return static_cast<Real>(read_as<std::uint64_t>(p));
-            case Type::F16:
-                return HALF.decoded(read_as<std::uint16_t>(p));
-            case Type::BF16:
-                return BFLOAT.decoded(read_as<std::uint16_t>(p));
-            case Type::F32:
-                return read_as<float>(p);
-            case Type::F64:
-                return read_as<double>(p);
+            case Type::I8: return read_as<std::int8_t>(p);
+            case Type::U8: return read_as<std::uint8_t>(p);
+            case Type::I16: return read_as<std::int16_t>(p);
+            case Type::U16: return read_as<std::uint16_t>(p);
+            case Type::I32: return read_as<std::int32_t>(p);
+            case Type::U32: return read_as<std::uint32_t>(p);
+            case Type::I64: return static_cast<Real>(read_as<std::int64_t>(p));
+            case Type::U64: return static_cast<Real>(read_as<std::uint64_t>(p));
+            case Type::F16: return HALF.decoded(read_as<std::uint16_t>(p));
+            case Type::BF16: return BFLOAT.decoded(read_as<std::uint16_t>(p));
+            case Type::F32: return read_as<float>(p);
+            case Type::F64: return read_as<double>(p);
         }
         return 0;
     }
@@ -122,18 +110,12 @@ class Numbers {
     void set(i64 i, Real v) {
         char *p = data() + i * size_of(type);
         switch (type) {
-            case Type::F16:
-                return write_as(p, HALF.near(v));
-            case Type::BF16:
-                return write_as(p, BFLOAT.near(v));
-            case Type::F32:
-                return write_as(p, static_cast<float>(v));
-            case Type::F64:
-                return write_as(p, static_cast<double>(v));
-            case Type::U64:
-                return write_as(p, static_cast<std::uint64_t>(v));
-            default:
-                break;
+            case Type::F16: return write_as(p, HALF.near(v));
+            case Type::BF16: return write_as(p, BFLOAT.near(v));
+            case Type::F32: return write_as(p, static_cast<float>(v));
+            case Type::F64: return write_as(p, static_cast<double>(v));
+            case Type::U64: return write_as(p, static_cast<std::uint64_t>(v));
+            default: break;
         }
         const auto whole = static_cast<std::int64_t>(v);
         std::memcpy(p, &whole, static_cast<std::size_t>(size_of(type)));  // the low bytes come first

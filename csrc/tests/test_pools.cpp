@@ -156,14 +156,10 @@ void fill(Numbers &numbers, const std::string &flavour, Dice &dice) {
 // The distance from a number to the next one of its type, or more.
 Real last_place(Type type, Real size) {
     switch (type) {
-        case Type::F16:
-            return size * 0x1p-10L + 0x1p-24L;
-        case Type::BF16:
-            return size * 0x1p-7L + 0x1p-133L;
-        case Type::F32:
-            return size * 0x1p-23L + 0x1p-149L;
-        default:
-            return size * 0x1p-52L + 0x1p-1074L;
+        case Type::F16: return size * 0x1p-10L + 0x1p-24L;
+        case Type::BF16: return size * 0x1p-7L + 0x1p-133L;
+        case Type::F32: return size * 0x1p-23L + 0x1p-149L;
+        default: return size * 0x1p-52L + 0x1p-1074L;
     }
 }
 
