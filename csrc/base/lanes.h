@@ -189,7 +189,7 @@ class LaneShift {
 
   public:
     LaneShift() = default;
-    NDPOOL_INLINE explicit LaneShift(i64 first) : first(first) {
+    NDPOOL_INLINE explicit LaneShift(i64 first) {
         for (int i = 0; i < N; ++i) pick[i] = static_cast<Index>(i + first);
     }
     NDPOOL_INLINE vec<T, N> of(vec<T, N> a, vec<T, N> b) const {
@@ -206,13 +206,12 @@ class LaneShift {
         T both[2 * N];
         store<N>(both, a);
         store<N>(both + N, b);
-        return load<N>(both + first);
+        return load<N>(both + static_cast<i64>(pick[0]));
 #endif
     }
 
   private:
     vec<Index, N> pick;
-    [[maybe_unused]] i64 first;
 };
 
 // The larger of two floats, and NaN if either is. The processor's own maximum gives b where a or b is NaN, so a NaN in

@@ -229,9 +229,9 @@ inline void squares_vjp(const Plan &plan, double beta, const float *x, const flo
         constexpr bool PAST = decltype(past)::value;
         auto put = [](float *p, V v) NDPOOL_INLINED {
             if constexpr (PAST)
-                stream<N>(p, v);
+                stream<LANES<float>>(p, v);
             else
-                store<N>(p, v);
+                store<LANES<float>>(p, v);
         };
         whole_blocks<N>(outputs, [=](i64 m) NDPOOL_INLINED {
             OwnSquares<N, decltype(least)::value> squares(x + 2 * m, width);
