@@ -49,7 +49,7 @@ def planned(*arguments):
     """What make would do on a fresh machine, one command a line."""
     if shutil.which("make") is None:
         pytest.skip("make is not installed")
-    done = run("make", "--dry-run", "--always-make", *arguments)
+    done = run("make", "--no-print-directory", "--dry-run", "--always-make", *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

@@ -91,7 +91,9 @@ def test_commands_print_what_is_shown(command, shown, tmp_path, monkeypatch, cap
 
 def test_the_make_targets_that_are_named_exist():
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    named = {word for page in PAGES for word in re.findall(r"(?:`|^)make ([\w-]+)", page.read_text("utf-8"), re.MULTILINE)}
+    named = {
+        word for page in PAGES for word in re.findall(r"(?:`|^)make ([\w-]+)", page.read_text("utf-8"), re.MULTILINE)
+    }
     assert {"demo", "test", "docs"} <= named
     assert named - {"bench"} <= targets
 

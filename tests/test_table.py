@@ -21,7 +21,7 @@ import torch
 
 import ndpool
 import ndpool.torch
-from ndpool import Avg, Graph, Kind, Max, functional, stubs
+from ndpool import Avg, Graph, Kind, Max, _engine, functional, stubs
 from ndpool.graph import STYLE as GRAPH_STYLE
 from ndpool.making import make, numbers, summary
 from ndpool.table import COLUMNS, KINDS, TABLE, Pooling, in_words, parameters_of
@@ -346,8 +346,11 @@ def another(tmp_path_factory):
     folder = tmp_path_factory.mktemp("another")
     source = Path(ndpool.__file__).parent
     shutil.copytree(source, folder / "ndpool", ignore=shutil.ignore_patterns("__pycache__", "*.so", "*.pyd"))
-    for native in (*source.glob("*.so"), *source.glob("*.pyd")):
-        os.symlink(native, folder / "ndpool" / native.name)
+    native = Path(_engine.__file__)
+    os.symlink(native, folder / "ndpool" / native.name)
+    # An editable installation would answer first; with this the path decides.
+    first = "import sys, importlib.machinery\nsys.meta_path.insert(0, importlib.machinery.PathFinder)\n"
+    (folder / "sitecustomize.py").write_text(first, encoding="utf-8")
     kinds = folder / "ndpool" / "kinds.py"
     kinds.write_text(kinds.read_text(encoding="utf-8") + ANOTHER_KIND, encoding="utf-8")
     return {"PYTHONPATH": os.pathsep.join([str(folder), str(Path(__file__).parent)]), "COLUMNS": "120"}
