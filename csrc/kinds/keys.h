@@ -313,15 +313,21 @@ struct ArgExtreme : ArgBest<typename K::Key, TANGENT> {
 };
 
 // Min of floats turns signs, and Max does not.
-inline bool turns_signs(const Extreme<FloatKey<float>> &p) { return p.key.sign != 0; }
-template <bool TANGENT>
-bool turns_signs(const ArgExtreme<FloatKey<float>, TANGENT> &p) {
+template <class T>
+bool turns_signs(const Extreme<FloatKey<T>> &p) {
     return p.key.sign != 0;
 }
-inline Extreme<PlainKey<float>> unturned(const Extreme<FloatKey<float>> &) { return Extreme<PlainKey<float>>({}); }
-template <bool TANGENT>
-ArgExtreme<PlainKey<float>, TANGENT> unturned(const ArgExtreme<FloatKey<float>, TANGENT> &p) {
-    return ArgExtreme<PlainKey<float>, TANGENT>({}, p.x, p.t);
+template <class T, bool TANGENT>
+bool turns_signs(const ArgExtreme<FloatKey<T>, TANGENT> &p) {
+    return p.key.sign != 0;
+}
+template <class T>
+Extreme<PlainKey<T>> unturned(const Extreme<FloatKey<T>> &) {
+    return Extreme<PlainKey<T>>({});
+}
+template <class T, bool TANGENT>
+ArgExtreme<PlainKey<T>, TANGENT> unturned(const ArgExtreme<FloatKey<T>, TANGENT> &p) {
+    return ArgExtreme<PlainKey<T>, TANGENT>({}, p.x, p.t);
 }
 
 }  // namespace NDPOOL_LEVEL
