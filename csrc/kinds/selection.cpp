@@ -95,7 +95,7 @@ void extreme_winners(const Plan &plan, const Call &call, const Route &route) {
                            nullptr,
                            nullptr,
                            0};
-        pool_all<std::is_same_v<T, float> ? Tuned::ALL : Tuned::NOT>(plan, ArgExtreme<K>{key}, x, sink, route);
+        pool_all<std::is_floating_point_v<T> ? TUNED_BY_TYPE<K> : Tuned::NOT>(plan, ArgExtreme<K>{key}, x, sink, route);
     });
 }
 

@@ -102,7 +102,8 @@ class LanePooler {
     const i64 inner;
     const Way way;
     i64 room = 0;
-    Scratch<Lane> merged, totals, phases;  // the merged row; its wide windows; one of them split into phases
+    Scratch<Lane> merged, totals,
+        phases;  // the merged row; its wide windows; one of them in phases, or places side by side
     i64 plane = 0, phase_plane = 0, phase_length = 0;
     Scratch<i64> shifts;    // where the cells of each tap start, among the phases
     i64 edges_filled = -1;  // the part whose padded cells are in the row
@@ -114,10 +115,17 @@ class LanePooler {
         return apart;
     }
 
-    // Writes N outputs from element `at` on, of which `count` are wanted: whole, where there is room.
-    template <class S>
-    NDPOOL_INLINE void put(Sink &sink, i64 at, const S &state, i64 count) {
-        sink.template put<N>(at, state, count >= N || at + N <= room ? N : static_cast<int>(count));
+    // How many outputs of a register are written where `length` outputs start at element `at`: all, if there is room.
+    NDPOOL_INLINE int written(i64 at, i64 length) const {
+        return length >= N || at + N <= room ? N : static_cast<int>(length);
+    }
+    // Writes the States of `length` outputs side by side, from element `to` of the row on.
+    void put_lanes(Sink &sink, i64 to, const Lane *lanes, i64 apart, i64 length) {
+        const int count = written(to, length);
+        for (i64 i = 0; i < length; i += N) {
+            const i64 at = i + N <= length || length < N ? i : length - N;
+            sink.template put<N>(to + at, L::template get<N>(lanes + at, apart), count);
+        }
     }
 
     // --- windows along a row ---
@@ -178,6 +186,7 @@ class LanePooler {
     // ORDERED says that the cells come in row-major order.
     template <bool ORDERED>
     void merge_taps(const Lane *cell, i64 k, Sink &sink, i64 to, i64 length) {
+        const int count = written(to, length);
         for (i64 i = 0; i < length; i += N) {
             const i64 at = i + N <= length || length < N ? i : length - N;
             State<N> state = L::template retag<N>(L::template get<N>(cell + at, phase_plane), axis.kernel, 0);
@@ -189,7 +198,7 @@ class LanePooler {
                 else
                     l.template merge_any<N>(state, next);
             }
-            put(sink, to + at, state, length - at);
+            sink.template put<N>(to + at, state, count);
         }
     }
 
@@ -197,6 +206,7 @@ class LanePooler {
     // cells, and the third is the even one after.
     void pool_pairs(Sink &sink, i64 begin, i64 first, i64 end) {
         const i64 k = axis.kernel;
+        const int count = written(first, end - first);
         for (i64 o = first; o < end; o += N) {
             const i64 at = o + N <= end || end - first < N ? o : end - N;
             const Lane *cell = merged.data() + 2 * (at - begin);
@@ -214,7 +224,7 @@ class LanePooler {
                 state = L::template retag<N>(even, k, 0);
                 if (k == 2) l.template merge_any<N>(state, L::template retag<N>(odd, k, 1));
             }
-            put(sink, at, state, end - at);
+            sink.template put<N>(at, state, count);
         }
     }
 
@@ -245,51 +255,53 @@ class LanePooler {
 
     // Windows that are done already: every `stride`-th place.
     void copy_places(const Lane *cell, Sink &sink, i64 begin, i64 first, i64 end) {
-        for (i64 o = first; o < end; ++o) {
-            const Lane *place = cell + (o - begin) * axis.stride * inner;
-            for (i64 i = 0; i < inner; i += N)
-                put(sink, o * inner + i, L::template get<N>(place + i, plane), inner - i);
-        }
+        const i64 apart = room_for((end - first) * inner, phases);
+        over_places(
+            end - first,
+            [&](i64 o, i64 i) {
+                return L::template get<N>(cell + (first - begin + o) * axis.stride * inner + i, plane);
+            },
+            apart);
+        put_lanes(sink, first * inner, phases.data(), apart, (end - first) * inner);
     }
 
     // Merged rows, then the places of each window.
     void pool_places(i64 base, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
         const i64 origin = merge_span(base, rows, begin, end), step = axis.dilation * inner;
-        for (i64 o = begin; o < end; ++o) {
-            const Axis::Taps taps = axis.taps(o);
-            const Lane *cell = merged.data() + (taps.first - origin) * inner;
-            for (i64 i = 0; i < inner; i += N) {
-                const i64 at = i + N <= inner || inner < N ? i : inner - N;
+        const i64 apart = room_for((end - begin) * inner, phases);
+        over_places(
+            end - begin,
+            [&](i64 o, i64 i) NDPOOL_INLINED {
+                const Axis::Taps taps = axis.taps(begin + o);
+                const Lane *cell = merged.data() + (taps.first - origin) * inner + i;
                 State<N> state = L::template empty<N>();
                 if (taps.count)
-                    state = L::template retag<N>(L::template get<N>(cell + at, plane), axis.kernel, taps.skipped);
+                    state = L::template retag<N>(L::template get<N>(cell, plane), axis.kernel, taps.skipped);
                 for (i64 c = 1; c < taps.count; ++c)
-                    l.template merge_any<N>(state, L::template retag<N>(L::template get<N>(cell + c * step + at, plane),
+                    l.template merge_any<N>(state, L::template retag<N>(L::template get<N>(cell + c * step, plane),
                                                                         axis.kernel, taps.skipped + c));
-                put(sink, o * inner + at, state, inner - at);
+                return state;
+            },
+            apart);
+        put_lanes(sink, begin * inner, phases.data(), apart, (end - begin) * inner);
+    }
+
+    // Puts state(o, i), N elements of place o from the i-th on, side by side into `phases`. A place that is shorter
+    // than a register is written over by the next one.
+    template <class F>
+    NDPOOL_INLINE void over_places(i64 places, const F &state, i64 apart) {
+        for (i64 o = 0; o < places; ++o)
+            for (i64 i = 0; i < inner; i += N) {
+                const i64 at = i + N <= inner || inner < N ? i : inner - N;
+                L::template put<N>(phases.data() + o * inner + at, apart, state(o, at));
             }
-        }
     }
 
     // All cells of each window, straight from the input.
     void pool_cells(i64 base, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
-        constexpr i64 WIDE = (L::HEAVY ? 1 : 4) * N;
-        alignas(64) Lane lanes[L::PLANES * WIDE];
-        for (i64 o = begin; o < end; ++o) {
-            const Axis::Taps taps = axis.taps(o);
-            for (i64 i = 0; i < inner;) {
-                const i64 count = inner - i < WIDE ? N : WIDE;
-                if (inner - i < N && inner >= N) i = inner - N;  // the last block overlaps its neighbour
-                const bool any = rows.count && taps.count;
-                if (any)
-                    from.merge_place(from, base, rows, axis, taps, inner, i, count < inner ? count : inner, lanes,
-                                     WIDE);
-                for (i64 u = 0; u < count; u += N)
-                    put(sink, o * inner + i + u, any ? L::template get<N>(lanes + u, WIDE) : L::template empty<N>(),
-                        inner - i - u);
-                i += count;
-            }
-        }
+        const i64 length = (end - begin) * inner, apart = room_for(length, phases);
+        from.merge_places(from, base, rows, axis, inner, begin, end, phases.data(), apart);
+        put_lanes(sink, begin * inner, phases.data(), apart, length);
     }
 
     // --- windows that hardly overlap ---

@@ -456,7 +456,7 @@ void gather_part(const Plan &plan, InputRow &rows, const InputPart &part, const 
         if constexpr (FEW < MANY)
             if (plan.inner == 1 && axis.output < MANY + axis.kernel) {
                 const RowGatherer<FEW, Source, Target> gatherer(plan, part, from, to);
-                if constexpr (SQUARES && std::is_same_v<A, float> && Target::STREAMS)
+                if constexpr (SQUARES)
                     if (way == Way::SQUARES && axis.length >= 2 * FEW) return gatherer.gather_in_squares();
                 return gatherer.gather_part(rows);
             }

@@ -290,8 +290,9 @@ template <Tuned TUNED, class P, class Sink>
 void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink &sink, const Route &route) {
     using In = typename P::In;
     constexpr Tuned HERE = LEVEL_IS_TUNED ? TUNED : Tuned::NOT;
-    // Short rows have registers of their own for floats alone.
-    constexpr int MANY = LANES<typename P::Lane>, FEW = std::is_same_v<In, float> ? FEW_LANES<typename P::Lane> : MANY;
+    // Short rows of floats and doubles have registers of their own.
+    constexpr int MANY = LANES<typename P::Lane>,
+                  FEW = std::is_floating_point_v<In> ? FEW_LANES<typename P::Lane> : MANY;
     const bool turned = turns_signs(p);
     const Way way =
         choose_forward(plan,

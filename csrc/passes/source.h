@@ -24,10 +24,10 @@ struct RowSource {
     // The first pooled axis of a slab that starts at element `at`, columns begin..end-1, by block prefixes and
     // suffixes: from (length, rest) to (output, rest). For States of one plane; see slide.h.
     void (*slide)(const RowSource &, const Axis &, i64 at, Lane *to, i64 rest, i64 begin, i64 end);
-    // Merges all cells of a window, elements i..i+count-1 of each place, into States at `to`, a plane of `plane` lanes
-    // each.
-    void (*merge_place)(const RowSource &, i64 base, const OutputRow &, const Axis &, const Axis::Taps &, i64 inner,
-                        i64 i, i64 count, Lane *to, i64 plane);
+    // Merges all cells of the windows begin..end-1 along the last axis, for every element of a place, into States side
+    // by side at `to`, which has room for a register more.
+    void (*merge_places)(const RowSource &, i64 base, const OutputRow &, const Axis &, i64 inner, i64 begin, i64 end,
+                         Lane *to, i64 plane);
 };
 
 // Where a RowSource gets its functions from, for one type of cells.
@@ -56,23 +56,32 @@ struct Cells {
         };
         L::template put<1>(to, 1, reduce(own.lanes(), cells, count, radix, tag));
     }
-    static void merge_place(const Source &from, i64 base, const OutputRow &rows, const Axis &axis,
-                            const Axis::Taps &taps, i64 inner, i64 i, i64 count, Lane *to, i64 plane) {
+    static void merge_places(const Source &from, i64 base, const OutputRow &rows, const Axis &axis, i64 inner,
+                             i64 begin, i64 end, Lane *to, i64 plane) {
         const P own = kind(from);
-        const i64 step = axis.dilation * inner;
-        const In *x = cell(from, base + taps.first * inner + i);
-        const In *last = x + rows.offset[rows.count - 1] + (taps.count - 1) * step;
-        if (cell(from, from.elements) - last < N) {
-            auto lift = [&](const In *p, i64 tag) {
-                return lift_some<N>(own, p, tag, static_cast<int>(count < N ? count : N));
-            };
-            return merge_all<1>(own, x, rows, axis.kernel, taps, step, to, plane, lift);
+        const In *x = cell(from, base), *beyond = cell(from, from.elements);
+        const i64 step = axis.dilation * inner, furthest = rows.count ? rows.offset[rows.count - 1] : 0;
+        for (i64 o = begin; o < end; ++o, to += inner) {
+            const Axis::Taps taps = axis.taps(o);
+            const Place place{x + taps.first * inner, rows, axis.kernel, taps, step};
+            // Whether a register may be read at every cell of a place that is shorter.
+            const bool can_read = inner >= N || beyond - (place.x + furthest + (taps.count - 1) * step) >= N;
+            for (i64 i = 0; i < inner;) {
+                constexpr int U = P::HEAVY ? 1 : 4;
+                if (inner - i < N && inner >= N) i = inner - N;  // the last block overlaps its neighbour
+                if (rows.count == 0 || taps.count == 0)
+                    L::template put<N>(to + i, plane, L::template empty<N>());
+                else if (!can_read)
+                    merge_some(own, place, static_cast<int>(inner), to, plane);
+                else if (U > 1 && inner - i >= U * N)
+                    merge_all<U>(own, place, i, to + i, plane), i += (U - 1) * N;
+                else if (!P::HEAVY && taps.count >= 8)
+                    merge_many(own, place, i, to + i, plane);
+                else
+                    merge_all<1>(own, place, i, to + i, plane);
+                i += N;
+            }
         }
-        auto lift = [&](const In *p, i64 tag) NDPOOL_INLINED { return own.template lift<N>(p, tag); };
-        if (count <= N)
-            merge_all<1>(own, x, rows, axis.kernel, taps, step, to, plane, lift);
-        else
-            merge_all<P::HEAVY ? 1 : 4>(own, x, rows, axis.kernel, taps, step, to, plane, lift);
     }
 
     static void slide_columns(const Source &from, const Axis &axis, i64 at, Lane *to, i64 rest, i64 begin, i64 end) {
@@ -80,30 +89,82 @@ struct Cells {
     }
 
   private:
-    // U registers of every cell.
-    template <int U, class Lift>
-    NDPOOL_INLINE static void merge_all(const P &own, const In *x, const OutputRow &rows, i64 kernel,
-                                        const Axis::Taps &taps, i64 step, Lane *to, i64 plane, const Lift &lift) {
-        typename P::template State<N> state[U];
-        bool first = true;
-        for (i64 r = 0; r < rows.count; ++r) {
-            const In *p = x + rows.offset[r];
-            const i64 tag = rows.tag[r] * kernel + taps.skipped;
-            for (i64 k = 0; k < taps.count; ++k, p += step) {
-                prefetch<U * N>(p);
-                NDPOOL_UNROLL
-                for (int u = 0; u < U; ++u) {
-                    auto next = lift(p + u * N, tag + k);
-                    if (first)
-                        state[u] = next;
-                    else
-                        own.template merge<N>(state[u], next);
-                }
-                first = false;
+    // The cells of one window: the first in each row is at x + offset, and they are `step` elements apart.
+    struct Place {
+        const In *x;
+        const OutputRow &rows;
+        i64 kernel;
+        const Axis::Taps &taps;
+        i64 step;
+
+        // Calls f(cell, tag, number) for the cells of each row in turn; the first has number 0, and no other has.
+        template <class F>
+        NDPOOL_INLINE void over_cells(const F &f) const {
+            for (i64 r = 0; r < rows.count; ++r) {
+                const In *p = x + rows.offset[r];
+                const i64 tag = rows.tag[r] * kernel + taps.skipped;
+                for (i64 k = 0; k < taps.count; ++k, p += step) f(p, tag + k, r + k);
             }
         }
+    };
+
+    // U registers of every cell, from element i of each place on.
+    template <int U>
+    NDPOOL_INLINE static void merge_all(const P &own, const Place &place, i64 i, Lane *to, i64 plane) {
+        typename P::template State<N> state[U];
+        place.over_cells([&](const In *p, i64 tag, i64 number) NDPOOL_INLINED {
+            prefetch<U * N>(p + i);
+            NDPOOL_UNROLL
+            for (int u = 0; u < U; ++u) {
+                auto next = own.template lift<N>(p + i + u * N, tag);
+                if (number == 0)
+                    state[u] = next;
+                else
+                    own.template merge<N>(state[u], next);
+            }
+        });
         NDPOOL_UNROLL
         for (int u = 0; u < U; ++u) L::template put<N>(to + u * N, plane, state[u]);
+    }
+
+    // One register of every cell, where there are many: four States in turn, so that none waits for the other.
+    NDPOOL_INLINE static void merge_many(const P &own, const Place &place, i64 i, Lane *to, i64 plane) {
+        typename P::template State<N> state[4];
+        const i64 count = place.taps.count;
+        for (i64 r = 0; r < place.rows.count; ++r) {
+            const In *p = place.x + place.rows.offset[r] + i;
+            const i64 tag = place.rows.tag[r] * place.kernel + place.taps.skipped;
+            auto add = [&](int u, i64 k) NDPOOL_INLINED {
+                prefetch<N>(p + k * place.step);
+                auto next = own.template lift<N>(p + k * place.step, tag + k);
+                if (r == 0 && k < 4)
+                    state[u] = next;
+                else
+                    own.template merge<N>(state[u], next);
+            };
+            i64 k = 0;
+            for (; k + 4 <= count; k += 4) {
+                NDPOOL_UNROLL
+                for (int u = 0; u < 4; ++u) add(u, k + u);
+            }
+            for (; k < count; ++k) add(0, k);
+        }
+        const auto lanes = own.lanes();
+        for (int u = 1; u < 4; ++u) lanes.template merge_any<N>(state[0], state[u]);
+        L::template put<N>(to, plane, state[0]);
+    }
+
+    // Places of `count` < N elements at the end of the array, after which nothing may be read.
+    static void merge_some(const P &own, const Place &place, int count, Lane *to, i64 plane) {
+        typename P::template State<N> state;
+        place.over_cells([&](const In *p, i64 tag, i64 number) {
+            auto next = lift_some<N>(own, p, tag, count);
+            if (number == 0)
+                state = next;
+            else
+                own.template merge<N>(state, next);
+        });
+        L::template put<N>(to, plane, state);
     }
 };
 
@@ -112,9 +173,9 @@ template <class P>
 RowSource<typename P::Lanes> source_of(const P &p, const typename P::In *x, i64 elements) {
     using C = Cells<P>;
     if constexpr (P::PLANES == 1)
-        return {&p, x, elements, C::merge, C::reduce_row, C::slide_columns, C::merge_place};
+        return {&p, x, elements, C::merge, C::reduce_row, C::slide_columns, C::merge_places};
     else
-        return {&p, x, elements, C::merge, C::reduce_row, nullptr, C::merge_place};
+        return {&p, x, elements, C::merge, C::reduce_row, nullptr, C::merge_places};
 }
 
 }  // namespace NDPOOL_LEVEL

@@ -42,7 +42,7 @@ class TilePooler {
     const RowSource<L> &from;
     const i64 inner;
     const bool in_lines;
-    Scratch<Lane> block;
+    Scratch<Lane> block, edge;
     Lane *columns[2] = {};  // the last ones of two windows side by side, if they are kept
     i64 plane = 0;
 
@@ -163,14 +163,12 @@ class TilePooler {
     // A window at the edge, cell by cell.
     template <class To>
     void pool_cells(i64 base, const OutputRow &rows, const To &sink, i64 o) {
-        const Axis::Taps taps = axis.taps(o);
-        const bool any = rows.count && taps.count;
-        alignas(64) Lane lanes[P::PLANES * N];
+        const i64 apart = inner + N;
+        edge.grow(P::PLANES * apart, "a window at the edge");
+        from.merge_places(from, base, rows, axis, inner, o, o + 1, edge.data(), apart);
         To to = sink;
-        whole_blocks<N>(inner, [&](i64 i) {
-            if (any) from.merge_place(from, base, rows, axis, taps, inner, i, N, lanes, N);
-            to.template put<N>(o * inner + i, any ? L::template get<N>(lanes, N) : L::template empty<N>(), N);
-        });
+        whole_blocks<N>(
+            inner, [&](i64 i) { to.template put<N>(o * inner + i, L::template get<N>(edge.data() + i, apart), N); });
     }
 };
 

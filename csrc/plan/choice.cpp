@@ -47,7 +47,8 @@ bool channels_last(const Plan &plan, const Lanes &) { return plan.inner > 1; }
 bool suits_cells(const Plan &plan, const Lanes &lanes) {
     const Axis &axis = plan.last();
     const i64 step = axis.adaptive ? axis.kernel : axis.stride < axis.kernel ? axis.stride : axis.kernel;
-    if (axis.stride == 1 && plan.inner < lanes.many && !axis.adaptive) return false;
+    // Rows are merged by whole registers, however short a place is.
+    if (plan.inner < lanes.many && (plan.outer_cells > 1 || (axis.stride == 1 && !axis.adaptive))) return false;
     return plan.outer_cells * axis.kernel <= plan.outer_cells * step + axis.kernel + 2 * step;
 }
 
