@@ -12,8 +12,7 @@ namespace {
 // The sum of P, divided, as R.
 template <class P, class R>
 void sum_as(const Plan &plan, const Call &call, const Route &route) {
-    SumSink<typename P::Lanes, R> sink{static_cast<R *>(call.y), Divisor::of(plan, call.count, call.divisor), nullptr,
-                                       nullptr};
+    SumSink<typename P::Lanes, R> sink{static_cast<R *>(call.y), Divisor::of(plan, call.count, call.divisor)};
     pool_all<std::is_same_v<typename P::In, float>    ? Tuned::ALL
              : std::is_same_v<typename P::In, double> ? Tuned::ROWS
                                                       : Tuned::NOT>(

@@ -27,35 +27,76 @@ struct Divisor {
     }
 };
 
+// How many cells each output of a row counts along the row, or one over it; of long rows only where that varies.
+struct CountsAlong {
+    i64 whole_from = 0, whole_to = 0, left_out = 0;  // elements that count as many as the kernel has, and are not kept
+    double common = 1;
+    const double *table = nullptr;
+
+    // Sets itself up; what it gives is to be held as long as it is used.
+    Scratch<double> fill(const Plan &plan, Count by, bool reciprocals) {
+        const Axis &axis = plan.last();
+        const i64 inner = plan.inner;
+        auto cells = [&](i64 o) { return by == Count::REAL ? axis.taps(o).count : axis.counted(o); };
+        auto kept = [&](i64 n) { return reciprocals ? 1 / static_cast<double>(n) : static_cast<double>(n); };
+        i64 first = 0, stop = axis.adaptive ? 0 : axis.output;
+        while (first < stop && cells(first) != axis.kernel) ++first;
+        while (stop > first && cells(stop - 1) != axis.kernel) --stop;
+        whole_from = first * inner, whole_to = stop * inner, common = kept(axis.kernel);
+        // A register that is not all in the middle starts before it, or less than a register before its end.
+        const i64 middle = stop - first - 2 * (MARGIN / inner + 1), gap = first + MARGIN / inner + 1;
+        left_out = middle > 0 ? middle : 0;
+        Scratch<double> block((axis.output - left_out) * inner + MARGIN, "divisors of a row");
+        double *to = block.data();
+        for (i64 o = 0; o < axis.output; o += o + 1 == gap ? 1 + left_out : 1)
+            for (i64 e = 0; e < inner; ++e) *to++ = kept(cells(o));
+        left_out *= inner;
+        table = block.data();
+        return block;
+    }
+    // Of the outputs from element `at` of the row on.
+    template <int N>
+    NDPOOL_INLINE vec<double, N> at(i64 at) const {
+        if (at >= whole_from && at + N <= whole_to) return splat<double, N>(common);
+        return load<N>(table + (at < whole_from ? at : at - left_out));
+    }
+
+  private:
+    static constexpr i64 MARGIN = 64;
+};
+
 // Writes totals of P, divided, as R. A total that is wider than R may be multiplied by the reciprocal instead: the
 // error is far below R's last place.
 template <class P, class R, bool PAST = false>
 struct SumSink {
     using A = typename P::Lane;
-    static constexpr bool STREAMS = std::is_same_v<R, float>;
+    static constexpr bool STREAMS = std::is_same_v<R, float>, BY_RECIPROCAL = sizeof(R) < sizeof(double);
     R *y;
     Divisor divisor;
-    R *row;
-    double *each;  // the divisor of every element of the row, where they vary
+    R *row = nullptr;
+    CountsAlong along = {};       // where divisors vary
+    double across = 1;            // the row's part of the divisor, or one over it
+    const Plan *whole = nullptr;  // with the first axis, where that was done before
 
-    SumSink<P, R, true> past_the_caches() const { return {y, divisor, row, each}; }
+    SumSink<P, R, true> past_the_caches() const { return {y, divisor, row, along, across, whole}; }
     Scratch<double> take_room(const Plan &plan) {
-        Scratch<double> room;
-        if (divisor.varies()) room.grow(plan.out_row + 64, "divisors of a row");
-        each = room.data();
-        return room;
+        return divisor.varies() ? along.fill(plan, divisor.by, BY_RECIPROCAL) : Scratch<double>();
     }
     void move_to(const Plan &plan, i64 index, const OutputRow &rows) {
         row = y + index * plan.out_row;
         if (!divisor.varies()) return;
-        for (i64 o = 0; o < plan.last().output; ++o) {
-            double n = divisor.at(plan, rows, o);
-            for (i64 e = 0; e < plan.inner; ++e) each[o * plan.inner + e] = n;
+        i64 cells = divisor.by == Count::REAL ? rows.real : rows.counted;
+        if (whole) {
+            const Axis &first = whole->axes[0];
+            const i64 o = index / (whole->out_rows / first.output) % first.output;
+            cells *= divisor.by == Count::REAL ? first.taps(o).count : first.counted(o);
         }
+        across = BY_RECIPROCAL ? 1 / static_cast<double>(cells) : static_cast<double>(cells);
     }
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
     static bool finishes() { return false; }
-    bool in_parts() const { return !divisor.varies(); }
+    // The first axis is done, and what follows is without it.
+    void leave_first_axis(const Plan &plan) { whole = &plan; }
     void advance(i64 elements) { y += elements; }
     template <class Use>
     NDPOOL_INLINE void over_arrays(const Use &use) {
@@ -70,9 +111,11 @@ struct SumSink {
                 return;
             }
             vec<double, N> sum = convert<double, N>(total);
-            if (divisor.varies())
-                sum /= load<N>(each + at);
-            else if (sizeof(R) < sizeof(double))
+            if (divisor.varies() && BY_RECIPROCAL)
+                sum *= along.at<N>(at) * across;
+            else if (divisor.varies())
+                sum /= along.at<N>(at) * across;
+            else if (BY_RECIPROCAL)
                 sum *= divisor.share;
             else if (divisor.by != Count::NONE)
                 sum /= divisor.fixed;

@@ -167,13 +167,7 @@ void pool_rows(const Plan &plan, const Sink &sink, bool streamed, bool in_lines,
 // What the choice depends on where the cells are lanes already.
 template <class L>
 constexpr Lanes lanes_alone() {
-    return {LANES<typename L::Lane>,
-            LANES<typename L::Lane>,
-            L::PLANES == 1,
-            L::TAGGED,
-            Tuned::NOT,
-            !LEVEL_IS_TUNED,
-            false};
+    return {LANES<typename L::Lane>, LANES<typename L::Lane>, L::PLANES == 1, L::TAGGED, Tuned::NOT, !LEVEL_IS_TUNED};
 }
 
 // The general ways, from cells of any type.
@@ -242,6 +236,7 @@ void pool_by_sliding(const Plan &plan, const L &lanes, const RowSource<L> &sourc
         part.outer = left.outer / plan.outer * count;
         Sink to = sink;
         to.advance(first * plan.out_slab);
+        to.leave_first_axis(plan);
         const auto from = source_of(lanes, static_cast<const Lane *>(between), part.outer * part.in_slab);
         pool_lanes(part, lanes, from, to, way, streamed);
     };
@@ -294,11 +289,10 @@ void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink 
     constexpr int MANY = LANES<typename P::Lane>,
                   FEW = std::is_floating_point_v<In> ? FEW_LANES<typename P::Lane> : MANY;
     const bool turned = turns_signs(p);
-    const Way way =
-        choose_forward(plan,
-                       {MANY, turned ? MANY : FEW, P::PLANES == 1, P::TAGGED,
-                        turned && HERE == Tuned::ALL ? Tuned::ROWS : HERE, !LEVEL_IS_TUNED, sink.in_parts()},
-                       route.asked);
+    const Way way = choose_forward(plan,
+                                   {MANY, turned ? MANY : FEW, P::PLANES == 1, P::TAGGED,
+                                    turned && HERE == Tuned::ALL ? Tuned::ROWS : HERE, !LEVEL_IS_TUNED},
+                                   route.asked);
     if (route.tell(way)) return;
     const bool streamed = streams_outputs<In>(plan, sink.y, route);
     const auto from = source_of(p, x, plan.outer * plan.in_slab);
