@@ -25,6 +25,10 @@ template <class T>
 void sum_integers(const Plan &plan, const Call &call, const Route &route) {
     if constexpr (sizeof(T) == 8)
         if (call.count != Count::NONE) return sum_as<ExactSum<T>, double>(plan, call, route);
+    // Twice as many at a time, where 32 bits hold any sum of a window.
+    if constexpr (sizeof(T) <= 2)
+        if (plan.cells <= i64(1) << (31 - 8 * sizeof(T)))
+            return sum_as<PlainSum<T, std::int32_t>, std::int64_t>(plan, call, route);
     sum_as<PlainSum<T, std::int64_t>, std::int64_t>(plan, call, route);
 }
 

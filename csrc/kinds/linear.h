@@ -80,13 +80,14 @@ struct SumSink {
 
     SumSink<P, R, true> past_the_caches() const { return {y, divisor, row, along, across, whole}; }
     Scratch<double> take_room(const Plan &plan) {
-        return divisor.varies() ? along.fill(plan, divisor.by, BY_RECIPROCAL) : Scratch<double>();
+        if (!divisor.varies()) return {};
+        return along.fill(whole && whole->axis_count == 1 ? *whole : plan, divisor.by, BY_RECIPROCAL);
     }
     void move_to(const Plan &plan, i64 index, const OutputRow &rows) {
         row = y + index * plan.out_row;
         if (!divisor.varies()) return;
         i64 cells = divisor.by == Count::REAL ? rows.real : rows.counted;
-        if (whole) {
+        if (whole && whole->axis_count > 1) {
             const Axis &first = whole->axes[0];
             const i64 o = index / (whole->out_rows / first.output) % first.output;
             cells *= divisor.by == Count::REAL ? first.taps(o).count : first.counted(o);
@@ -106,7 +107,7 @@ struct SumSink {
     void put(i64 at, const typename P::template State<N> &s, int count) {
         put_some<N, PAST>(row + at, count, [&](R *p) {
             vec<A, N> total = P::template total<N>(s);
-            if (std::is_same_v<R, A> && divisor.by == Count::NONE) {
+            if ((std::is_same_v<R, A> || std::is_integral_v<R>) && divisor.by == Count::NONE) {
                 store_as<N>(p, total);
                 return;
             }

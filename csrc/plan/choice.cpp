@@ -23,7 +23,7 @@ bool always(const Plan &, const Lanes &) { return true; }
 
 bool can_slide(const Plan &plan, const Lanes &lanes) {
     const Axis &axis = plan.axes[0];
-    return plan.dim_count > 0 && lanes.one_plane && !axis.adaptive && axis.dilation == 1;
+    return lanes.slides && (plan.dim_count > 0 || plan.inner >= lanes.many) && !axis.adaptive && axis.dilation == 1;
 }
 bool is_wide(const Axis &axis) { return axis.kernel >= 6 && axis.kernel >= 4 * axis.stride; }
 bool suits_slide(const Plan &plan, const Lanes &) { return is_wide(plan.axes[0]); }

@@ -40,9 +40,9 @@ enum class Tuned { NOT, ROWS, ALL };
 
 // What the choice depends on, of a kind at an instruction level.
 struct Lanes {
-    i64 many, few;   // how many are worked on at a time, in long rows and in short ones
-    bool one_plane;  // whether a State is one number
-    bool tagged;     // whether places in the window matter
+    i64 many, few;  // how many are worked on at a time, in long rows and in short ones
+    bool tagged;    // whether places in the window matter
+    bool slides;    // whether the first axis can go by itself
     Tuned tuned;
     bool short_build;  // whether the level has the ways alone that every plan needs
 };
