@@ -76,9 +76,10 @@ struct SumSink {
     R *row = nullptr;
     CountsAlong along = {};       // where divisors vary
     double across = 1;            // the row's part of the divisor, or one over it
-    const Plan *whole = nullptr;  // with the first axis, where that was done before
+    const Plan *whole = nullptr;  // with the first axis, where that was done before, from output `lo` on
+    i64 lo = 0;
 
-    SumSink<P, R, true> past_the_caches() const { return {y, divisor, row, along, across, whole}; }
+    SumSink<P, R, true> past_the_caches() const { return {y, divisor, row, along, across, whole, lo}; }
     Scratch<double> take_room(const Plan &plan) {
         if (!divisor.varies()) return {};
         return along.fill(whole && whole->axis_count == 1 ? *whole : plan, divisor.by, BY_RECIPROCAL);
@@ -89,7 +90,7 @@ struct SumSink {
         i64 cells = divisor.by == Count::REAL ? rows.real : rows.counted;
         if (whole && whole->axis_count > 1) {
             const Axis &first = whole->axes[0];
-            const i64 o = index / (whole->out_rows / first.output) % first.output;
+            const i64 o = lo + index / (whole->out_rows / first.output) % first.output;
             cells *= divisor.by == Count::REAL ? first.taps(o).count : first.counted(o);
         }
         across = BY_RECIPROCAL ? 1 / static_cast<double>(cells) : static_cast<double>(cells);
@@ -97,7 +98,7 @@ struct SumSink {
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
     static bool finishes() { return false; }
     // The first axis is done, and what follows is without it.
-    void leave_first_axis(const Plan &plan) { whole = &plan; }
+    void leave_first_axis(const Plan &plan, i64 output) { whole = &plan, lo = output; }
     void advance(i64 elements) { y += elements; }
     template <class Use>
     NDPOOL_INLINE void over_arrays(const Use &use) {
@@ -105,17 +106,23 @@ struct SumSink {
     }
     template <int N>
     void put(i64 at, const typename P::template State<N> &s, int count) {
+        const i64 from = whole && whole->axis_count == 1 ? lo * whole->inner : 0;  // of the table
         put_some<N, PAST>(row + at, count, [&](R *p) {
             vec<A, N> total = P::template total<N>(s);
-            if ((std::is_same_v<R, A> || std::is_integral_v<R>) && divisor.by == Count::NONE) {
+            if constexpr (std::is_same_v<A, float> && sizeof(R) == 2) {
+                constexpr double GROW = 1 / NarrowSum<R>::SHRINK;
+                vec<float, N> factor = splat<float, N>(static_cast<float>(divisor.share * GROW));
+                if (divisor.varies()) factor = convert<float, N>(along.at<N>(from + at) * (across * GROW));
+                return store_as<N>(p, total * factor);
+            } else if ((std::is_same_v<R, A> || std::is_integral_v<R>) && divisor.by == Count::NONE) {
                 store_as<N>(p, total);
                 return;
             }
             vec<double, N> sum = convert<double, N>(total);
             if (divisor.varies() && BY_RECIPROCAL)
-                sum *= along.at<N>(at) * across;
+                sum *= along.at<N>(from + at) * across;
             else if (divisor.varies())
-                sum /= along.at<N>(at) * across;
+                sum /= along.at<N>(from + at) * across;
             else if (BY_RECIPROCAL)
                 sum *= divisor.share;
             else if (divisor.by != Count::NONE)

@@ -51,17 +51,23 @@ void with_bits(i64 bytes, const F &f) {
 
 // --- strands ----------------------------------------------------------------------------------------
 
-// Strand s is piece s % pieces of slab s / pieces.
+// Strands in groups, in each of which they start a fixed step apart: all slabs; or a piece of all rows; or all pieces
+// of a row.
 struct Strands {
-    const Plan &whole;
-    Plan each;                                   // one strand by itself, as many times as there are lanes
-    i64 count, pieces;                           // in all, and of a slab
-    i64 lanes;                                   // strands at a time
-    i64 cells, outputs;                          // elements of a strand
-    i64 in_step, out_step, first_in, first_out;  // from piece to piece, and where the first one starts in its slab
+    Plan each;  // one strand by itself, as many times as there are lanes
+    i64 lanes;  // strands at a time
+    i64 groups, in_group;
+    struct Steps {
+        i64 elements;              // of a strand
+        i64 first, strand, group;  // where the first one starts, and from one to the next
+    } in, out;
 
-    i64 in_at(i64 s) const { return s / pieces * whole.in_slab + first_in + s % pieces * in_step; }
-    i64 out_at(i64 s) const { return s / pieces * whole.out_slab + first_out + s % pieces * out_step; }
+    i64 blocks_of_group() const { return (in_group + lanes - 1) / lanes; }
+};
+
+// Some strands of a group, side by side in lanes.
+struct Block {
+    i64 group, first, count;
 };
 
 // A plan whose places have so many lanes for each element.
@@ -78,20 +84,23 @@ inline Plan with_lanes(const Plan &plan, i64 lanes) {
 // A register of the smallest elements is not filled: what is in the cache would be too much.
 inline i64 lanes_of(i64 bytes) { return NDPOOL_VECTOR_BYTES / bytes > 32 ? 32 : NDPOOL_VECTOR_BYTES / bytes; }
 
-constexpr i64 NEAR = 24 << 10;  // bytes that stay in the nearest cache
+constexpr i64 NEAR = 96 << 10;  // bytes that stay in the nearest cache
 
 // Every slab is a strand. As many at a time as stay near, and a register of them at least.
 inline Strands whole_slabs(const Plan &plan, i64 bytes) {
     const i64 register_of = lanes_of(bytes), all = (plan.outer + register_of - 1) / register_of * register_of;
     i64 lanes = NEAR / (plan.in_slab * bytes) / register_of * register_of;
     lanes = lanes < register_of ? register_of : lanes > all ? all : lanes;
-    return {plan,         with_lanes(plan, lanes), plan.outer, 1, lanes, plan.in_slab, plan.out_slab,
-            plan.in_slab, plan.out_slab,           0,          0};
+    return {with_lanes(plan, lanes),
+            lanes,
+            1,
+            plan.outer,
+            {plan.in_slab, 0, plan.in_slab, 0},
+            {plan.out_slab, 0, plan.out_slab, 0}};
 }
 
 // Every row is cut into pieces that see no padding, of as many outputs each as stay near.
-inline Strands pieces_of_rows(const Plan &plan, i64 bytes) {
-    const RowPieces cut = row_pieces(plan, NEAR / (lanes_of(bytes) * bytes));
+inline Strands pieces_of_rows(const Plan &plan, const RowPieces &cut, i64 lanes) {
     Plan piece = plan;
     Axis &axis = piece.axes[0];
     axis.output = cut.outputs, axis.length = (cut.outputs - 1) * axis.stride + axis.dilation * (axis.kernel - 1) + 1;
@@ -99,80 +108,67 @@ inline Strands pieces_of_rows(const Plan &plan, i64 bytes) {
     piece.in_row = piece.in_slab = axis.length * plan.inner;
     piece.out_row = piece.out_slab = axis.output * plan.inner;
     piece.padded = false, piece.same_count = piece.same_real = true;
-    return {plan,
-            with_lanes(piece, lanes_of(bytes)),
-            plan.outer * cut.count,
+    const i64 in_step = cut.outputs * axis.stride * plan.inner, out_step = cut.outputs * plan.inner;
+    const i64 first_in = plan.last().start(cut.first) * plan.inner, first_out = cut.first * plan.inner;
+    const Plan each = with_lanes(piece, lanes);
+    if (cut.of_all_rows)
+        return {each,
+                lanes,
+                cut.count,
+                plan.outer,
+                {piece.in_slab, first_in, plan.in_slab, in_step},
+                {piece.out_slab, first_out, plan.out_slab, out_step}};
+    return {each,
+            lanes,
+            plan.outer,
             cut.count,
-            lanes_of(bytes),
-            piece.in_slab,
-            piece.out_slab,
-            cut.outputs * axis.stride * plan.inner,
-            piece.out_slab,
-            plan.last().start(cut.first) * plan.inner,
-            cut.first * plan.inner};
+            {piece.in_slab, first_in, in_step, plan.in_slab},
+            {piece.out_slab, first_out, out_step, plan.out_slab}};
 }
 
 // --- running them -----------------------------------------------------------------------------------
 
-// The strands first..stop-1 of one array and its lanes.
-template <class Bits>
-void to_lanes(const Strands &strands, bool input, i64 first, i64 stop, const Bits *array, Bits *lanes) {
-    const i64 elements = input ? strands.cells : strands.outputs;
-    for (i64 s = first; s < stop;) {
-        const i64 left = strands.pieces == 1 ? stop - s : strands.pieces - s % strands.pieces;
-        const i64 run = left < stop - s ? left : stop - s;
-        transpose(array + (input ? strands.in_at(s) : strands.out_at(s)), input ? strands.in_step : strands.out_step,
-                  lanes + (s - first), strands.lanes, run, elements);
-        s += run;
-    }
-}
-template <class Bits>
-void from_lanes(const Strands &strands, bool input, i64 first, i64 stop, const Bits *lanes, Bits *array) {
-    const i64 elements = input ? strands.cells : strands.outputs;
-    for (i64 s = first; s < stop;) {
-        const i64 left = strands.pieces == 1 ? stop - s : strands.pieces - s % strands.pieces;
-        const i64 run = left < stop - s ? left : stop - s;
-        transpose(lanes + (s - first), strands.lanes, array + (input ? strands.in_at(s) : strands.out_at(s)),
-                  input ? strands.in_step : strands.out_step, elements, run);
-        s += run;
-    }
-}
-
-// Runs the operation on the strands first..stop-1, with run(plan, call).
+// Runs the operation on one block, with run(plan, call).
 template <class Run>
-void run_block(const Strands &strands, const Call &call, i64 first, i64 stop, const Run &run) {
+void run_block(const Strands &strands, const Call &call, const Block &block, const Run &run) {
     Call own = call;
     own.asked = Way::NONE, own.past_the_caches = false;
     constexpr int MOST_ARRAYS = 9;
     Scratch<std::uint64_t> room[MOST_ARRAYS];
     int used = 0;
+    auto start = [&](const Strands::Steps &steps) {
+        return steps.first + block.group * steps.group + block.first * steps.strand;
+    };
     over_arrays(own, [&](auto *&array, i64 bytes, bool input) {
         if (!array) return;
-        const i64 elements = (input ? strands.cells : strands.outputs) * strands.lanes;
-        Scratch<std::uint64_t> &block = room[used++];
-        block.grow((elements * bytes + 7) / 8 + 16, "strands side by side");
+        const Strands::Steps &steps = input ? strands.in : strands.out;
+        const i64 elements = steps.elements * strands.lanes;
+        room[used].grow((elements * bytes + 7) / 8 + 16, "strands side by side");
+        auto *lanes = room[used++].data();
         if (is_read(array)) {
             // Lanes without a strand are computed too, and dropped.
-            if (stop - first < strands.lanes) std::memset(block.data(), 0, static_cast<std::size_t>(elements * bytes));
+            if (block.count < strands.lanes) std::memset(lanes, 0, static_cast<std::size_t>(elements * bytes));
             with_bits(bytes, [&](auto zero) {
                 using Bits = decltype(zero);
-                to_lanes(strands, input, first, stop, static_cast<const Bits *>(array),
-                         reinterpret_cast<Bits *>(block.data()));
+                transpose(static_cast<const Bits *>(array) + start(steps), steps.strand,
+                          reinterpret_cast<Bits *>(lanes), strands.lanes, block.count, steps.elements);
             });
         }
-        array = block.data();
+        array = lanes;
     });
     run(strands.each, own);
     used = 0;
     over_arrays(call, [&](auto *array, i64 bytes, bool input) {
         if (!array) return;
-        const Scratch<std::uint64_t> &block = room[used++];
-        if (!is_read(array))
-            with_bits(bytes, [&](auto zero) {
-                using Bits = decltype(zero);
-                from_lanes(strands, input, first, stop, reinterpret_cast<const Bits *>(block.data()),
-                           static_cast<Bits *>(const_cast<void *>(array)));
-            });
+        const Strands::Steps &steps = input ? strands.in : strands.out;
+        auto *lanes = room[used++].data();
+        if (is_read(array)) return;
+        with_bits(bytes, [&](auto zero) {
+            using Bits = decltype(zero);
+            transpose(reinterpret_cast<const Bits *>(lanes), strands.lanes,
+                      static_cast<Bits *>(const_cast<void *>(array)) + start(steps), steps.strand, steps.elements,
+                      block.count);
+        });
     });
 }
 
@@ -201,20 +197,19 @@ void run_rest(const Plan &plan, const Call &call, i64 lo, i64 hi, const Run &run
 // Runs the operation on all strands, with run(plan, call).
 template <class Run>
 void run_in_batches(const Plan &plan, const Call &call, const Run &run) {
-    const i64 bytes = size_of(call.type);
-    const bool cut = is_forward(call.op) && row_pieces(plan, NEAR / (lanes_of(bytes) * bytes)).count > 1;
-    const Strands strands = cut ? pieces_of_rows(plan, bytes) : whole_slabs(plan, bytes);
-    const i64 blocks = (strands.count + strands.lanes - 1) / strands.lanes;
-    parallel(blocks, plan.outer * plan.in_slab >= (1 << 15), [&](i64 begin, i64 end) {
-        for (i64 block = begin; block < end; ++block) {
-            const i64 first = block * strands.lanes, stop = first + strands.lanes;
-            run_block(strands, call, first, stop < strands.count ? stop : strands.count, run);
+    const i64 bytes = size_of(call.type), lanes = lanes_of(bytes);
+    const RowPieces cut = is_forward(call.op) ? row_pieces(plan, lanes, NEAR / (lanes * bytes)) : RowPieces();
+    const Strands strands = cut.count ? pieces_of_rows(plan, cut, lanes) : whole_slabs(plan, bytes);
+    const i64 each = strands.blocks_of_group();
+    parallel(strands.groups * each, plan.outer * plan.in_slab >= (1 << 15), [&](i64 begin, i64 end) {
+        for (i64 unit = begin; unit < end; ++unit) {
+            const i64 first = unit % each * strands.lanes, left = strands.in_group - first;
+            run_block(strands, call, {unit / each, first, left < strands.lanes ? left : strands.lanes}, run);
         }
     });
-    if (!cut) return;
-    const i64 first = strands.first_out / plan.inner;
-    run_rest(plan, call, 0, first, run);
-    run_rest(plan, call, first + strands.pieces * strands.outputs / plan.inner, plan.last().output, run);
+    if (!cut.count) return;
+    run_rest(plan, call, 0, cut.first, run);
+    run_rest(plan, call, cut.first + cut.count * cut.outputs, plan.last().output, run);
 }
 
 }  // namespace NDPOOL_LEVEL

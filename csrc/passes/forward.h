@@ -167,7 +167,7 @@ void pool_rows(const Plan &plan, const Sink &sink, bool streamed, bool in_lines,
 // What the choice depends on where the cells are lanes already.
 template <class L>
 constexpr Lanes lanes_alone() {
-    return {LANES<typename L::Lane>, LANES<typename L::Lane>, L::TAGGED, SLIDES<L>, Tuned::NOT, !LEVEL_IS_TUNED};
+    return {LANES<typename L::Lane>, LANES<typename L::Lane>, L::TAGGED, SLIDES<L>, Tuned::NOT, false, !LEVEL_IS_TUNED};
 }
 
 // The general ways, from cells of any type.
@@ -213,49 +213,78 @@ inline Plan without_first_axis(const Plan &plan) {
     return rest;
 }
 
-// The first axis by blocks, then the others by a way of their own.
+// The first axis by blocks, then the others by a way of their own. What is in between stays in the second-level cache:
+// some slabs at a time, or a band of the outputs of one.
 template <class L, class Sink>
-void pool_by_sliding(const Plan &plan, const L &lanes, const RowSource<L> &source, const Sink &sink, bool streamed) {
+class SlidingPooler {
     using Lane = typename L::Lane;
-    const Axis &axis = plan.axes[0];
-    const Plan left = without_first_axis(plan);
-    const Way way = choose_forward(left, lanes_alone<L>(), Way::NONE);
-    i64 rest = plan.in_slab / axis.length;
-    // So few slabs at a time that the second-level cache holds what is in between, and there are parts for all threads.
-    i64 group = (i64(1) << 15) / (axis.output * rest) + 1;
-    if (group > plan.outer) group = plan.outer;
-    // And so few columns that a block of them, as long as the kernel, stays near.
-    i64 columns = (i64(72) << 10) / static_cast<i64>(sizeof(Lane)) / (axis.kernel + 1) / 32 * 32;
-    columns = columns < 32 ? 32 : columns > 256 ? 256 : columns;
-    if (columns > rest) columns = rest;
-    i64 cuts = (rest + columns - 1) / columns;
-    i64 groups = (plan.outer + group - 1) / group;
-    auto pool_group = [&](i64 first, i64 count, Lane *between, i64 plane) {
-        parallel(count * cuts, worth_threads(count * plan.in_slab), [&](i64 begin, i64 end) {
+
+  public:
+    SlidingPooler(const Plan &plan, const L &lanes, const RowSource<L> &source, const Sink &sink, bool streamed)
+        : plan(plan), lanes(lanes), source(source), sink(sink), streamed(streamed) {
+        const Axis &axis = plan.axes[0];
+        rest = plan.in_slab / axis.length;
+        const i64 least = 4 * axis.kernel / axis.stride + 1, fit = BETWEEN / (L::PLANES * rest);
+        band = fit < least ? least : fit;
+        // Bands of little more than half of the outputs would be too much to merge twice.
+        if (band > axis.output / 2) band = axis.output;
+        bands = (axis.output + band - 1) / band;
+        group = bands > 1 ? 1 : BETWEEN / 2 / (axis.output * rest) + 1;
+        if (group > plan.outer) group = plan.outer;
+        // So few columns that a block of them, as long as the kernel, stays near.
+        columns = (i64(72) << 10) / static_cast<i64>(sizeof(Lane)) / L::PLANES / (axis.kernel + 1) / 32 * 32;
+        columns = columns < 32 ? 32 : columns > 256 ? 256 : columns;
+        if (columns > rest) columns = rest;
+    }
+
+    void pool() const {
+        const i64 groups = (plan.outer + group - 1) / group, units = groups * bands;
+        parallel(units, units > 1 && worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
             for (i64 unit = begin; unit < end; ++unit) {
-                i64 slab = unit / cuts, column = unit % cuts * columns;
-                source.slide(source, axis, (first + slab) * plan.in_slab, between + slab * axis.output * rest, plane,
-                             rest, column, column + columns < rest ? column + columns : rest);
+                const i64 first = unit / bands * group, lo = unit % bands * band;
+                pool_band(first, group < plan.outer - first ? group : plan.outer - first, lo,
+                          lo + band < plan.axes[0].output ? lo + band : plan.axes[0].output);
             }
         });
-        Plan part = left;
-        part.outer = left.outer / plan.outer * count;
+    }
+
+  private:
+    static constexpr i64 BETWEEN = i64(1) << 16;
+    const Plan &plan;
+    const L &lanes;
+    const RowSource<L> &source;
+    const Sink &sink;
+    const bool streamed;
+    i64 rest, band, bands, group, columns;  // elements for a cell of the axis; outputs at a time; ...
+
+    // The outputs lo..hi-1 along the first axis, of `count` slabs.
+    void pool_band(i64 first, i64 count, i64 lo, i64 hi) const {
+        const Axis &axis = plan.axes[0];
+        i64 begin = axis.start(lo), end = axis.start(hi - 1) + axis.kernel;
+        begin = begin < 0 ? 0 : begin < axis.length ? begin : axis.length - 1;
+        end = end > axis.length ? axis.length : end <= begin ? begin + 1 : end;
+        if (bands == 1) begin = 0, end = axis.length;
+        const Plan own = plan.part(begin, end, lo, hi);
+        const i64 between = (hi - lo) * rest, plane = count * between + 64, cuts = (rest + columns - 1) / columns;
+        const Scratch<Lane> block(L::PLANES * plane, "what is left when the first axis is done");
+        parallel(count * cuts, worth_threads(count * plan.in_slab), [&](i64 one, i64 stop) {
+            for (i64 unit = one; unit < stop; ++unit) {
+                const i64 slab = unit / cuts, column = unit % cuts * columns;
+                source.slide(source, own.axes[0], (first + slab) * plan.in_slab + begin * rest,
+                             block.data() + slab * between, plane, rest, column,
+                             column + columns < rest ? column + columns : rest);
+            }
+        });
+        Plan left = without_first_axis(own);
+        left.outer *= count;
         Sink to = sink;
-        to.advance(first * plan.out_slab);
-        to.leave_first_axis(plan);
+        to.advance(first * plan.out_slab + lo * (plan.out_slab / axis.output));
+        to.leave_first_axis(plan, lo);
         const StoredStates<L> states(lanes, plane);
-        const auto from = source_of(states, static_cast<const Lane *>(between), part.outer * part.in_slab);
-        pool_lanes(part, lanes, from, to, way, streamed);
-    };
-    parallel(groups, groups > 1 && worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
-        for (i64 unit = begin; unit < end; ++unit) {
-            i64 first = unit * group, count = first + group < plan.outer ? group : plan.outer - first;
-            const i64 plane = count * axis.output * rest + 64;
-            const Scratch<Lane> between(L::PLANES * plane, "what is left when the first axis is done");
-            pool_group(first, count, between.data(), plane);
-        }
-    });
-}
+        const auto from = source_of(states, static_cast<const Lane *>(block.data()), left.outer * left.in_slab);
+        pool_lanes(left, lanes, from, to, choose_forward(left, lanes_alone<L>(), Way::NONE), streamed);
+    }
+};
 
 // --- any way --------------------------------------------------------------------------------------
 
@@ -297,10 +326,11 @@ void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink 
     constexpr int MANY = LANES<typename P::Lane>,
                   FEW = std::is_floating_point_v<In> ? FEW_LANES<typename P::Lane> : MANY;
     const bool turned = turns_signs(p);
-    const Way way = choose_forward(plan,
-                                   {MANY, turned ? MANY : FEW, P::TAGGED, SLIDES<P>,
-                                    turned && HERE == Tuned::ALL ? Tuned::ROWS : HERE, !LEVEL_IS_TUNED},
-                                   route.asked);
+    const Way way = choose_forward(
+        plan,
+        {MANY, turned ? MANY : FEW, P::TAGGED, SLIDES<P>, turned && HERE == Tuned::ALL ? Tuned::ROWS : HERE,
+         sizeof(In) < sizeof(typename P::Lane), !LEVEL_IS_TUNED},
+        route.asked);
     if (route.tell(way)) return;
     const bool streamed = streams_outputs<In>(plan, sink.y, route);
     const auto from = source_of(p, x, plan.outer * plan.in_slab);
@@ -312,7 +342,7 @@ void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink 
             return pool_in_registers<HERE, FEW>(way, plan, unturned(p), x, from, sink, streamed);
         }
     if constexpr (SLIDES<P>)
-        if (way == Way::SLIDE) return pool_by_sliding(plan, lanes, from, sink, streamed);
+        if (way == Way::SLIDE) return SlidingPooler<typename P::Lanes, Sink>(plan, lanes, from, sink, streamed).pool();
     pool_lanes(plan, lanes, from, sink, way, streamed);
 }
 

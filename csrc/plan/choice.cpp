@@ -26,7 +26,17 @@ bool can_slide(const Plan &plan, const Lanes &lanes) {
     return lanes.slides && (plan.dim_count > 0 || plan.inner >= lanes.many) && !axis.adaptive && axis.dilation == 1;
 }
 bool is_wide(const Axis &axis) { return axis.kernel >= 6 && axis.kernel >= 4 * axis.stride; }
-bool suits_slide(const Plan &plan, const Lanes &) { return is_wide(plan.axes[0]); }
+// Merges for a row of outputs: of all rows that it sees, or of the first axis once and then of the others. What is in
+// between goes through memory, which costs as much as some merges; to read narrow cells over and over costs more.
+bool suits_slide(const Plan &plan, const Lanes &lanes) {
+    const Axis &axis = plan.axes[0];
+    if (plan.axis_count == 1) return axis.kernel >= 16 && axis.kernel >= 8 * axis.stride;
+    double rows = static_cast<double>(plan.outer_cells), first = 2 * static_cast<double>(axis.stride) + 1;
+    for (int a = 1; a + 1 < plan.axis_count; ++a)
+        first *= plan.axes[a].adaptive ? 1 : static_cast<double>(plan.axes[a].stride);
+    if (lanes.narrow) rows *= 2;
+    return 2.5 * (first + rows / static_cast<double>(axis.kernel)) < rows;
+}
 
 bool small_steps_of_two(const Axis &axis) {
     return !axis.adaptive && axis.stride == 2 && axis.dilation == 1 && (axis.kernel == 2 || axis.kernel == 3);
@@ -43,13 +53,15 @@ bool can_tiles(const Plan &plan, const Lanes &lanes) {
 }
 
 bool channels_last(const Plan &plan, const Lanes &) { return plan.inner > 1; }
-// Loads and merges for each output: of all cells, or of the rows once and then along the row.
+// Loads and merges for each output: of all cells, or of the rows once and then along the row. To read a narrow cell is
+// as much as two merges.
 bool suits_cells(const Plan &plan, const Lanes &lanes) {
     const Axis &axis = plan.last();
     const i64 step = axis.adaptive ? axis.kernel : axis.stride < axis.kernel ? axis.stride : axis.kernel;
     // Rows are merged by whole registers, however short a place is.
     if (plan.inner < lanes.many && (plan.outer_cells > 1 || (axis.stride == 1 && !axis.adaptive))) return false;
-    return plan.outer_cells * axis.kernel <= plan.outer_cells * step + axis.kernel + 2 * step;
+    const i64 read = lanes.narrow ? 2 * plan.outer_cells : plan.outer_cells;
+    return read * axis.kernel <= read * step + axis.kernel + 2 * step;
 }
 
 bool can_segments(const Plan &plan, const Lanes &) { return plan.inner == 1; }
@@ -96,34 +108,42 @@ Way choose_forward(const Plan &plan, const Lanes &lanes, Way asked) {
 
 // --- either -------------------------------------------------------------------------------------
 
-RowPieces row_pieces(const Plan &plan, i64 elements) {
+bool fill_lanes(i64 rows, i64 lanes) { return rows >= lanes - lanes / 4; }
+
+RowPieces row_pieces(const Plan &plan, i64 lanes, i64 elements) {
     const Axis &axis = plan.last();
     if (plan.dim_count > 0 || axis.adaptive) return {};
-    const i64 reach = axis.dilation * (axis.kernel - 1), s = axis.stride;
-    const i64 first = (axis.pad_lo + s - 1) / s;
+    const i64 reach = axis.dilation * (axis.kernel - 1), s = axis.stride, first = (axis.pad_lo + s - 1) / s;
     i64 stop = axis.length > reach ? (axis.length - 1 - reach + axis.pad_lo) / s + 1 : 0;
     if (stop > axis.output) stop = axis.output;
-    i64 outputs = elements / (s * plan.inner);
-    if (outputs < 4 * reach / s) outputs = 4 * reach / s;
-    if (outputs < 1) outputs = 1;
-    const i64 count = (stop - first) / outputs;
+    const i64 least = 4 * reach / s + 1, near = elements / (s * plan.inner);
+    i64 count = (stop - first) / (near < least ? least : near);
+    const bool of_all_rows = fill_lanes(plan.outer, lanes);
+    if (!of_all_rows) {
+        count = (count + lanes - 1) / lanes * lanes;
+        while (count && (stop - first) / count < least) count -= lanes;
+    }
     if (count < 2) return {};
-    return {count, (stop - first) / count, first};
+    return {count, (stop - first) / count, first, of_all_rows};
 }
 
-bool can_batch(const Plan &plan, bool forward) { return plan.outer > 1 || (forward && row_pieces(plan, 0).count > 1); }
+bool can_batch(const Plan &plan, bool forward) {
+    return plan.outer > 1 || (forward && row_pieces(plan, 8, 0).count > 1);
+}
 
 bool suits_batch(const Plan &plan, bool forward, i64 lanes, i64 bytes) {
     const Axis &axis = plan.last();
-    if (!forward || plan.inner >= lanes) return false;
-    const i64 near = (24 << 10) / (lanes * bytes);
+    if (!forward) return false;
+    // Places that fill registers need none, but where rows are so short that most of the time is lost between them.
+    if (plan.inner >= lanes)
+        return plan.out_row <= 4 * lanes && plan.inner <= 2 * lanes && fill_lanes(plan.outer, lanes);
     // A long window is reduced along itself.
     if ((axis.adaptive || axis.stride >= axis.kernel) && axis.kernel * plan.inner >= 8 * lanes) return false;
-    if (plan.dim_count == 0 && !axis.adaptive && axis.length * plan.inner > 4 * near)
-        return axis.stride > 2 && plan.outer * row_pieces(plan, near).count >= lanes;
-    if (plan.outer < lanes - lanes / 4 || plan.in_slab * lanes * bytes > (512 << 10)) return false;
-    const i64 short_row = axis.stride > 2 || axis.adaptive ? 4 * lanes : 2 * lanes;
-    return plan.out_row < short_row || (plan.dim_count == 0 && axis.stride > 2);
+    // Windows in small steps along a long row are shifted registers.
+    const bool odd_steps = plan.inner > 1 || axis.adaptive || axis.stride > 2;
+    if (fill_lanes(plan.outer, lanes) && plan.in_slab * lanes * bytes <= (1 << 20))
+        return plan.inner > 1 || plan.out_row < (odd_steps ? 4 : 2) * lanes || (plan.dim_count == 0 && odd_steps);
+    return odd_steps && row_pieces(plan, lanes, 1024).count > 0;
 }
 
 // --- back ---------------------------------------------------------------------------------------

@@ -44,6 +44,7 @@ struct Lanes {
     bool tagged;    // whether places in the window matter
     bool slides;    // whether the first axis can go by itself
     Tuned tuned;
+    bool narrow;       // whether cells are narrower than lanes
     bool short_build;  // whether the level has the ways alone that every plan needs
 };
 
@@ -51,9 +52,11 @@ struct Lanes {
 // `outputs` each, from output `first` on. None, if they would be fewer than two.
 struct RowPieces {
     i64 count = 0, outputs = 0, first = 0;
+    bool of_all_rows = false;  // whether there are rows enough that a piece of each fills the lanes
 };
-// Pieces of about so many elements, but not much shorter than their windows.
-RowPieces row_pieces(const Plan &plan, i64 elements);
+// Pieces of about so many elements, but not much shorter than their windows; where rows are few, so many pieces that
+// they fill the lanes.
+RowPieces row_pieces(const Plan &plan, i64 lanes, i64 elements);
 
 // Whether a plan goes by BATCH, with so many lanes of so many bytes; `forward` says that windows are what is computed,
 // and not cells.
