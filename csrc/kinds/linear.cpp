@@ -32,22 +32,14 @@ void sum_integers(const Plan &plan, const Call &call, const Route &route) {
     sum_as<PlainSum<T, std::int64_t>, std::int64_t>(plan, call, route);
 }
 
-// 16-bit floats are summed in floats where few add up, whose rounding errors are then far below their last place.
-template <class T>
-void sum_narrow(const Plan &plan, const Call &call, const Route &route) {
-    constexpr i64 FEW = 256;
-    if (plan.cells <= FEW) return sum_as<NarrowSum<T>, T>(plan, call, route);
-    sum_as<PlainSum<T, double>, T>(plan, call, route);
-}
-
 void sum(const Plan &plan, const Call &call, const Route &route) {
     switch (call.type) {
 #define NDPOOL_SUM(NAME, T) \
     case Type::NAME: return sum_integers<T>(plan, call, route);
         NDPOOL_INTEGERS(NDPOOL_SUM)
 #undef NDPOOL_SUM
-        case Type::F16: return sum_narrow<Half>(plan, call, route);
-        case Type::BF16: return sum_narrow<BFloat>(plan, call, route);
+        case Type::F16: return sum_as<PlainSum<Half, double>, Half>(plan, call, route);
+        case Type::BF16: return sum_as<PlainSum<BFloat, double>, BFloat>(plan, call, route);
         case Type::F32: return sum_as<PlainSum<float, double>, float>(plan, call, route);
         case Type::F64: return sum_as<ExactSum<double>, double>(plan, call, route);
     }

@@ -109,12 +109,7 @@ struct SumSink {
         const i64 from = whole && whole->axis_count == 1 ? lo * whole->inner : 0;  // of the table
         put_some<N, PAST>(row + at, count, [&](R *p) {
             vec<A, N> total = P::template total<N>(s);
-            if constexpr (std::is_same_v<A, float> && sizeof(R) == 2) {
-                constexpr double GROW = 1 / NarrowSum<R>::SHRINK;
-                vec<float, N> factor = splat<float, N>(static_cast<float>(divisor.share * GROW));
-                if (divisor.varies()) factor = convert<float, N>(along.at<N>(from + at) * (across * GROW));
-                return store_as<N>(p, total * factor);
-            } else if ((std::is_same_v<R, A> || std::is_integral_v<R>) && divisor.by == Count::NONE) {
+            if ((std::is_same_v<R, A> || std::is_integral_v<R>) && divisor.by == Count::NONE) {
                 store_as<N>(p, total);
                 return;
             }

@@ -24,8 +24,9 @@ void run(const Plan &plan, const Call &call) {
     const i64 bytes = size_of(call.type);
     const bool batch =
         call.op != Op::EXPAND &&
-        (call.asked == Way::BATCH ? can_batch(plan, forward)
-                                  : call.asked == Way::NONE && suits_batch(plan, forward, lanes_of(bytes), bytes));
+        (call.asked == Way::BATCH
+             ? can_batch(plan, forward)
+             : call.asked == Way::NONE && suits_batch(plan, forward, lanes_of(bytes), bytes, bytes_of_y(call)));
     if (call.asked == Way::BATCH && !batch) cannot_go(call.asked);
     if (!batch) return run_family(plan, call);
     if (call.told)

@@ -53,22 +53,6 @@ struct PlainSum : Total<A> {
     }
 };
 
-// 16-bit floats in floats, for windows of few cells: a float has 13 bits more than they have, at least. Cells are made
-// smaller by SHRINK, so that no sum is too large for a float. That is exact: the smallest bfloat16 becomes the smallest
-// float.
-template <class T>
-struct NarrowSum : Total<float> {
-    using In = T;
-    using Lanes = Total<float>;
-    static constexpr float SHRINK = 0x1p-16f;
-
-    Lanes lanes() const { return {}; }
-    template <int N>
-    typename Lanes::template State<N> lift(const T *p, i64) const {
-        return {widen<N>(p) * SHRINK};
-    }
-};
-
 // Doubles, and with them the rounding errors of all additions.
 struct ExactTotal : TwoLanes<double>, Untagged {
     static constexpr bool IDEMPOTENT = false;

@@ -236,20 +236,25 @@ class LanePooler {
 
     // One window at the edge, of its real cells.
     void pool_edge(Sink &sink, i64 begin, i64 o) {
-        Axis::Taps taps = axis.taps(o);
-        i64 first = taps.first - (begin * axis.stride - axis.pad_lo);
-        for (i64 e = 0; e < inner; ++e) {
-            State<1> state{};
-            for (i64 k = 0; k < taps.count; ++k) {
-                const Lane *cell = merged.data() + (first + k * axis.dilation) * inner + e;
-                State<1> next = L::template retag<1>(L::template get<1>(cell, plane), axis.kernel, taps.skipped + k);
-                if (k == 0)
-                    state = next;
-                else
-                    l.template merge_any<1>(state, next);
-            }
-            sink.template put<1>(o * inner + e, state, 1);
+        if (inner >= N)
+            whole_blocks<N>(inner, [&](i64 e) { pool_edge_of<N>(sink, begin, o, e); });
+        else
+            for (i64 e = 0; e < inner; ++e) pool_edge_of<1>(sink, begin, o, e);
+    }
+    template <int M>
+    void pool_edge_of(Sink &sink, i64 begin, i64 o, i64 e) {
+        const Axis::Taps taps = axis.taps(o);
+        const i64 first = taps.first - (begin * axis.stride - axis.pad_lo);
+        State<M> state{};
+        for (i64 k = 0; k < taps.count; ++k) {
+            const Lane *cell = merged.data() + (first + k * axis.dilation) * inner + e;
+            State<M> next = L::template retag<M>(L::template get<M>(cell, plane), axis.kernel, taps.skipped + k);
+            if (k == 0)
+                state = next;
+            else
+                l.template merge_any<M>(state, next);
         }
+        sink.template put<M>(o * inner + e, state, M);
     }
 
     // --- places of several elements ---

@@ -329,7 +329,7 @@ void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink 
     const Way way = choose_forward(
         plan,
         {MANY, turned ? MANY : FEW, P::TAGGED, SLIDES<P>, turned && HERE == Tuned::ALL ? Tuned::ROWS : HERE,
-         sizeof(In) < sizeof(typename P::Lane), !LEVEL_IS_TUNED},
+         sizeof(In) < 4 && sizeof(In) < sizeof(typename P::Lane), !LEVEL_IS_TUNED},
         route.asked);
     if (route.tell(way)) return;
     const bool streamed = streams_outputs<In>(plan, sink.y, route);

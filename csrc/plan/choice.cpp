@@ -34,8 +34,9 @@ bool suits_slide(const Plan &plan, const Lanes &lanes) {
     double rows = static_cast<double>(plan.outer_cells), first = 2 * static_cast<double>(axis.stride) + 1;
     for (int a = 1; a + 1 < plan.axis_count; ++a)
         first *= plan.axes[a].adaptive ? 1 : static_cast<double>(plan.axes[a].stride);
+    const double others = rows / static_cast<double>(axis.kernel);
     if (lanes.narrow) rows *= 2;
-    return 2.5 * (first + rows / static_cast<double>(axis.kernel)) < rows;
+    return 2.5 * (first + others) < rows;
 }
 
 bool small_steps_of_two(const Axis &axis) {
@@ -65,7 +66,9 @@ bool suits_cells(const Plan &plan, const Lanes &lanes) {
 }
 
 bool can_segments(const Plan &plan, const Lanes &) { return plan.inner == 1; }
-bool suits_segments(const Plan &plan, const Lanes &) { return plan.last().adaptive || plan.last().stride >= 8; }
+bool suits_segments(const Plan &plan, const Lanes &) {
+    return plan.last().adaptive || (plan.last().stride >= 8 && plan.last().kernel >= 48);
+}
 
 bool can_widen(const Plan &plan, const Lanes &lanes) {
     return !lanes.short_build && !lanes.tagged && !plan.last().adaptive && plan.last().kernel >= 3;
@@ -131,19 +134,22 @@ bool can_batch(const Plan &plan, bool forward) {
     return plan.outer > 1 || (forward && row_pieces(plan, 8, 0).count > 1);
 }
 
-bool suits_batch(const Plan &plan, bool forward, i64 lanes, i64 bytes) {
+bool suits_batch(const Plan &plan, bool forward, i64 lanes, i64 bytes, i64 result_bytes) {
     const Axis &axis = plan.last();
     if (!forward) return false;
-    // Places that fill registers need none, but where rows are so short that most of the time is lost between them.
-    if (plan.inner >= lanes)
-        return plan.out_row <= 4 * lanes && plan.inner <= 2 * lanes && fill_lanes(plan.outer, lanes);
     // A long window is reduced along itself.
-    if ((axis.adaptive || axis.stride >= axis.kernel) && axis.kernel * plan.inner >= 8 * lanes) return false;
-    // Windows in small steps along a long row are shifted registers.
-    const bool odd_steps = plan.inner > 1 || axis.adaptive || axis.stride > 2;
-    if (fill_lanes(plan.outer, lanes) && plan.in_slab * lanes * bytes <= (1 << 20))
-        return plan.inner > 1 || plan.out_row < (odd_steps ? 4 : 2) * lanes || (plan.dim_count == 0 && odd_steps);
-    return odd_steps && row_pieces(plan, lanes, 1024).count > 0;
+    if ((axis.adaptive || axis.stride >= axis.kernel) && axis.kernel >= 16 * lanes) return false;
+    const bool fill = fill_lanes(plan.outer, lanes) && plan.in_slab * lanes * bytes <= (1 << 20);
+    // To transpose a cell takes as much time as is lost between two rows over some hundred cells. Where places fill
+    // registers by themselves, only very short rows lose more.
+    const i64 cells_of_row = plan.in_slab / plan.out_rows;
+    if (plan.inner >= lanes) return fill && cells_of_row < 100 && plan.inner <= 2 * lanes;
+    if (fill && cells_of_row < (plan.dim_count > 0 ? 600 : 100)) return true;
+    if (plan.dim_count > 0) return false;
+    // Along a row, windows in small steps are shifted registers, and others are best one a lane.
+    const bool small_steps = !axis.adaptive && axis.stride <= (plan.inner > 1 ? 1 : 2);
+    if (small_steps || plan.out_slab * result_bytes > 2 * plan.in_slab * bytes) return false;
+    return fill || row_pieces(plan, lanes, 1024).count > 0;
 }
 
 // --- back ---------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ struct Lanes {
     bool tagged;    // whether places in the window matter
     bool slides;    // whether the first axis can go by itself
     Tuned tuned;
-    bool narrow;       // whether cells are narrower than lanes
+    bool narrow;       // whether cells of one or two bytes are read into wider lanes
     bool short_build;  // whether the level has the ways alone that every plan needs
 };
 
@@ -58,10 +58,10 @@ struct RowPieces {
 // they fill the lanes.
 RowPieces row_pieces(const Plan &plan, i64 lanes, i64 elements);
 
-// Whether a plan goes by BATCH, with so many lanes of so many bytes; `forward` says that windows are what is computed,
-// and not cells.
+// Whether a plan goes by BATCH, with so many lanes of so many bytes, and results of so many; `forward` says that
+// windows are what is computed, and not cells.
 bool can_batch(const Plan &plan, bool forward);
-bool suits_batch(const Plan &plan, bool forward, i64 lanes, i64 bytes);
+bool suits_batch(const Plan &plan, bool forward, i64 lanes, i64 bytes, i64 result_bytes);
 
 // The way forward. `asked` is one that must be taken, or NONE; throws std::invalid_argument where it cannot.
 Way choose_forward(const Plan &plan, const Lanes &lanes, Way asked);
