@@ -114,20 +114,25 @@ struct Transposition {
     To to;
 };
 
-// The transpose of the sum, by gathering or by spreading rows. prepare(in, part, use) calls use(job) with the
-// Transposition for a part of the input and the part of the outputs that is over it.
+// The transpose of the sum, by squares or by spreading rows. prepare(in, part, use) calls use(job) with the
+// Transposition for a part of the input and the part of the outputs that is over it. A slab is cut into `cuts` parts.
 template <class Prepare>
-void transpose_all(const Plan &plan, void *gx, i64 element_bytes, Way way, const Route &route, const Prepare &prepare) {
-    over_input_parts(plan, Gradient(plan, gx, element_bytes, route), [&](const auto &over) {
-        InputRow rows(plan);
+void transpose_all(const Plan &plan, void *gx, i64 element_bytes, Way way, const Route &route, const Prepare &prepare,
+                   i64 cuts) {
+    over_input_parts(plan, Gradient(plan, gx, element_bytes, route), cuts, [&](const auto &over) {
         over([&](const InputPart &in) {
             prepare(in, outputs_over(plan, in.begin, in.end), [&](const auto &job) {
                 using Job = std::decay_t<decltype(job)>;
-                if (way != Way::SPREAD) return gather_part<Job::SQUARES>(plan, rows, in, job.from, job.to, way);
+                if constexpr (Job::SQUARES)
+                    if (way == Way::SQUARES && fill_squares(plan, in, job.from, job.to)) return;
                 PartSpreader<typename decltype(job.from)::A, decltype(job.to)>(plan, in, job.to).fill(job.from.q);
             });
         });
     });
+}
+template <class Prepare>
+void transpose_all(const Plan &plan, void *gx, i64 element_bytes, Way way, const Route &route, const Prepare &prepare) {
+    transpose_all(plan, gx, element_bytes, way, route, prepare, cuts_of(plan));
 }
 
 // Room for what the outputs of a part hand on.
@@ -208,8 +213,11 @@ void sum_vjp(const Plan &plan, Divisor divisor, const G *g, G *gx, const Route &
     constexpr bool FLOATS = std::is_same_v<G, float>;
     // Sums have more bits than what is added up, but for doubles, which have none wider.
     using A = std::conditional_t<sizeof(G) == 2, float, double>;
-    const Way way = way_back<A>(plan, {25, 4, 16}, Way::SPREAD, route);
+    const Way way = way_back<A>(plan, {0, 4, 0, !FLOATS || !divisor.varies()}, Way::SPREAD, route);
     if (route.tell(way)) return;
+    const Axis &axis = plan.axes[0];
+    const i64 beyond = axis.adaptive ? 1 : axis.dilation * (axis.kernel - 1) + 1 - axis.stride;
+    const i64 cuts = cuts_of(plan, beyond < 1 ? 1 : beyond);
     auto target = [&](const InputPart &in, auto zero, double scale) {
         using Sum = decltype(zero);
         if constexpr (sizeof(G) == 2)
@@ -217,7 +225,7 @@ void sum_vjp(const Plan &plan, Divisor divisor, const G *g, G *gx, const Route &
         else
             return GradientTarget<G, Sum>{reinterpret_cast<G *>(in.gx), static_cast<Sum>(scale), plan.in_row};
     };
-    auto run = [&](const auto &prepare) { transpose_all(plan, gx, sizeof(G), way, route, prepare); };
+    auto run = [&](const auto &prepare) { transpose_all(plan, gx, sizeof(G), way, route, prepare, cuts); };
     // Divided first, in a plane of their own.
     auto by_planes = [&](auto zero) {
         using Sum = decltype(zero);

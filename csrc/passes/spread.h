@@ -4,7 +4,7 @@
 // and at last a row is spread over its cells. A row is made of lanes, and in one of five ways:
 //
 //   PLACES    channels last: for every place, the outputs over it are added up, registers of channels at a time
-//   RUNS      every output fills a run of cells
+//   RUNS      cells side by side that the same outputs see are filled with one number
 //   STEPS     steps of 1 or 2: rows of outputs, shifted, are added up; two of them are interleaved
 //   SEGMENTS  a long row is cut into as many segments as a register has lanes, and these become channels
 //   COLUMNS   as many short rows become channels
@@ -50,34 +50,36 @@ inline i64 floor_quotient(i64 a, i64 b) { return a >= 0 ? a / b : -((b - 1 - a) 
 
 // --- sums of arrays -------------------------------------------------------------------------------
 
-// to = the sum of `count` arrays that are `apart` elements apart, each of `width`.
+// to = the sum of `count` arrays that are `apart` elements apart, each of `width`; `times` times, one after the other.
 template <class A>
 struct ArraySum {
     template <int N, int U, class T>
-    NDPOOL_INLINE static void block(const T *from, i64 count, i64 apart, A *to) {
+    NDPOOL_INLINE static void block(const T *from, i64 count, i64 apart, A *to, i64 times, i64 width) {
         vec<A, N> sum[U] = {};
         for (i64 j = 0; j < count; ++j, from += apart) {
             NDPOOL_UNROLL
             for (int u = 0; u < U; ++u) sum[u] += load_as<A, N>(from + u * N);
         }
-        NDPOOL_UNROLL
-        for (int u = 0; u < U; ++u) store<N>(to + u * N, sum[u]);
+        for (i64 t = 0; t < times; ++t, to += width) {
+            NDPOOL_UNROLL
+            for (int u = 0; u < U; ++u) store<N>(to + u * N, sum[u]);
+        }
     }
     template <int N, class T>
-    NDPOOL_INLINE static void blocks_of(const T *from, i64 count, i64 apart, i64 width, A *to) {
-        whole_blocks<N>(width, [&](i64 i) NDPOOL_INLINED { block<N, 1>(from + i, count, apart, to + i); });
+    NDPOOL_INLINE static void blocks_of(const T *from, i64 count, i64 apart, i64 width, A *to, i64 times) {
+        whole_blocks<N>(width,
+                        [&](i64 i) NDPOOL_INLINED { block<N, 1>(from + i, count, apart, to + i, times, width); });
     }
     template <class T>
-    NDPOOL_INLINE static void of(const T *from, i64 count, i64 apart, i64 width, A *to) {
+    NDPOOL_INLINE static void of(const T *from, i64 count, i64 apart, i64 width, A *to, i64 times = 1) {
         constexpr int N = LANES<A>, FEW = FEW_LANES<A>;
         i64 i = 0;
-        for (; i + 4 * N <= width; i += 4 * N) block<N, 4>(from + i, count, apart, to + i);
-        if (i + 2 * N <= width) block<N, 2>(from + i, count, apart, to + i), i += 2 * N;
-        if (i + N <= width) block<N, 1>(from + i, count, apart, to + i), i += N;
+        for (; i + 4 * N <= width; i += 4 * N) block<N, 4>(from + i, count, apart, to + i, times, width);
+        for (; i + N <= width; i += N) block<N, 1>(from + i, count, apart, to + i, times, width);
         if (i == width) return;
-        if (width >= N) return block<N, 1>(from + width - N, count, apart, to + width - N);
-        if (width >= FEW) return blocks_of<FEW>(from, count, apart, width, to);
-        blocks_of<1>(from, count, apart, width, to);
+        if (width >= N) return block<N, 1>(from + width - N, count, apart, to + width - N, times, width);
+        if (width >= FEW) return blocks_of<FEW>(from, count, apart, width, to, times);
+        blocks_of<1>(from, count, apart, width, to, times);
     }
 };
 
@@ -156,7 +158,8 @@ class RowSpreader {
 
   public:
     const RowWay way;
-    const i64 chunk;  // cells at a time
+    const i64 chunk;       // cells at a time
+    bool uniform = false;  // whether all cells that were spread last got the same
 
     // For so many rows.
     RowSpreader(const Axis &axis, i64 inner, i64 rows)
@@ -168,7 +171,7 @@ class RowSpreader {
           reach(axis.adaptive ? 0 : axis.dilation * (axis.kernel - 1)) {
         if (way == RowWay::PLACES)
             take_room_for_places();
-        else if (way == RowWay::RUNS && !short_runs())
+        else if (way == RowWay::RUNS && long_runs())
             places.grow(chunk + 4 * N, "runs of cells");
         else
             take_room_for_outputs();
@@ -180,7 +183,7 @@ class RowSpreader {
     const A *spread(const T *q, i64 begin, i64 end) {
         switch (way) {
             case RowWay::PLACES: return spread_places(axis, inner, q, begin, end, places.data()), places.data();
-            case RowWay::RUNS: return short_runs() ? spread_short_runs(q, begin, end) : spread_runs(q, begin, end);
+            case RowWay::RUNS: return long_runs() ? spread_long_runs(q, begin, end) : spread_runs(q, begin, end);
             case RowWay::STEPS: return spread_steps(q, begin, end);
             default: return spread_segments(q, begin, end);
         }
@@ -189,7 +192,7 @@ class RowSpreader {
     // By COLUMNS: takes in row number `row` of N, and then spreads them all.
     template <class T>
     void take(const T *q, i64 row) {
-        load_middle(q, first_output(0), outputs_of(0, axis.length),
+        load_middle(q, 0, axis.length, first_output(0), outputs_of(0, axis.length),
                     middle.data() + row * outputs_of(0, axis.length) * inner);
     }
     // Row after row.
@@ -212,49 +215,55 @@ class RowSpreader {
 
     void take_room_for_places() {
         places.grow(chunk * inner + N, "sums of places");
-        queue.grow(RunningSums<A>::room(axis, inner), "sums of outputs");
+        queue.grow(RunningSums<A>::room(axis, 2 * N), "sums of outputs");
     }
     void take_room_for_outputs() {
         const i64 stride = axis.adaptive ? 1 : axis.stride, rows = way == RowWay::COLUMNS ? N : 1;
         // Of a chunk, outputs that do not exist included.
         const i64 outputs = axis.adaptive ? axis.output : (chunk + reach) / stride + 3;
-        const i64 cells = chunk + 3 * stride * N;
+        const i64 cells = chunk + 3 * stride * (way == RowWay::RUNS ? 1 : N);
         middle.grow((outputs * rows + N * N) * inner + 8 * N, "sums of output rows");
         places.grow(cells * rows * inner + 8 * N, "a row of the gradient");
+        if (way == RowWay::RUNS) sums.grow(2 * outputs + 4 * N, "sums of outputs");
         if (way != RowWay::SEGMENTS && way != RowWay::COLUMNS) return;
         columns.grow((outputs * rows + (reach / stride + 8) * N) * inner + 8 * N, "outputs as columns");
         sums.grow(cells * rows * inner + 8 * N, "cells as columns");
         Axis endless = axis;
         if (!axis.adaptive) endless.output = INT64_MAX;
-        queue.grow(RunningSums<A>::room(endless, inner * N), "sums of outputs");
+        queue.grow(RunningSums<A>::room(endless, 2 * N), "sums of outputs");
     }
 
     static RowWay choose(const Axis &axis, i64 inner, i64 rows) {
         if (inner >= N) return RowWay::PLACES;
-        const bool few = 2 * rows < N;
+        const bool few = rows == 1 || 2 * rows < N;
         if (axis.adaptive) {
             if (inner == 1 && axis.length >= (few ? 1 : 8) * axis.output) return RowWay::RUNS;
             return few ? RowWay::PLACES : RowWay::COLUMNS;
         }
-        const bool apart = axis.kernel == 1 || (axis.dilation == 1 && axis.kernel <= axis.stride);
-        if (inner == 1 && apart && axis.stride > 1) return RowWay::RUNS;
         if (axis.stride <= (inner == 1 ? 2 : 1) && axis.kernel <= MOST_STEPS * axis.stride) return RowWay::STEPS;
+        if (inner == 1 && axis.dilation == 1 && axis.kernel <= MOST_STEPS * axis.stride * axis.stride)
+            return RowWay::RUNS;
         return few || axis.length >= 64 * N ? RowWay::SEGMENTS : RowWay::COLUMNS;
     }
     static i64 chunk_of(const Axis &axis, i64 inner, RowWay way) {
+        const i64 reach = axis.adaptive ? 1 : axis.dilation * (axis.kernel - 1) + 1;
         i64 cells = 2048 / inner + 1;
         if (way == RowWay::COLUMNS) return axis.length;
+        // Chunks look at some outputs of their neighbours', and so does each segment of one.
         if (way == RowWay::SEGMENTS) {
-            // Each segment looks at some outputs of its neighbour's.
-            i64 segment = 4 * (axis.dilation * (axis.kernel - 1) + 1);
-            if (segment < 64) segment = 64;
+            i64 segment = 4 * reach < 64 ? 64 : 4 * reach;
+            if (segment < axis.stride) segment = axis.stride;
             cells = N * segment;
+        } else if (axis.adaptive || axis.kernel > axis.stride) {
+            const i64 least = 4 * (axis.stride < reach ? reach : axis.stride);
+            if (cells < least) cells = least;
         }
         cells = (cells + 63) / 64 * 64;
+        if (way == RowWay::RUNS && cells < axis.length / axis.output) cells = 8192;
         return cells < axis.length ? cells : axis.length;
     }
 
-    bool short_runs() const { return !axis.adaptive && axis.stride <= 64; }
+    bool long_runs() const { return axis.adaptive || (axis.stride > 64 && axis.kernel <= axis.stride); }
 
     // Of the cells from `begin` on. Outputs that do not exist are counted, too.
     i64 first_output(i64 begin) const {
@@ -264,40 +273,87 @@ class RowSpreader {
         if (axis.adaptive) return axis.output;
         return (end - 1 + axis.pad_lo) / axis.stride + 1 - first_output(begin);
     }
-    // Outputs first, first+1, ... of a row as lanes, with zeros for those that do not exist.
+    // Outputs first, first+1, ... of a row as lanes, with zeros for those that the cells begin..end-1 do not ask for.
     template <class T>
-    void load_middle(const T *q, i64 first, i64 count, A *to) {
-        i64 before = first < 0 ? -first : 0;
-        if (before > count) before = count;
-        i64 there = axis.output - (first + before);
-        if (there > count - before) there = count - before;
-        if (there < 0) there = 0;
-        std::memset(to, 0, sizeof(A) * static_cast<std::size_t>(before * inner));
-        to += before * inner;
-        ArraySum<A>::of(q + (first + before) * inner, 1, 0, there * inner, to);
-        std::memset(to + there * inner, 0, sizeof(A) * static_cast<std::size_t>((count - before - there) * inner));
+    void load_middle(const T *q, i64 begin, i64 end, i64 first, i64 count, A *to) const {
+        i64 lo, hi;
+        axis.outputs_over(begin, end, &lo, &hi);
+        if (hi > first + count) hi = first + count;
+        if (lo > hi) lo = hi;
+        if (lo > first) zeros(to, (lo - first) * inner);
+        ArraySum<A>::of(q + lo * inner, 1, 0, (hi - lo) * inner, to + (lo - first) * inner);
+        if (hi < first + count) zeros(to + (hi - first) * inner, (first + count - hi) * inner);
     }
+    static void zeros(A *to, i64 length) { std::memset(to, 0, sizeof(A) * static_cast<std::size_t>(length)); }
 
     // Cells begin..end-1 of an axis whose places have `width` elements.
     template <class T>
     void spread_places(const Axis &along, i64 width, const T *q, i64 begin, i64 end, A *to) {
-        Cursor at;
-        at.move_to(along, begin);
-        if (RunningSums<A>::suit(along)) {
-            RunningSums<A> running(along, width, queue.data());
-            running.restart();
-            for (i64 w = begin; w < end; ++w, to += width, at.step(along)) running.sum(q, {at.lo, at.hi - at.lo}, to);
+        if (RunningSums<A>::suit(along) && width >= N) {
+            i64 i = 0;
+            for (; i + 2 * N <= width; i += 2 * N) run_places<2>(along, width, q + i, begin, end, to + i);
+            for (; i + N <= width; i += N) run_places<1>(along, width, q + i, begin, end, to + i);
+            if (i < width) run_places<1>(along, width, q + width - N, begin, end, to + width - N);
             return;
         }
-        for (i64 w = begin; w < end; ++w, to += width, at.step(along)) {
+        Cursor at;
+        at.move_to(along, begin);
+        for (i64 w = begin; w < end;) {
+            i64 stop = along.dilation == 1 ? at.same_until() : w + 1;
+            if (stop > end) stop = end;
             const Seen seen = seen_from(along, step, at);
-            ArraySum<A>::of(q + seen.first * width, seen.count, step * width, width, to);
+            ArraySum<A>::of(q + seen.first * width, seen.count, step * width, width, to, stop - w);
+            to += (stop - w) * width;
+            w = stop;
+            at.move_on(along, w);
+        }
+    }
+    // The same for U registers of every place, as RunningSums does it.
+    template <int U, class T>
+    void run_places(const Axis &along, i64 width, const T *q, i64 begin, i64 end, A *to) const {
+        A *front = queue.data();
+        vec<A, N> back[U] = {}, sum[U] = {};
+        i64 first = 0, middle = INT64_MIN, next = 0;
+        Cursor at;
+        at.move_to(along, begin);
+        for (i64 w = begin; w < end;) {
+            i64 stop = at.same_until();
+            if (stop > end) stop = end;
+            if (at.lo >= middle) {
+                first = at.lo, middle = next = at.hi;
+                NDPOOL_UNROLL
+                for (int u = 0; u < U; ++u) sum[u] = back[u] = vec<A, N>{};
+                for (i64 o = middle - 1; o >= first; --o) {
+                    NDPOOL_UNROLL
+                    for (int u = 0; u < U; ++u) {
+                        sum[u] += load_as<A, N>(q + o * width + u * N);
+                        store<N>(front + ((o - first) * U + u) * N, sum[u]);
+                    }
+                }
+            } else {
+                for (; next < at.hi; ++next) {
+                    NDPOOL_UNROLL
+                    for (int u = 0; u < U; ++u) back[u] += load_as<A, N>(q + next * width + u * N);
+                }
+                NDPOOL_UNROLL
+                for (int u = 0; u < U; ++u) sum[u] = load<N>(front + ((at.lo - first) * U + u) * N) + back[u];
+            }
+            for (; w < stop; ++w, to += width) {
+                NDPOOL_UNROLL
+                for (int u = 0; u < U; ++u) store<N>(to + u * N, sum[u]);
+            }
+            at.move_on(along, w);
         }
     }
 
-    // Windows that do not overlap, or bins of which two may have a cell in common.
+    // The first cell beyond an output's window.
+    i64 end_of(i64 o) const {
+        return axis.adaptive ? ((o + 1) * axis.length + axis.output - 1) / axis.output : axis.start(o) + axis.kernel;
+    }
+
+    // Windows far apart that do not overlap, or bins of which two may have a cell in common.
     template <class T>
-    const A *spread_runs(const T *q, i64 begin, i64 end) {
+    const A *spread_long_runs(const T *q, i64 begin, i64 end) {
         A *to = places.data() - begin;
         i64 lo, hi, filled = begin;
         axis.outputs_over(begin, end, &lo, &hi);
@@ -306,10 +362,9 @@ class RowSpreader {
             for (i64 w = filled; w < stop; w += N) store<N>(to + w, v);
             if (stop > filled) filled = stop;
         };
+        uniform = hi - lo == 1 && axis.start(lo) <= begin && end_of(lo) >= end;
         for (i64 o = lo; o < hi; ++o) {
-            const i64 start = axis.start(o);
-            const i64 stop =
-                axis.adaptive ? ((o + 1) * axis.length + axis.output - 1) / axis.output : start + axis.kernel;
+            const i64 start = axis.start(o), stop = end_of(o);
             const A value = load_as<A, 1>(q + o)[0];
             fill(start < end ? start : end, 0);
             for (i64 w = start > begin ? start : begin; w < filled; ++w) to[w] += value;
@@ -318,33 +373,47 @@ class RowSpreader {
         fill(end, 0);
         return places.data();
     }
+
+    // Windows that overlap see the cells in runs, too. With k = c s + r, the first r of the s cells from place m s on
+    // get the outputs m - c to m, the others those from m - c + 1 on.
     template <class T>
-    const A *spread_short_runs(const T *q, i64 begin, i64 end) {
-        const i64 s = axis.stride, first = (begin + axis.pad_lo) / s, count = (end - 1 + axis.pad_lo) / s + 1 - first;
-        load_middle(q, first, count, middle.data());
+    const A *spread_runs(const T *q, i64 begin, i64 end) {
+        const i64 s = axis.stride, c = axis.kernel / s, first = (begin + axis.pad_lo) / s,
+                  count = (end - 1 + axis.pad_lo) / s + 1 - first;
+        load_middle(q, begin, end, first - c, count + c, middle.data());
+        const A *from = middle.data() + c;
+        A *others = sums.data(), *firsts = others + (count + N - 1) / N * N;
+        for (i64 m = 0; m < count; m += N) {
+            vec<A, N> sum{};
+            for (i64 j = 0; j < c; ++j) sum += load<N>(from + m - j);
+            store<N>(others + m, sum);
+            store<N>(firsts + m, sum + load<N>(from + m - c));
+        }
         constexpr int FEW = FEW_LANES<A>;
         if (s <= FEW)
-            fill_runs<FEW>(count);
+            fill_periods(count, firsts, others);
         else
-            fill_runs<N>(count);
+            fill_runs(count, firsts, others);
         return places.data() + begin - (first * s - axis.pad_lo);
     }
-    // Every run overwrites what the one before has written beyond its end.
-    template <int M>
-    void fill_runs(i64 count) const {
-        const A *from = middle.data();
+    // Every store is overwritten beyond the run by the next.
+    void fill_runs(i64 count, const A *firsts, const A *others) const {
+        const i64 s = axis.stride, r = axis.kernel % s;
         A *to = places.data();
-        const i64 k = axis.kernel, s = axis.stride;
-        const vec<A, M> zero{};
-        if (k == s && s <= M) {
-            for (i64 o = 0; o < count; ++o, to += s) store<M>(to, splat<A, M>(from[o]));
-            return;
+        for (i64 m = 0; m < count; ++m, to += s) {
+            const vec<A, N> first = splat<A, N>(firsts[m]), other = splat<A, N>(others[m]);
+            for (i64 i = 0; i < r; i += N) store<N>(to + i, first);
+            for (i64 i = r; i < s; i += N) store<N>(to + i, other);
         }
-        for (i64 o = 0; o < count; ++o, to += s) {
-            const vec<A, M> v = splat<A, M>(from[o]);
-            for (i64 i = 0; i < k; i += M) store<M>(to + i, v);
-            for (i64 i = k; i < s; i += M) store<M>(to + i, zero);
-        }
+    }
+    void fill_periods(i64 count, const A *firsts, const A *others) const {
+        constexpr int FEW = FEW_LANES<A>;
+        const i64 s = axis.stride, r = axis.kernel % s;
+        A *to = places.data();
+        vec<typename IntOf<sizeof(A)>::s, FEW> is_first;
+        for (int i = 0; i < FEW; ++i) is_first[i] = i < r ? -1 : 0;
+        for (i64 m = 0; m < count; ++m, to += s)
+            store<FEW>(to, is_first ? splat<A, FEW>(firsts[m]) : splat<A, FEW>(others[m]));
     }
 
     // For each phase of the stride, by how much the outputs are shifted.
@@ -359,7 +428,7 @@ class RowSpreader {
     const A *spread_steps(const T *q, i64 begin, i64 end) {
         const i64 s = axis.stride, first = (begin + axis.pad_lo) / s, stop = (end - 1 + axis.pad_lo) / s + 1;
         const i64 before = reach / s;
-        load_middle(q, first - before, stop - first + before, middle.data());
+        load_middle(q, begin, end, first - before, stop - first + before, middle.data());
         const A *from = middle.data() + before * inner;
         if (s == 1)
             add_shifted<1>(from, (stop - first) * inner);
@@ -401,7 +470,7 @@ class RowSpreader {
     const A *spread_segments(const T *q, i64 begin, i64 end) {
         const i64 s = axis.stride, cells = ((end - begin + N - 1) / N + s - 1) / s * s;
         const i64 first = first_output(begin), outputs = outputs_of(begin, begin + cells);
-        load_middle(q, first, (N - 1) * (cells / s) + outputs, middle.data());
+        load_middle(q, begin, end, first, (N - 1) * (cells / s) + outputs, middle.data());
         Axis part = axis;
         part.length = cells, part.output = outputs, part.pad_lo = begin + axis.pad_lo - first * s;
         spread_columns(part, outputs, cells / s * inner, cells);
@@ -411,14 +480,15 @@ class RowSpreader {
 
 // --- a part of the input --------------------------------------------------------------------------
 
-// Copies the first of some pieces that follow each other to the others.
-inline void replicate(char *piece, i64 bytes, i64 copies) {
-    constexpr i64 MOST = 1 << 14;
-    const i64 all = bytes * (copies + 1);
-    for (i64 done = bytes, length = bytes; done < all; done += length) {
-        length = done < MOST || done == bytes ? done : (MOST / bytes ? MOST / bytes * bytes : bytes);
+// Fills memory with copies of its first bytes.
+inline void repeat_bytes(char *memory, i64 bytes, i64 all) {
+    constexpr i64 MOST = 1 << 14;  // copied at a time, from the nearest cache
+    const i64 whole = bytes < MOST ? MOST / bytes * bytes : bytes;
+    for (i64 done = bytes; done < all;) {
+        i64 length = done < whole ? done : whole;
         if (length > all - done) length = all - done;
-        std::memcpy(piece + done, piece, static_cast<std::size_t>(length));
+        std::memcpy(memory + done, memory, static_cast<std::size_t>(length));
+        done += length;
     }
 }
 
@@ -432,35 +502,20 @@ class PartSpreader {
           part(part),
           to(to),
           row_spreader(plan.last(), plan.inner, rows_of(plan, part)),
-          bytes(to.element_bytes()) {
-        i64 room = 0;
-        for (int pass = 0; pass < 2; ++pass) {  // counted, then shared out
-            A *block = sum_block.data();
-            i64 in_each = plan.in_row, out_each = plan.out_row;
-            for (int d = plan.dim_count - 1; d >= 0; --d) {
-                const Dim &dim = plan.dims[d];
-                if (dim.axis >= 0) {
-                    const Axis &axis = plan.axes[dim.axis];
-                    const i64 own = out_each + 64, queue = RunningSums<A>::room(axis, out_each);
-                    if (pass) {
-                        levels[d] = {in_each,
-                                     out_each,
-                                     step_of(axis),
-                                     block,
-                                     RunningSums<A>::suit(axis),
-                                     RunningSums<A>(axis, out_each, block + own)};
-                        block += own + queue;
-                    } else {
-                        room += own + queue;
-                    }
-                } else if (pass) {
-                    levels[d] = {in_each, out_each, 1, nullptr, false, {}};
-                }
-                in_each *= dim.in_count;
-                out_each *= dim.out_count;
-            }
-            if (!pass) sum_block.grow(room, "sums of output planes");
+          bytes(to.element_bytes()),
+          levels(plan.dim_count, "axes of a pool") {
+        i64 in_each = plan.in_row, out_each = plan.out_row, room = 0;
+        for (int d = plan.dim_count - 1; d >= 0; --d) {
+            const Dim &dim = plan.dims[d];
+            levels[d] = Level{};
+            levels[d].in_each = in_each, levels[d].out_each = out_each;
+            if (dim.axis >= 0) room += levels[d].room(plan.axes[dim.axis]);
+            in_each *= dim.in_count, out_each *= dim.out_count;
         }
+        sum_block.grow(room, "sums of output planes");
+        A *block = sum_block.data();
+        for (int d = 0; d < plan.dim_count; ++d)
+            if (plan.dims[d].axis >= 0) block = levels[d].take(plan.axes[plan.dims[d].axis], block);
     }
 
     // From the slab's outputs.
@@ -474,19 +529,29 @@ class PartSpreader {
     }
 
   private:
+    // One dimension before the last axis; what is of a pooled one alone comes after the first line.
     struct Level {
-        i64 in_each, out_each;  // elements for each index
-        i64 step;
-        A *sum;
-        bool runs;
+        i64 in_each = 0, out_each = 0;  // elements for each index
+        i64 step = 1;
+        bool runs = false;
+        A *sum = nullptr;
         RunningSums<A> running;
+
+        i64 room(const Axis &axis) const { return out_each + 64 + RunningSums<A>::room(axis, out_each); }
+        A *take(const Axis &axis, A *block) {
+            step = step_of(axis);
+            runs = RunningSums<A>::suit(axis);
+            sum = block;
+            running = RunningSums<A>(axis, out_each, block + out_each + 64);
+            return block + room(axis);
+        }
     };
     const Plan &plan;
     const InputPart &part;
     const Target &to;
     RowSpreader<A> row_spreader;
     const i64 bytes;
-    Level levels[MAX_DIMS];
+    const Scratch<Level> levels;
     Scratch<A> sum_block;
     Outbox outbox;
     // Rows that COLUMNS has taken: where they go, and how often.
@@ -540,7 +605,7 @@ class PartSpreader {
         if (times == 1) return;
         if (Target::REPEATS && !part.streamed) {
             flush();
-            return replicate(part.gx + at * bytes, each * bytes, times - 1);
+            return repeat_bytes(part.gx + at * bytes, each * bytes, times * each * bytes);
         }
         for (i64 i = 1; i < times; ++i) once(at + i * each);
     }
@@ -571,19 +636,22 @@ class PartSpreader {
                   [&](i64 i, int count) NDPOOL_INLINED { target.template put<N>(at + i, load<N>(lanes + i), count); });
     }
 
+    // The same at `memory`, which belongs to the target, and there as often as it comes.
+    NDPOOL_INLINE void make(const Target &target, char *memory, const A *lanes, i64 at, i64 length, i64 times) const {
+        constexpr i64 PIECE = 256;
+        const bool in_pieces = Target::REPEATS && row_spreader.uniform && length > PIECE;
+        put_lanes(target, lanes, at, in_pieces ? PIECE : length);
+        if (in_pieces || times > 1) repeat_bytes(memory, (in_pieces ? PIECE : length) * bytes, times * length * bytes);
+    }
+
     // Elements of a row, and of the rows after it.
     void put(const A *lanes, i64 at, i64 length, i64 times) {
         const i64 row = plan.in_row;
         if (part.streamed) return put_past_the_caches(lanes, at, length, times);
-        put_lanes(to, lanes, at, length);
-        if (!Target::REPEATS)
+        const bool side_by_side = Target::REPEATS && length == row;
+        make(to, part.gx + at * bytes, lanes, at, length, side_by_side ? times : 1);
+        if (!side_by_side)
             for (i64 i = 1; i < times; ++i) put_lanes(to, lanes, at + i * row, length);
-        else if (length == row)
-            replicate(part.gx + at * bytes, length * bytes, times - 1);
-        else
-            for (i64 i = 1; i < times; ++i)
-                std::memcpy(part.gx + (at + i * row) * bytes, part.gx + at * bytes,
-                            static_cast<std::size_t>(length * bytes));
     }
     void put_past_the_caches(const A *lanes, i64 at, i64 length, i64 times) {
         constexpr i64 ENOUGH = 4096;
@@ -600,8 +668,7 @@ class PartSpreader {
             if (many > times - i) many = times - i;
             const i64 first = at + i * row;
             char *room = outbox.room(part.gx + first * bytes, many * length * bytes, ENOUGH + longest);
-            put_lanes(to.instead(room - first * bytes), lanes, first, length);
-            replicate(room, length * bytes, many - 1);
+            make(to.instead(room - first * bytes), room, lanes, first, length, many);
         }
     }
 };
