@@ -117,13 +117,10 @@ class Cursor {
         next_start = start(axis, hi);
         first_end = end(axis, lo);
     }
-    // Says whether the outputs are others now.
-    bool step(const Axis &axis) {
-        i64 before = lo + hi;
+    void step(const Axis &axis) {
         ++cell;
         while (next_start <= cell) next_start = start(axis, ++hi);
         while (first_end <= cell) first_end = end(axis, ++lo);
-        return lo + hi != before;  // neither ever goes back
     }
     // The first cell after this one over which there are others.
     i64 same_until() const { return next_start < first_end ? next_start : first_end; }
@@ -184,27 +181,21 @@ class InputRow {
         }
         find();
     }
-    // Moves to the row that follows in the slab; says whether other output rows see it.
-    bool next() {
-        bool others = false;
+    // Moves to the row that follows in the slab.
+    void next() {
         for (int d = dims - 1; d >= 0; --d) {
             const Dim &dim = plan.dims[d];
             if (cursor[d].cell + 1 == dim.in_count) {
                 place_at(d, 0);
-                others = true;
                 continue;
             }
-            if (dim.axis >= 0) {
-                const Axis &axis = plan.axes[dim.axis];
-                others |= cursor[d].step(axis) || axis.dilation > 1;
-            } else {
+            if (dim.axis >= 0)
+                cursor[d].step(plan.axes[dim.axis]);
+            else
                 ++cursor[d].cell;
-                others = true;
-            }
             break;
         }
         find();
-        return others;
     }
 
   private:
@@ -246,22 +237,20 @@ class InputRow {
     }
 };
 
-// Calls f(row, begin, end, others) for the input rows of a part and their cells in it; `others` says whether other
-// output rows see this row than the one before.
+// Calls f(row, begin, end) for the input rows of a part and their cells in it.
 template <class F>
 void over_part_rows(const Plan &plan, InputRow &rows, const InputPart &part, const F &f) {
     if (plan.dim_count == 0) {  // the row itself is cut
         rows.move_to(0);
-        return f(i64(0), part.begin, part.end, true);
+        return f(i64(0), part.begin, part.end);
     }
     i64 each = plan.in_rows / plan.axes[0].length, first = part.begin * each;
     for (i64 row = first; row < part.end * each; ++row) {
-        bool others = true;
         if (row == first)
             rows.move_to(row);
         else
-            others = rows.next();
-        f(row, i64(0), plan.last().length, others);
+            rows.next();
+        f(row, i64(0), plan.last().length);
     }
 }
 
@@ -291,7 +280,7 @@ class RowGatherer {
 
     void gather_part(InputRow &rows) const {
         const bool places_in_lines = plan.inner >= N && part.in_lines && plan.inner * to.element_bytes() % LINE == 0;
-        over_part_rows(plan, rows, part, [&](i64 row, i64 begin, i64 end, bool) {
+        over_part_rows(plan, rows, part, [&](i64 row, i64 begin, i64 end) {
             i64 at = row * plan.in_row;
             if constexpr (Target::STREAMS && N == LANES<A>)
                 if (places_in_lines) return gather_places(rows, at, begin, end, to.past_the_caches());
