@@ -12,8 +12,7 @@ namespace {
 // The sum of P, divided, as R.
 template <class P, class R>
 void sum_as(const Plan &plan, const Call &call, const Route &route) {
-    SumSink<typename P::Lanes, R> sink{static_cast<R *>(call.y), Divisor::of(plan, call.count, call.divisor), nullptr,
-                                       nullptr};
+    SumSink<typename P::Lanes, R> sink{static_cast<R *>(call.y), Divisor::of(plan, call.count, call.divisor)};
     pool_all<std::is_same_v<typename P::In, float>    ? Tuned::ALL
              : std::is_same_v<typename P::In, double> ? Tuned::ROWS
                                                       : Tuned::NOT>(
@@ -26,6 +25,10 @@ template <class T>
 void sum_integers(const Plan &plan, const Call &call, const Route &route) {
     if constexpr (sizeof(T) == 8)
         if (call.count != Count::NONE) return sum_as<ExactSum<T>, double>(plan, call, route);
+    // Twice as many at a time, where 32 bits hold any sum of a window.
+    if constexpr (sizeof(T) <= 2)
+        if (plan.cells <= i64(1) << (31 - 8 * sizeof(T)))
+            return sum_as<PlainSum<T, std::int32_t>, std::int64_t>(plan, call, route);
     sum_as<PlainSum<T, std::int64_t>, std::int64_t>(plan, call, route);
 }
 

@@ -20,13 +20,44 @@ struct Divisor {
         return {by, by == Count::NONE ? 1.0 : fixed};
     }
     bool varies() const { return by == Count::COUNTED || by == Count::REAL; }
-    // Where it varies, the product of these: a window's rows, and its cells along a row.
-    double across(const OutputRow &rows) const {
-        return static_cast<double>(by == Count::COUNTED ? rows.counted : rows.real);
+};
+
+// How many cells each output of a row counts along the row, or one over it; of long rows only where that varies.
+struct CountsAlong {
+    i64 whole_from = 0, whole_to = 0, left_out = 0;  // elements that count as many as the kernel has, and are not kept
+    double common = 1;
+    const double *table = nullptr;
+
+    // Sets itself up; what it gives is to be held as long as it is used.
+    Scratch<double> fill(const Plan &plan, Count by, bool reciprocals) {
+        const Axis &axis = plan.last();
+        const i64 inner = plan.inner;
+        auto cells = [&](i64 o) { return by == Count::REAL ? axis.taps(o).count : axis.counted(o); };
+        auto kept = [&](i64 n) { return reciprocals ? 1 / static_cast<double>(n) : static_cast<double>(n); };
+        i64 first = 0, stop = axis.adaptive ? 0 : axis.output;
+        while (first < stop && cells(first) != axis.kernel) ++first;
+        while (stop > first && cells(stop - 1) != axis.kernel) --stop;
+        whole_from = first * inner, whole_to = stop * inner, common = kept(axis.kernel);
+        // A register that is not all in the middle starts before it, or less than a register before its end.
+        const i64 middle = stop - first - 2 * (MARGIN / inner + 1), gap = first + MARGIN / inner + 1;
+        left_out = middle > 0 ? middle : 0;
+        Scratch<double> block((axis.output - left_out) * inner + MARGIN, "divisors of a row");
+        double *to = block.data();
+        for (i64 o = 0; o < axis.output; o += o + 1 == gap ? 1 + left_out : 1)
+            for (i64 e = 0; e < inner; ++e) *to++ = kept(cells(o));
+        left_out *= inner;
+        table = block.data();
+        return block;
     }
-    double along(const Plan &plan, i64 o) const {
-        return static_cast<double>(by == Count::COUNTED ? plan.last().counted(o) : plan.last().taps(o).count);
+    // Of the outputs from element `at` of the row on.
+    template <int N>
+    NDPOOL_INLINE vec<double, N> at(i64 at) const {
+        if (at >= whole_from && at + N <= whole_to) return splat<double, N>(common);
+        return load<N>(table + (at < whole_from ? at : at - left_out));
     }
+
+  private:
+    static constexpr i64 MARGIN = 64;
 };
 
 // Writes totals of P, divided, as R. A total that is wider than R may be multiplied by the reciprocal instead: the
@@ -34,30 +65,34 @@ struct Divisor {
 template <class P, class R, bool PAST = false>
 struct SumSink {
     using A = typename P::Lane;
-    static constexpr bool STREAMS = std::is_same_v<R, float>;
+    static constexpr bool STREAMS = std::is_same_v<R, float>, BY_RECIPROCAL = sizeof(R) < sizeof(double);
     R *y;
     Divisor divisor;
-    R *row;
-    double *each;  // the divisor of every element of the row, where they vary
+    R *row = nullptr;
+    CountsAlong along = {};       // where divisors vary
+    double across = 1;            // the row's part of the divisor, or one over it
+    const Plan *whole = nullptr;  // with the first axis, where that was done before
 
-    SumSink<P, R, true> past_the_caches() const { return {y, divisor, row, each}; }
+    SumSink<P, R, true> past_the_caches() const { return {y, divisor, row, along, across, whole}; }
     Scratch<double> take_room(const Plan &plan) {
-        Scratch<double> room;
-        if (divisor.varies()) room.grow(plan.out_row + 64, "divisors of a row");
-        each = room.data();
-        return room;
+        if (!divisor.varies()) return {};
+        return along.fill(whole && whole->axis_count == 1 ? *whole : plan, divisor.by, BY_RECIPROCAL);
     }
     void move_to(const Plan &plan, i64 index, const OutputRow &rows) {
         row = y + index * plan.out_row;
         if (!divisor.varies()) return;
-        for (i64 o = 0; o < plan.last().output; ++o) {
-            double n = divisor.across(rows) * divisor.along(plan, o);
-            for (i64 e = 0; e < plan.inner; ++e) each[o * plan.inner + e] = n;
+        i64 cells = divisor.by == Count::REAL ? rows.real : rows.counted;
+        if (whole && whole->axis_count > 1) {
+            const Axis &first = whole->axes[0];
+            const i64 o = index / (whole->out_rows / first.output) % first.output;
+            cells *= divisor.by == Count::REAL ? first.taps(o).count : first.counted(o);
         }
+        across = BY_RECIPROCAL ? 1 / static_cast<double>(cells) : static_cast<double>(cells);
     }
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
     static bool finishes() { return false; }
-    bool in_parts() const { return !divisor.varies(); }
+    // The first axis is done, and what follows is without it.
+    void leave_first_axis(const Plan &plan) { whole = &plan; }
     void advance(i64 elements) { y += elements; }
     template <class Use>
     NDPOOL_INLINE void over_arrays(const Use &use) {
@@ -67,14 +102,16 @@ struct SumSink {
     void put(i64 at, const typename P::template State<N> &s, int count) {
         put_some<N, PAST>(row + at, count, [&](R *p) {
             vec<A, N> total = P::template total<N>(s);
-            if (std::is_same_v<R, A> && divisor.by == Count::NONE) {
+            if ((std::is_same_v<R, A> || std::is_integral_v<R>) && divisor.by == Count::NONE) {
                 store_as<N>(p, total);
                 return;
             }
             vec<double, N> sum = convert<double, N>(total);
-            if (divisor.varies())
-                sum /= load<N>(each + at);
-            else if (sizeof(R) < sizeof(double))
+            if (divisor.varies() && BY_RECIPROCAL)
+                sum *= along.at<N>(at) * across;
+            else if (divisor.varies())
+                sum /= along.at<N>(at) * across;
+            else if (BY_RECIPROCAL)
                 sum *= divisor.share;
             else if (divisor.by != Count::NONE)
                 sum /= divisor.fixed;
@@ -172,22 +209,18 @@ void divide(const Plan &plan, const Divisor &divisor, const OutputPart &part, co
     if (!divisor.varies())
         return over_rows([fixed](V v, i64, i64) NDPOOL_INLINED { return EXACT ? v / fixed : v * fixed; });
     // A window's cells are those of its rows times those along the row.
-    const Scratch<A> block(length + N, "divisors of a row");
-    A *along = block.data();
-    for (i64 o = part.begin, i = 0; o < part.end; ++o) {
-        const double n = divisor.along(plan, o);
-        for (i64 e = 0; e < plan.inner; ++e, ++i) along[i] = static_cast<A>(EXACT ? n : 1 / n);
-    }
+    CountsAlong along;
+    const Scratch<double> room = along.fill(plan, divisor.by, !EXACT);
     OutputRow rows(plan);
     i64 at = -1;
-    A across = 1;
+    double across = 1;
     over_rows([&](V v, i64 row, i64 i) NDPOOL_INLINED {
         if (row != at) {
             rows.move_to(at = row);
-            const double n = divisor.across(rows);
-            across = static_cast<A>(EXACT ? n : 1 / n);
+            across = static_cast<double>(divisor.by == Count::REAL ? rows.real : rows.counted);
+            if (!EXACT) across = 1 / across;
         }
-        const V by = load<N>(along + i) * across;
+        const V by = convert<A, N>(along.at<N>(first + i) * across);
         return EXACT ? v / by : v * by;
     });
 }

@@ -87,7 +87,6 @@ struct LogSumSink {
     }
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
     static bool finishes() { return false; }
-    static bool in_parts() { return false; }
     template <class Use>
     NDPOOL_INLINE void over_arrays(const Use &use) {
         use(y, row);

@@ -20,7 +20,7 @@ struct ValueSink {
     void move_to(const Plan &plan, i64 index, const OutputRow &) { row = y + index * plan.out_row; }
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
     static bool finishes() { return false; }
-    static bool in_parts() { return true; }
+    void leave_first_axis(const Plan &) {}
     void advance(i64 elements) { y += elements; }
     template <class Use>
     NDPOOL_INLINE void over_arrays(const Use &use) {
@@ -103,7 +103,6 @@ struct TangentSink {
     }
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
     static bool finishes() { return false; }
-    static bool in_parts() { return false; }
     template <class Use>
     NDPOOL_INLINE void over_arrays(const Use &use) {
         use(y, row);
@@ -159,7 +158,6 @@ struct WinnerSink {
             use_winners<std::uint32_t>(use);
     }
     bool finishes() const { return t != nullptr; }
-    static bool in_parts() { return false; }
     template <int N>
     void put(i64 at, const typename ArgExtreme<K>::template State<N> &s, int count) {
         put_some<N, PAST>(row + at, count, [&](T *p) { key.template out<N>(p, s.v); });

@@ -14,17 +14,5 @@ void run_smooth(const Plan &plan, const Call &call, const Route &route) {
         smooth_vjp(plan, smooth, call.type, call.derivative, call.x, call.g, call.gx, route);
 }
 
-// Everything that the level can do.
-void run(const Plan &plan, const Call &call) {
-    const Route route{call.asked, call.past_the_caches, call.told};
-    switch (call.op) {
-        case Op::SUM:
-        case Op::SUM_VJP: return run_linear(plan, call, route);
-        case Op::SMOOTH:
-        case Op::SMOOTH_VJP: return run_smooth(plan, call, route);
-        default: return run_selection(plan, call, route);
-    }
-}
-
 }  // namespace NDPOOL_LEVEL
 }  // namespace ndpool

@@ -318,7 +318,7 @@ struct TermPart {
     void pool(const E *cells, S *to) const {
         using P = PlainSum<E, S>;
         const P p{};
-        SumSink<Total<S>, S> sink{to, {Count::NONE, 1}, nullptr, nullptr};
+        SumSink<Total<S>, S> sink{to, {Count::NONE, 1}};
         if (!plan.axes[0].adaptive)
             return pool_all<std::is_same_v<S, float>   ? Tuned::ALL
                             : std::is_same_v<E, float> ? Tuned::ROWS

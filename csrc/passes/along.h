@@ -8,6 +8,7 @@
 //   move_to(plan, index, rows)  to a row of all outputs, which sees these rows of the input
 //   put<N>(at, state, count)    writes the first `count` of N outputs, from element `at` of the row on
 //   finish(plan, slab, rows, begin, end)  is called after outputs begin..end-1 of each row, if finishes()
+//   leave_first_axis(plan)      says that the rows are without the first axis of this plan, which was done before
 //   over_arrays(use)            calls use(array, row) for each array that is written: its start, and its current row
 //   STREAMS                     whether past_the_caches() is the same, with stores that go there
 #pragma once

@@ -260,8 +260,8 @@ void over_part_rows(const Plan &plan, InputRow &rows, const InputPart &part, con
 template <class A>
 Way way_back(const Plan &plan, const GatherLimits &limits, Way always, const Route &route) {
     return choose_back(
-        plan, {LANES<A>, FEW_LANES<A>, true, false, LEVEL_IS_TUNED ? Tuned::ALL : Tuned::NOT, !LEVEL_IS_TUNED, true},
-        limits, always, route.asked);
+        plan, {LANES<A>, FEW_LANES<A>, false, false, LEVEL_IS_TUNED ? Tuned::ALL : Tuned::NOT, !LEVEL_IS_TUNED}, limits,
+        always, route.asked);
 }
 
 // Fills the rows of a part of the input, N lanes at a time.

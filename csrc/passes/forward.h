@@ -167,13 +167,7 @@ void pool_rows(const Plan &plan, const Sink &sink, bool streamed, bool in_lines,
 // What the choice depends on where the cells are lanes already.
 template <class L>
 constexpr Lanes lanes_alone() {
-    return {LANES<typename L::Lane>,
-            LANES<typename L::Lane>,
-            L::PLANES == 1,
-            L::TAGGED,
-            Tuned::NOT,
-            !LEVEL_IS_TUNED,
-            false};
+    return {LANES<typename L::Lane>, LANES<typename L::Lane>, L::TAGGED, SLIDES<L>, Tuned::NOT, !LEVEL_IS_TUNED};
 }
 
 // The general ways, from cells of any type.
@@ -186,6 +180,12 @@ void pool_lanes(const Plan &plan, const L &l, const RowSource<L> &from, const Si
 inline Plan without_first_axis(const Plan &plan) {
     Plan rest = plan;
     const Axis &axis = plan.axes[0];
+    if (plan.axis_count == 1) {  // windows of one cell
+        rest.axes[0] = {axis.output, axis.output, 1, 1, 1, 0, 0, false};
+        rest.in_row = rest.in_slab = plan.out_slab;
+        rest.cells = 1;
+        return rest;
+    }
     rest.outer = plan.outer * axis.output;
     rest.dim_count = plan.dim_count - 1;
     // Free dimensions that now lead are outer ones.
@@ -230,26 +230,29 @@ void pool_by_sliding(const Plan &plan, const L &lanes, const RowSource<L> &sourc
     if (columns > rest) columns = rest;
     i64 cuts = (rest + columns - 1) / columns;
     i64 groups = (plan.outer + group - 1) / group;
-    auto pool_group = [&](i64 first, i64 count, Lane *between) {
+    auto pool_group = [&](i64 first, i64 count, Lane *between, i64 plane) {
         parallel(count * cuts, worth_threads(count * plan.in_slab), [&](i64 begin, i64 end) {
             for (i64 unit = begin; unit < end; ++unit) {
                 i64 slab = unit / cuts, column = unit % cuts * columns;
-                source.slide(source, axis, (first + slab) * plan.in_slab, between + slab * axis.output * rest, rest,
-                             column, column + columns < rest ? column + columns : rest);
+                source.slide(source, axis, (first + slab) * plan.in_slab, between + slab * axis.output * rest, plane,
+                             rest, column, column + columns < rest ? column + columns : rest);
             }
         });
         Plan part = left;
         part.outer = left.outer / plan.outer * count;
         Sink to = sink;
         to.advance(first * plan.out_slab);
-        const auto from = source_of(lanes, static_cast<const Lane *>(between), part.outer * part.in_slab);
+        to.leave_first_axis(plan);
+        const StoredStates<L> states(lanes, plane);
+        const auto from = source_of(states, static_cast<const Lane *>(between), part.outer * part.in_slab);
         pool_lanes(part, lanes, from, to, way, streamed);
     };
     parallel(groups, groups > 1 && worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
         for (i64 unit = begin; unit < end; ++unit) {
             i64 first = unit * group, count = first + group < plan.outer ? group : plan.outer - first;
-            const Scratch<Lane> between(count * axis.output * rest + 64, "what is left when the first axis is done");
-            pool_group(first, count, between.data());
+            const i64 plane = count * axis.output * rest + 64;
+            const Scratch<Lane> between(L::PLANES * plane, "what is left when the first axis is done");
+            pool_group(first, count, between.data(), plane);
         }
     });
 }
@@ -294,11 +297,10 @@ void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink 
     constexpr int MANY = LANES<typename P::Lane>,
                   FEW = std::is_floating_point_v<In> ? FEW_LANES<typename P::Lane> : MANY;
     const bool turned = turns_signs(p);
-    const Way way =
-        choose_forward(plan,
-                       {MANY, turned ? MANY : FEW, P::PLANES == 1, P::TAGGED,
-                        turned && HERE == Tuned::ALL ? Tuned::ROWS : HERE, !LEVEL_IS_TUNED, sink.in_parts()},
-                       route.asked);
+    const Way way = choose_forward(plan,
+                                   {MANY, turned ? MANY : FEW, P::TAGGED, SLIDES<P>,
+                                    turned && HERE == Tuned::ALL ? Tuned::ROWS : HERE, !LEVEL_IS_TUNED},
+                                   route.asked);
     if (route.tell(way)) return;
     const bool streamed = streams_outputs<In>(plan, sink.y, route);
     const auto from = source_of(p, x, plan.outer * plan.in_slab);
@@ -309,7 +311,7 @@ void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink 
                 if (turned) return pool_in_registers<Tuned::ROWS, MANY>(way, plan, p, x, from, sink, streamed);
             return pool_in_registers<HERE, FEW>(way, plan, unturned(p), x, from, sink, streamed);
         }
-    if constexpr (P::PLANES == 1)
+    if constexpr (SLIDES<P>)
         if (way == Way::SLIDE) return pool_by_sliding(plan, lanes, from, sink, streamed);
     pool_lanes(plan, lanes, from, sink, way, streamed);
 }

@@ -9,16 +9,18 @@
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
-// The first pooled axis of one slab, columns begin..end-1: `in` is (length, rest), `out` (output, rest).
+// The first pooled axis of one slab, columns begin..end-1: `in` is (length, rest), `out` (output, rest), its planes
+// `plane` apart.
 template <class P>
-void slide(const P &p, const Axis &axis, const typename P::In *in, typename P::Lane *out, i64 rest, i64 begin,
-           i64 end) {
+void slide(const P &p, const Axis &axis, const typename P::In *in, typename P::Lane *out, i64 plane, i64 rest,
+           i64 begin, i64 end) {
     using Lane = typename P::Lane;
     constexpr int N = LANES<Lane>;
     using State = typename P::template State<N>;
     const i64 k = axis.kernel, width = end - begin, apart = width + N;
     const P own = p;
-    const Scratch<Lane> block((k + 1) * apart, "a block of cells");
+    const i64 near = (k + 1) * apart;  // from plane to plane of the block
+    const Scratch<Lane> block(P::PLANES * near, "a block of cells");
     Lane *suffix = block.data();
     Lane *prefix = suffix + k * apart;
     // Merges the row of cells at a place with `more`, if there is any, into `to`. The next place will be `place +
@@ -27,7 +29,7 @@ void slide(const P &p, const Axis &axis, const typename P::In *in, typename P::L
         const i64 cell = place - axis.pad_lo;
         if (cell < 0 || cell >= axis.length) {
             for (i64 i = 0; i < width; i += N)
-                P::template put<N>(to + i, 0, more ? P::template get<N>(more + i, 0) : P::template empty<N>());
+                P::template put<N>(to + i, near, more ? P::template get<N>(more + i, near) : P::template empty<N>());
             return;
         }
         const typename P::In *from = in + cell * rest + begin;
@@ -36,8 +38,8 @@ void slide(const P &p, const Axis &axis, const typename P::In *in, typename P::L
                            static_cast<std::uintptr_t>(ROWS_AHEAD * step * rest) * sizeof(*from);
         auto block = [&](i64 i, State s) NDPOOL_INLINED {
             __builtin_prefetch(reinterpret_cast<const void *>(later + static_cast<std::uintptr_t>(i) * sizeof(*from)));
-            if (more) own.template merge_any<N>(s, P::template get<N>(more + i, 0));
-            P::template put<N>(to + i, 0, s);
+            if (more) own.template merge_any<N>(s, P::template get<N>(more + i, near));
+            P::template put<N>(to + i, near, s);
         };
         // Not `blocks`: the prefix grows in place, and no element may be merged twice.
         i64 i = 0;
@@ -55,9 +57,13 @@ void slide(const P &p, const Axis &axis, const typename P::In *in, typename P::L
             Lane *to = out + o * rest + begin;
             const Lane *tail = suffix + q * apart;
             blocks<N>(width, [&](i64 i, int count) NDPOOL_INLINED {
-                State s = P::template get<N>(tail + i, 0);
-                if (q) own.template merge_any<N>(s, P::template get<N>(prefix + i, 0));
-                put_some<N>(to + i, count, [&](Lane *l) { P::template put<N>(l, 0, s); });
+                State s = P::template get<N>(tail + i, near);
+                if (q) own.template merge_any<N>(s, P::template get<N>(prefix + i, near));
+                if (count == N) return P::template put<N>(to + i, plane, s);
+                Lane some[P::PLANES * N];
+                P::template put<N>(some, N, s);
+                for (int l = 0; l < P::PLANES * count; ++l)
+                    to[l / count * plane + i + l % count] = some[l / count * N + l % count];
             });
         }
     }

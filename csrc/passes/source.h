@@ -8,6 +8,10 @@
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
+// Whether the first axis of a kind can go by itself: no place in the window is kept, and merging is cheap.
+template <class P>
+constexpr bool SLIDES = !P::TAGGED && !P::HEAVY;
+
 // An array of cells, of which the passes know lanes alone.
 template <class L>
 struct RowSource {
@@ -22,8 +26,8 @@ struct RowSource {
     // `row`, and the first is at place `tag`, of `radix`, along it.
     void (*reduce_row)(const RowSource &, i64 at, i64 row, i64 count, i64 radix, i64 tag, Lane *to);
     // The first pooled axis of a slab that starts at element `at`, columns begin..end-1, by block prefixes and
-    // suffixes: from (length, rest) to (output, rest). For States of one plane; see slide.h.
-    void (*slide)(const RowSource &, const Axis &, i64 at, Lane *to, i64 rest, i64 begin, i64 end);
+    // suffixes: from (length, rest) to (output, rest). Without tags; see slide.h.
+    void (*slide)(const RowSource &, const Axis &, i64 at, Lane *to, i64 plane, i64 rest, i64 begin, i64 end);
     // Merges all cells of the windows begin..end-1 along the last axis, for every element of a place, into States side
     // by side at `to`, which has room for a register more.
     void (*merge_places)(const RowSource &, i64 base, const OutputRow &, const Axis &, i64 inner, i64 begin, i64 end,
@@ -64,6 +68,10 @@ struct Cells {
         for (i64 o = begin; o < end; ++o, to += inner) {
             const Axis::Taps taps = axis.taps(o);
             const Place place{x + taps.first * inner, rows, axis.kernel, taps, step};
+            if (inner < N && axis.dilation == 1 && rows.count && taps.count * inner >= 8 * N) {
+                merge_runs(own, place, inner, to, plane);
+                continue;
+            }
             // Whether a register may be read at every cell of a place that is shorter.
             const bool can_read = inner >= N || beyond - (place.x + furthest + (taps.count - 1) * step) >= N;
             for (i64 i = 0; i < inner;) {
@@ -84,8 +92,9 @@ struct Cells {
         }
     }
 
-    static void slide_columns(const Source &from, const Axis &axis, i64 at, Lane *to, i64 rest, i64 begin, i64 end) {
-        slide(kind(from), axis, cell(from, at), to, rest, begin, end);
+    static void slide_columns(const Source &from, const Axis &axis, i64 at, Lane *to, i64 plane, i64 rest, i64 begin,
+                              i64 end) {
+        slide(kind(from), axis, cell(from, at), to, plane, rest, begin, end);
     }
 
   private:
@@ -154,6 +163,47 @@ struct Cells {
         L::template put<N>(to, plane, state[0]);
     }
 
+    // Long windows over places shorter than a register: a row's cells lie side by side, and whole registers of them are
+    // merged. After so many registers that places start where the first one does, it is the turn of the first again.
+    static void merge_runs(const P &own, const Place &place, i64 inner, Lane *to, i64 plane) {
+        i64 registers = 4;
+        while (registers * N % inner) ++registers;
+        const i64 length = place.taps.count * inner, period = registers * N, places = period / inner;
+        const Scratch<Lane> block(L::PLANES * period, "cells of a long window");
+        Lane *turn = block.data();
+        // Places are counted by whole periods, and what is left over is the same for all cells of a lane.
+        auto merge = [&](auto size, const In *p, i64 tag, i64 at, bool first) NDPOOL_INLINED {
+            constexpr int M = decltype(size)::value;
+            auto state = own.template lift<M>(p, tag);
+            if (!first) {
+                auto before = L::template get<M>(turn + at, period);
+                own.lanes().template merge_any<M>(before, state);
+                state = before;
+            }
+            L::template put<M>(turn + at, period, state);
+        };
+        for (i64 r = 0; r < place.rows.count; ++r) {
+            const In *p = place.x + place.rows.offset[r];
+            i64 tag = place.rows.tag[r] * place.kernel + place.taps.skipped, i = 0;
+            for (; i + period <= length; i += period, tag += places)
+                for (i64 at = 0; at < period; at += N) {
+                    prefetch<N>(p + i + at);
+                    merge(Size<N>(), p + i + at, tag, at, r + i == 0);
+                }
+            i64 at = 0;
+            for (; i + N <= length; i += N, at += N) merge(Size<N>(), p + i, tag, at, r + i - at == 0);
+            for (; i < length; ++i, ++at) merge(Size<1>(), p + i, tag, at, r + i - at == 0);
+        }
+        const i64 filled = length < period ? length : period;
+        for (i64 e = 0; e < inner; ++e) {
+            auto state = L::template get<1>(turn + e, period);
+            for (i64 at = e + inner; at < filled; at += inner)
+                own.lanes().template merge_any<1>(
+                    state, L::template retag<1>(L::template get<1>(turn + at, period), 1, at / inner));
+            L::template put<1>(to + e, plane, state);
+        }
+    }
+
     // Places of `count` < N elements at the end of the array, after which nothing may be read.
     static void merge_some(const P &own, const Place &place, int count, Lane *to, i64 plane) {
         typename P::template State<N> state;
@@ -168,11 +218,11 @@ struct Cells {
     }
 };
 
-// `slide` is null for States of several planes.
+// `slide` is null for kinds that do not.
 template <class P>
 RowSource<typename P::Lanes> source_of(const P &p, const typename P::In *x, i64 elements) {
     using C = Cells<P>;
-    if constexpr (P::PLANES == 1)
+    if constexpr (SLIDES<P>)
         return {&p, x, elements, C::merge, C::reduce_row, C::slide_columns, C::merge_places};
     else
         return {&p, x, elements, C::merge, C::reduce_row, nullptr, C::merge_places};

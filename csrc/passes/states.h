@@ -96,5 +96,28 @@ struct Untagged {
     }
 };
 
+// Cells that are States already, each plane of them `apart` lanes after the one before. What follows the last can be
+// read.
+template <class L>
+struct StoredStates : L {
+    using In = typename L::Lane;
+    using Lanes = L;
+    static constexpr bool CARRIES = true;
+    template <int N>
+    using State = typename L::template State<N>;
+    i64 apart;
+
+    StoredStates(const L &l, i64 apart) : L(l), apart(apart) {}
+    Lanes lanes() const { return *this; }
+    template <int N>
+    State<N> lift(const In *p, i64) const {
+        return L::template get<N>(p, apart);
+    }
+    template <int N>
+    State<N> lift_some(const In *p, i64, int) const {
+        return L::template get<N>(p, apart);
+    }
+};
+
 }  // namespace NDPOOL_LEVEL
 }  // namespace ndpool

@@ -18,6 +18,12 @@ enum class Op {
     SMOOTH_VJP
 };
 
+// Whether windows are computed, each from its cells, and not cells from the windows over them.
+NDPOOL_INLINE bool is_forward(Op op) {
+    return op == Op::VALUE || op == Op::WINNERS || op == Op::FIND_WINNERS || op == Op::TIES_JVP || op == Op::SUM ||
+           op == Op::SMOOTH;
+}
+
 // Who leans on an output that several cells tie for.
 enum class Ties { FIRST, SPLIT, ALL };
 

@@ -7,8 +7,8 @@
 namespace ndpool {
 namespace {
 
-const char *const NAMES[] = {"slide",   "direct", "tiles",   "cells",  "segments", "widen", "rows",
-                             "squares", "gather", "scatter", "spread", "own",      "terms", "ties"};
+const char *const NAMES[] = {"batch",   "slide",  "direct",  "tiles",  "cells", "segments", "widen", "rows",
+                             "squares", "gather", "scatter", "spread", "own",   "terms",    "ties"};
 
 using Condition = bool (*)(const Plan &, const Lanes &);
 
@@ -23,7 +23,7 @@ bool always(const Plan &, const Lanes &) { return true; }
 
 bool can_slide(const Plan &plan, const Lanes &lanes) {
     const Axis &axis = plan.axes[0];
-    return plan.dim_count > 0 && lanes.one_plane && lanes.in_parts && !axis.adaptive && axis.dilation == 1;
+    return lanes.slides && (plan.dim_count > 0 || plan.inner >= lanes.many) && !axis.adaptive && axis.dilation == 1;
 }
 bool is_wide(const Axis &axis) { return axis.kernel >= 6 && axis.kernel >= 4 * axis.stride; }
 bool suits_slide(const Plan &plan, const Lanes &) { return is_wide(plan.axes[0]); }
@@ -92,6 +92,38 @@ Way choose_forward(const Plan &plan, const Lanes &lanes, Way asked) {
         if (entry.can(plan, lanes) && (asked != Way::NONE || entry.suits(plan, lanes))) return entry.way;
     }
     cannot_go(asked);
+}
+
+// --- either -------------------------------------------------------------------------------------
+
+RowPieces row_pieces(const Plan &plan, i64 elements) {
+    const Axis &axis = plan.last();
+    if (plan.dim_count > 0 || axis.adaptive) return {};
+    const i64 reach = axis.dilation * (axis.kernel - 1), s = axis.stride;
+    const i64 first = (axis.pad_lo + s - 1) / s;
+    i64 stop = axis.length > reach ? (axis.length - 1 - reach + axis.pad_lo) / s + 1 : 0;
+    if (stop > axis.output) stop = axis.output;
+    i64 outputs = elements / (s * plan.inner);
+    if (outputs < 4 * reach / s) outputs = 4 * reach / s;
+    if (outputs < 1) outputs = 1;
+    const i64 count = (stop - first) / outputs;
+    if (count < 2) return {};
+    return {count, (stop - first) / count, first};
+}
+
+bool can_batch(const Plan &plan, bool forward) { return plan.outer > 1 || (forward && row_pieces(plan, 0).count > 1); }
+
+bool suits_batch(const Plan &plan, bool forward, i64 lanes, i64 bytes) {
+    const Axis &axis = plan.last();
+    if (!forward || plan.inner >= lanes) return false;
+    const i64 near = (24 << 10) / (lanes * bytes);
+    // A long window is reduced along itself.
+    if ((axis.adaptive || axis.stride >= axis.kernel) && axis.kernel * plan.inner >= 8 * lanes) return false;
+    if (plan.dim_count == 0 && !axis.adaptive && axis.length * plan.inner > 4 * near)
+        return axis.stride > 2 && plan.outer * row_pieces(plan, near).count >= lanes;
+    if (plan.outer < lanes - lanes / 4 || plan.in_slab * lanes * bytes > (512 << 10)) return false;
+    const i64 short_row = axis.stride > 2 || axis.adaptive ? 4 * lanes : 2 * lanes;
+    return plan.out_row < short_row || (plan.dim_count == 0 && axis.stride > 2);
 }
 
 // --- back ---------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@
 namespace ndpool {
 
 enum class Way {
+    BATCH,  // any operation: many small slabs or pieces of a row, one a lane
     // Forward.
     SLIDE,     // the first pooled axis by block prefixes and suffixes, then the others
     DIRECT,    // windows of 2 or 3 cells in steps of 2, in registers
@@ -39,13 +40,25 @@ enum class Tuned { NOT, ROWS, ALL };
 
 // What the choice depends on, of a kind at an instruction level.
 struct Lanes {
-    i64 many, few;   // how many are worked on at a time, in long rows and in short ones
-    bool one_plane;  // whether a State is one number
-    bool tagged;     // whether places in the window matter
+    i64 many, few;  // how many are worked on at a time, in long rows and in short ones
+    bool tagged;    // whether places in the window matter
+    bool slides;    // whether the first axis can go by itself
     Tuned tuned;
     bool short_build;  // whether the level has the ways alone that every plan needs
-    bool in_parts;     // whether the first axis can go by itself: no divisor that varies from window to window
 };
+
+// BATCH can cut the one row of a slab into pieces of equal windows, none of which sees padding: `count` pieces of
+// `outputs` each, from output `first` on. None, if they would be fewer than two.
+struct RowPieces {
+    i64 count = 0, outputs = 0, first = 0;
+};
+// Pieces of about so many elements, but not much shorter than their windows.
+RowPieces row_pieces(const Plan &plan, i64 elements);
+
+// Whether a plan goes by BATCH, with so many lanes of so many bytes; `forward` says that windows are what is computed,
+// and not cells.
+bool can_batch(const Plan &plan, bool forward);
+bool suits_batch(const Plan &plan, bool forward, i64 lanes, i64 bytes);
 
 // The way forward. `asked` is one that must be taken, or NONE; throws std::invalid_argument where it cannot.
 Way choose_forward(const Plan &plan, const Lanes &lanes, Way asked);
