@@ -258,7 +258,7 @@ class RowSpreader {
             const i64 least = 4 * (axis.stride < reach ? reach : axis.stride);
             if (cells < least) cells = least;
         }
-        cells = (cells + 63) / 64 * 64;
+        if (inner < 64) cells = (cells + 63) / 64 * 64;  // whole lines
         if (way == RowWay::RUNS && cells < axis.length / axis.output) cells = 8192;
         return cells < axis.length ? cells : axis.length;
     }
