@@ -40,6 +40,18 @@ ROADS = [
     road("row in parts, three channels", Window((3,), 2, 1), (4001, 3), (0,)),
     # Phases: every stride, and segments from 8 on.
     *(road(f"stride {s}", Window((3, 4), (1, s), (1, 3), (1, 1 + s % 3)), (2, 6, 331)) for s in range(1, 11)),
+    # Cells side by side that the same windows see: one to three of them, of a whole number of strides or not.
+    *(
+        road(f"runs, k{k}s{s}", Window((k,), s, k // 2), (3, 2311))
+        for k, s in ((4, 3), (6, 3), (7, 3), (5, 4), (8, 5), (13, 6), (30, 17), (150, 100), (40, 70))
+    ),
+    road("runs in few rows, cut", Window((9,), 8, 3, ceil_mode=True), (1, 140001)),
+    # Dilated, wide, or of few channels: segments of a row, or rows, become channels.
+    road("segments, k12s1", Window((12,), 1, 5), (2, 9001)),
+    road("segments, k4s3d2 of three channels", Window((4,), 3, 4, 2), (2, 3001, 3), (1,)),
+    road("columns, k12s1", Window((2, 12), 1, (0, 5)), (2, 21, 77)),
+    road("columns, k3s2d3 of five channels", Window((3, 3), 2, 3, 3), (2, 19, 30, 5), (1, 2)),
+    road("columns, adaptive", Adaptive((9, 10)), (2, 21, 37)),
     # Channels last: fewer than, as many as, more than a register holds.
     *(
         road(f"{c} channels last", Window((3, 3), 2, 1), (2, 9, 11, c), (1, 2))
@@ -97,6 +109,8 @@ ROADS = [
     road("cut row of channels", Window((3,), 2, 1), (10000, 17), (0,)),
     road("cut slab of channels", Window((3, 3), 2, 1), (150, 50, 17), (0, 1)),
     road("cut slab, adaptive", Adaptive((41, 7)), (1, 400, 331)),
+    road("few slabs, cut finely", Window((3, 3), 2, 1), (3, 130, 140)),
+    road("one window over a cut row of channels", Window((40,), 40), (9000, 17), (0,)),
     road("cut volume", Window((2, 3, 2), (2, 1, 2), (0, 1, 1)), (1, 30, 50, 60)),
     # Two or three cells in steps of 2: in registers, and back by squares.
     *(
@@ -152,6 +166,8 @@ ROADS = [
     road("float16, four-byte winners", Global(), (2, 257, 256), (1, 2), np.float16),
     road("float64, k2s2", Window((2, 2), 2), (2, 57, 61), None, np.float64),
     road("float16, k2s2", Window((2, 2), 2), (2, 57, 71), None, np.float16),
+    road("float16, runs", Window((5, 7), (3, 4), 2), (2, 57, 71), None, np.float16),
+    road("float16, wide", Window((15, 15), 1, 7), (2, 33, 90), None, np.float16),
     road("uint8", Window((3, 3), 2, 1), (2, 57, 61), None, np.uint8),
     road("uint8, k3s2", Window((3, 3), 2, 1), (2, 57, 131), None, np.uint8),
     road("uint8, k2s2", Window((2, 2), 2), (2, 57, 131), None, np.uint8),

@@ -1,7 +1,7 @@
 // Sum and Avg, and the transpose of a sum: every cell gets the sum of what the windows over it hold.
 #pragma once
 #include "kinds/totals.h"
-#include "passes/back.h"
+#include "passes/spread.h"
 #include "plan/call.h"
 
 namespace ndpool {
@@ -20,11 +20,6 @@ struct Divisor {
         return {by, by == Count::NONE ? 1.0 : fixed};
     }
     bool varies() const { return by == Count::COUNTED || by == Count::REAL; }
-    double at(const Plan &plan, const OutputRow &rows, i64 o) const {
-        if (by == Count::COUNTED) return static_cast<double>(rows.counted * plan.last().counted(o));
-        if (by == Count::REAL) return static_cast<double>(rows.real * plan.last().taps(o).count);
-        return fixed;
-    }
 };
 
 // How many cells each output of a row counts along the row, or one over it; of long rows only where that varies.
@@ -133,128 +128,6 @@ struct SumSink {
 
 // --- the transpose ------------------------------------------------------------------------------
 
-// Spreads the sum of the output rows q along one input row: to[w] = sum of q[o] over the windows o that see cell w.
-class RowSpreader {
-    static constexpr int N = LANES<double>;
-
-  public:
-    RowSpreader(const Axis &axis, i64 inner) : axis(axis), inner(inner) {
-        margin = axis.adaptive ? 0 : axis.dilation * (axis.kernel - 1) / axis.stride + 1;
-        sums.grow((axis.output + 2 * margin) * inner + 4 * N, "sums of output rows");
-        phase_length = ((axis.length + axis.pad_lo) / axis.stride + 2) * inner + N;
-        if (!by_phases()) return;
-        phase_block.grow(phase_length * axis.stride, "phases of a row");
-        phases = phase_block.data();
-        shifts.grow(axis.kernel, "cells of a window");
-        i64 *shift = shifts.data();
-        i64 taps = 0;
-        for (i64 f = 0; f < axis.stride; ++f) {
-            first_tap[f] = taps;
-            for (i64 c = 0; c < axis.kernel; ++c)
-                if (c * axis.dilation % axis.stride == f) shift[taps++] = c * axis.dilation / axis.stride * inner;
-        }
-        first_tap[axis.stride] = taps;
-    }
-
-    // q holds the slab's output rows. `to` has room for N doubles more than the row.
-    void spread(const double *q, const InputRow &rows, double *to) {
-        double *sum = sums.data(), *middle = sum + margin * inner;
-        i64 length = axis.output * inner;
-        std::memset(sum, 0, sizeof(double) * margin * inner);
-        std::memset(middle + length, 0, sizeof(double) * (margin * inner + 2 * N));
-        const double *from = rows.count ? q + rows.row[0] * length : nullptr;
-        if (rows.count == 0)
-            std::memset(middle, 0, sizeof(double) * length);
-        else if (rows.count == 1)
-            std::memcpy(middle, from, sizeof(double) * length);
-        else
-            for (i64 i = 0; i < length; ++i) middle[i] = from[i] + from[(rows.row[1] - rows.row[0]) * length + i];
-        for (i64 r = 2; r < rows.count; ++r) {
-            const double *more = q + rows.row[r] * length;
-            for (i64 i = 0; i < length; ++i) middle[i] += more[i];
-        }
-        if (by_phases())
-            spread_phases(middle, to);
-        else
-            spread_windows(middle, to);
-    }
-
-  private:
-    const Axis axis;
-    i64 inner, margin, phase_length;
-    Scratch<double> sums, phase_block;
-    double *phases = nullptr;
-    // The taps that fall on each phase, one phase after the other, and by how much each is shifted.
-    i64 first_tap[9];
-    Scratch<i64> shifts;
-
-    bool by_phases() const { return !axis.adaptive && axis.stride < 8; }
-
-    // The cell at padded place m*stride + f gets q[m - c*dilation/stride] for each tap c that falls on phase f.
-    void spread_phases(const double *middle, double *to) {
-        i64 s = axis.stride, beyond = (axis.output + margin) * inner;
-        const i64 *shift = shifts.data();
-        for (i64 f = 0; f < s; ++f) {
-            i64 first = (axis.pad_lo - f + s - 1) / s;  // the first m whose cell is real
-            i64 stop = (axis.pad_lo + axis.length - f + s - 1) / s;
-            double *phase = s == 1 ? to - first * inner : phases + f * phase_length;
-            for (i64 i = first * inner; i < stop * inner; i += N) {
-                vec<double, N> v{};
-                for (i64 c = first_tap[f]; c < first_tap[f + 1]; ++c)
-                    if (i - shift[c] <= beyond) v += load<N>(middle + i - shift[c]);  // no outputs are beyond
-                store<N>(phase + i, v);
-            }
-        }
-        if (s > 1) interleave(to);
-    }
-
-    void interleave(double *to) {
-        i64 s = axis.stride, p = axis.pad_lo;
-        if (s == 2 && inner == 1) {
-            i64 w = 0;
-            if (p % 2) to[w++] = phases[phase_length + p / 2];
-            const double *even = phases + (p + 1) / 2, *odd = phases + phase_length + (p + 1) / 2;
-            i64 pairs = (axis.length - w) / 2;
-            for (i64 j = 0; j < pairs; ++j) {
-                to[w + 2 * j] = even[j];
-                to[w + 2 * j + 1] = odd[j];
-            }
-            if (w + 2 * pairs < axis.length) to[axis.length - 1] = even[pairs];
-            return;
-        }
-        for (i64 w = 0; w < axis.length; ++w)
-            for (i64 e = 0; e < inner; ++e)
-                to[w * inner + e] = phases[(w + p) % s * phase_length + (w + p) / s * inner + e];
-    }
-
-    void spread_windows(const double *middle, double *to) {
-        std::memset(to, 0, sizeof(double) * axis.length * inner);
-        for (i64 o = 0; o < axis.output; ++o) {
-            Axis::Taps taps = axis.taps(o);
-            for (i64 k = 0; k < taps.count; ++k) {
-                double *cell = to + (taps.first + k * axis.dilation) * inner;
-                for (i64 e = 0; e < inner; ++e) cell[e] += middle[o * inner + e];
-            }
-        }
-    }
-};
-
-// A row by itself is cut along itself: the part of its axis that has cells begin..end-1 and outputs from lo to hi-1.
-inline Axis part_of_axis(const Axis &axis, i64 begin, i64 end, i64 *lo, i64 *hi) {
-    if (begin == 0 && end == axis.length) {
-        *lo = 0, *hi = axis.output;
-        return axis;
-    }
-    axis.outputs_over(begin, end, lo, hi);
-    // An output more, which sees none of the cells, where the first would start after the first cell.
-    if (*lo > 0 && axis.start(*lo) > begin) --*lo;
-    Axis part = axis;
-    part.length = end - begin;
-    part.output = *hi - *lo;
-    part.pad_lo = begin - axis.start(*lo);
-    return part;
-}
-
 // What an output hands to each of its cells.
 template <class T, class Sum = double>
 struct SumSource {
@@ -272,23 +145,6 @@ struct SumSource {
     SumSource with(const Border &border, Scratch<char> *copies) const { return {border.around(q, copies[0])}; }
 };
 
-// The rows of a part of the input, each spread from the rows of outputs that see it; `along` is the part of the last
-// axis.
-template <class Target>
-void spread_part(const Plan &plan, InputRow &rows, const InputPart &in, const OutputPart &part, const Axis &along,
-                 const SumSource<double> &from, const Target &to) {
-    constexpr int N = LANES<double>;
-    RowSpreader spreader(along, plan.inner);
-    const Scratch<double> block(along.length * plan.inner + 64, "a row of the gradient");
-    double *spread = block.data();
-    over_part_rows(plan, rows, in, [&](i64 row, i64 begin, i64 end, bool others) {
-        if (others) spreader.spread(from.q + part.begin * plan.inner, rows, spread);
-        i64 at = row * plan.in_row + begin * plan.inner;
-        blocks<N>((end - begin) * plan.inner,
-                  [&](i64 i, int count) { to.template put<N>(at + i, load<N>(spread + i), count); });
-    });
-}
-
 // SQUARES_TOO says whether the way by squares is compiled for it.
 template <class From, class To, bool SQUARES_TOO>
 struct Transposition {
@@ -297,28 +153,25 @@ struct Transposition {
     To to;
 };
 
-// The transpose of the sum, by gathering or by spreading rows. prepare(in, part, use) calls use(job) with the
-// Transposition for a part of the input and the part of the outputs that is over it.
+// The transpose of the sum, by squares or by spreading rows. prepare(in, part, use) calls use(job) with the
+// Transposition for a part of the input and the part of the outputs that is over it. A slab is cut into `cuts` parts.
+template <class Prepare>
+void transpose_all(const Plan &plan, void *gx, i64 element_bytes, Way way, const Route &route, const Prepare &prepare,
+                   i64 cuts) {
+    over_input_parts(plan, Gradient(plan, gx, element_bytes, route), cuts, [&](const auto &over) {
+        over([&](const InputPart &in) {
+            prepare(in, outputs_over(plan, in.begin, in.end), [&](const auto &job) {
+                using Job = std::decay_t<decltype(job)>;
+                if constexpr (Job::SQUARES)
+                    if (way == Way::SQUARES && fill_squares(plan, in, job.from, job.to)) return;
+                PartSpreader<typename decltype(job.from)::A, decltype(job.to)>(plan, in, job.to).fill(job.from.q);
+            });
+        });
+    });
+}
 template <class Prepare>
 void transpose_all(const Plan &plan, void *gx, i64 element_bytes, Way way, const Route &route, const Prepare &prepare) {
-    const bool gather = way != Way::SPREAD;
-    over_input_parts(plan, gather ? Gradient(plan, gx, element_bytes, route) : Gradient(gx, element_bytes),
-                     [&](const auto &over) {
-                         InputRow rows(plan);
-                         over([&](const InputPart &in) {
-                             OutputPart part = outputs_over(plan, in.begin, in.end);
-                             Axis along = plan.last();
-                             if (!gather && plan.dim_count == 0)
-                                 along = part_of_axis(plan.last(), in.begin, in.end, &part.begin, &part.end);
-                             prepare(in, part, [&](const auto &job) {
-                                 using Job = std::decay_t<decltype(job)>;
-                                 if (gather) return gather_part<Job::SQUARES>(plan, rows, in, job.from, job.to, way);
-                                 // What is not in doubles is only ever gathered.
-                                 if constexpr (std::is_same_v<decltype(job.from), SumSource<double>>)
-                                     spread_part(plan, rows, in, part, along, job.from, job.to);
-                             });
-                         });
-                     });
+    transpose_all(plan, gx, element_bytes, way, route, prepare, cuts_of(plan));
 }
 
 // Room for what the outputs of a part hand on.
@@ -336,53 +189,98 @@ class PartPlane {
     Scratch<T> block;
 };
 
-// What each output of a part hands to its cells, as doubles: its cotangent over the divisor. `read(i)` gives cotangent
-// i.
-template <class Read>
-void divide(const Plan &plan, const Divisor &divisor, const OutputPart &part, const Read &read, double *q) {
-    OutputRow rows(plan);
-    for (i64 row = part.row_begin; row < part.row_end; ++row) {
-        if (divisor.varies()) rows.move_to(row);
-        for (i64 o = part.begin; o < part.end; ++o) {
-            double n = divisor.at(plan, rows, o);
-            for (i64 i = row * plan.out_row + o * plan.inner, e = 0; e < plan.inner; ++e, ++i) q[i] = read(i) / n;
+// What each output of a part hands to its cells, in lanes of A: its cotangent over the divisor. Where that is rounded
+// to fewer bits in the end, the reciprocal of the divisor will do.
+template <class A, class G>
+void divide(const Plan &plan, const Divisor &divisor, const OutputPart &part, const G *g, A *q) {
+    constexpr int N = LANES<A>;
+    constexpr bool EXACT = sizeof(A) == sizeof(G);
+    const i64 first = part.begin * plan.inner, length = (part.end - part.begin) * plan.inner;
+    auto over_rows = [&](const auto &quotient) NDPOOL_INLINED {
+        for (i64 row = part.row_begin; row < part.row_end; ++row) {
+            const G *from = g + row * plan.out_row + first;
+            A *to = q + row * plan.out_row + first;
+            i64 i = 0;
+            for (; i + N <= length; i += N) store<N>(to + i, quotient(load_as<A, N>(from + i), row, i));
+            for (; i < length; ++i) to[i] = quotient(splat<A, N>(load_as<A, 1>(from + i)[0]), row, i)[0];
         }
-    }
+    };
+    using V = vec<A, N>;
+    const auto fixed = static_cast<A>(EXACT ? divisor.fixed : divisor.share);
+    if (divisor.by == Count::NONE) return over_rows([](V v, i64, i64) NDPOOL_INLINED { return v; });
+    if (!divisor.varies())
+        return over_rows([fixed](V v, i64, i64) NDPOOL_INLINED { return EXACT ? v / fixed : v * fixed; });
+    // A window's cells are those of its rows times those along the row.
+    CountsAlong along;
+    const Scratch<double> room = along.fill(plan, divisor.by, !EXACT);
+    OutputRow rows(plan);
+    i64 at = -1;
+    double across = 1;
+    over_rows([&](V v, i64 row, i64 i) NDPOOL_INLINED {
+        if (row != at) {
+            rows.move_to(at = row);
+            across = static_cast<double>(divisor.by == Count::REAL ? rows.real : rows.counted);
+            if (!EXACT) across = 1 / across;
+        }
+        const V by = convert<A, N>(along.at<N>(first + i) * across);
+        return EXACT ? v / by : v * by;
+    });
 }
 
-// `target(part)` is the Target of a part of the input.
-template <class G, class Make>
-void sum_vjp_to(const Plan &plan, Divisor divisor, const G *g, void *gx, Way way, const Route &route,
-                const Make &target) {
-    constexpr bool FLOATS = std::is_same_v<G, float>;
-    // Doubles have none wider to be added up in, so theirs are divided first.
-    if constexpr (FLOATS)
-        if (!divisor.varies() && way != Way::SPREAD)
-            return transpose_all(
-                plan, gx, sizeof(G), way, route, [&](const InputPart &in, const OutputPart &, const auto &use) {
-                    auto to = target(in);
-                    to.scale = divisor.share;
-                    use(Transposition<SumSource<G>, decltype(to), true>{{g + in.slab * plan.out_slab}, to});
-                });
-    transpose_all(plan, gx, sizeof(G), way, route, [&](const InputPart &in, const OutputPart &part, const auto &use) {
-        const G *from = g + in.slab * plan.out_slab;
-        const PartPlane<double> q(plan, part);
-        divide(plan, divisor, part, [&](i64 i) NDPOOL_INLINED { return load_as<double, 1>(from + i)[0]; }, q.data());
-        auto to = target(in);
-        use(Transposition<SumSource<double>, decltype(to), !FLOATS>{{q.data()}, to});
-    });
+// Whether no two windows have a cell in common.
+inline bool one_window_each(const Plan &plan) {
+    for (int a = 0; a < plan.axis_count; ++a) {
+        const Axis &axis = plan.axes[a];
+        if (axis.adaptive ? axis.length % axis.output != 0 : axis.kernel > axis.stride || axis.dilation > 1)
+            return false;
+    }
+    return true;
+}
+
+// Whether floats hold all divisors exactly.
+inline bool floats_hold(const Plan &plan, const Divisor &divisor) {
+    if (divisor.varies()) return plan.cells <= 1 << 24;
+    return static_cast<double>(static_cast<float>(divisor.fixed)) == divisor.fixed;
 }
 
 template <class G>
 void sum_vjp(const Plan &plan, Divisor divisor, const G *g, G *gx, const Route &route) {
-    const Way way = way_back<double>(plan, {25, 4, 16}, Way::SPREAD, route);
+    constexpr bool FLOATS = std::is_same_v<G, float>;
+    // Sums have more bits than what is added up, but for doubles, which have none wider.
+    using A = std::conditional_t<sizeof(G) == 2, float, double>;
+    const Way way = way_back<A>(plan, {0, 4, 0, !FLOATS || !divisor.varies()}, Way::SPREAD, route);
     if (route.tell(way)) return;
-    sum_vjp_to(plan, divisor, g, gx, way, route, [&](const InputPart &in) {
+    const Axis &axis = plan.axes[0];
+    const i64 beyond = axis.adaptive ? 1 : axis.dilation * (axis.kernel - 1) + 1 - axis.stride;
+    const i64 cuts = cuts_of(plan, beyond < 1 ? 1 : beyond);
+    auto target = [&](const InputPart &in, auto zero, double scale) {
+        using Sum = decltype(zero);
         if constexpr (sizeof(G) == 2)
-            return NarrowTarget<double>{in.gx, std::is_same_v<G, BFloat>, 1, plan.in_row};
+            return NarrowTarget<Sum>{in.gx, std::is_same_v<G, BFloat>, static_cast<Sum>(scale), plan.in_row};
         else
-            return GradientTarget<G, double>{reinterpret_cast<G *>(in.gx), 1, plan.in_row};
-    });
+            return GradientTarget<G, Sum>{reinterpret_cast<G *>(in.gx), static_cast<Sum>(scale), plan.in_row};
+    };
+    auto run = [&](const auto &prepare) { transpose_all(plan, gx, sizeof(G), way, route, prepare, cuts); };
+    // Divided first, in a plane of their own.
+    auto by_planes = [&](auto zero) {
+        using Sum = decltype(zero);
+        run([&](const InputPart &in, const OutputPart &part, const auto &use) {
+            const PartPlane<Sum> q(plan, part);
+            divide(plan, divisor, part, g + in.slab * plan.out_slab, q.data());
+            auto to = target(in, zero, 1);
+            use(Transposition<SumSource<Sum, Sum>, decltype(to), !FLOATS>{{q.data()}, to});
+        });
+    };
+    if constexpr (FLOATS) {
+        // A quotient by itself is rounded once.
+        if (way == Way::SPREAD && one_window_each(plan) && floats_hold(plan, divisor)) return by_planes(float());
+        if (!divisor.varies())
+            return run([&](const InputPart &in, const OutputPart &, const auto &use) {
+                auto to = target(in, double(), divisor.share);
+                use(Transposition<SumSource<float>, decltype(to), true>{{g + in.slab * plan.out_slab}, to});
+            });
+    }
+    by_planes(A());
 }
 
 }  // namespace NDPOOL_LEVEL

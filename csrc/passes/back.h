@@ -51,17 +51,28 @@ struct InputPart {
     bool streamed, in_lines;
 };
 
+// Into how many parts a slab is cut: what a part needs stays in the cache, and there are enough for many threads. One
+// that is narrow beside what its windows reach over, beyond it, would look at every output many times.
+inline i64 cuts_of(const Plan &plan, i64 reach) {
+    i64 cuts = plan.in_slab >> 16, enough = 64 / plan.outer;
+    if (enough > plan.in_slab >> 13) enough = plan.in_slab >> 13;
+    if (cuts < enough) cuts = enough;
+    const i64 most = plan.axes[0].length / (4 * reach);
+    if (cuts > most) cuts = most;
+    return cuts < 1 ? 1 : cuts;
+}
+inline i64 cuts_of(const Plan &plan) {
+    const Axis &axis = plan.axes[0];
+    if (axis.adaptive && plan.dim_count == 0) return 1;
+    return cuts_of(plan, axis.adaptive ? axis.kernel : axis.dilation * axis.kernel);
+}
+
 // Calls work(over) on several threads, and there over(f) calls f(part) for the parts of the input. Whoever fills a part
 // adds what all windows over it bring. The parts follow from the shape alone, so the result does not depend on the
 // number of threads.
 template <class Work>
-void over_input_parts(const Plan &plan, const Gradient &to, const Work &work) {
+void over_input_parts(const Plan &plan, const Gradient &to, i64 cuts, const Work &work) {
     const Axis &axis = plan.axes[0];
-    i64 cuts = plan.in_slab >> 16;
-    // A part that is narrow beside the window would look at every output many times.
-    i64 reach = axis.adaptive ? axis.kernel : axis.dilation * axis.kernel;
-    if (cuts > axis.length / (4 * reach)) cuts = axis.length / (4 * reach);
-    if (cuts < 1 || (axis.adaptive && plan.dim_count == 0)) cuts = 1;
     // Pairs of cells are not cut in two.
     auto edge = [&](i64 cut) { return cut == cuts ? axis.length : axis.length * cut / cuts / 2 * 2; };
     parallel(plan.outer * cuts, worth_threads(plan.outer * plan.in_slab), [&](i64 first, i64 stop) {
@@ -75,6 +86,10 @@ void over_input_parts(const Plan &plan, const Gradient &to, const Work &work) {
         });
         if (to.streamed) end_streaming();
     });
+}
+template <class Work>
+void over_input_parts(const Plan &plan, const Gradient &to, const Work &work) {
+    over_input_parts(plan, to, cuts_of(plan), work);
 }
 
 // Where a part of the outputs lies: rows of the slab and outputs of a row, both from begin to end.
@@ -102,13 +117,16 @@ class Cursor {
         next_start = start(axis, hi);
         first_end = end(axis, lo);
     }
-    // Says whether the outputs are others now.
-    bool step(const Axis &axis) {
-        i64 before = lo + hi;
+    void step(const Axis &axis) {
         ++cell;
         while (next_start <= cell) next_start = start(axis, ++hi);
         while (first_end <= cell) first_end = end(axis, ++lo);
-        return lo + hi != before;  // neither ever goes back
+    }
+    // The first cell after this one over which there are others.
+    i64 same_until() const { return next_start < first_end ? next_start : first_end; }
+    void move_on(const Axis &axis, i64 to) {
+        cell = to - 1;
+        step(axis);
     }
     // Calls f(o, place) for those whose windows have the cell itself.
     template <class F>
@@ -163,27 +181,21 @@ class InputRow {
         }
         find();
     }
-    // Moves to the row that follows in the slab; says whether other output rows see it.
-    bool next() {
-        bool others = false;
+    // Moves to the row that follows in the slab.
+    void next() {
         for (int d = dims - 1; d >= 0; --d) {
             const Dim &dim = plan.dims[d];
             if (cursor[d].cell + 1 == dim.in_count) {
                 place_at(d, 0);
-                others = true;
                 continue;
             }
-            if (dim.axis >= 0) {
-                const Axis &axis = plan.axes[dim.axis];
-                others |= cursor[d].step(axis) || axis.dilation > 1;
-            } else {
+            if (dim.axis >= 0)
+                cursor[d].step(plan.axes[dim.axis]);
+            else
                 ++cursor[d].cell;
-                others = true;
-            }
             break;
         }
         find();
-        return others;
     }
 
   private:
@@ -225,22 +237,20 @@ class InputRow {
     }
 };
 
-// Calls f(row, begin, end, others) for the input rows of a part and their cells in it; `others` says whether other
-// output rows see this row than the one before.
+// Calls f(row, begin, end) for the input rows of a part and their cells in it.
 template <class F>
 void over_part_rows(const Plan &plan, InputRow &rows, const InputPart &part, const F &f) {
     if (plan.dim_count == 0) {  // the row itself is cut
         rows.move_to(0);
-        return f(i64(0), part.begin, part.end, true);
+        return f(i64(0), part.begin, part.end);
     }
     i64 each = plan.in_rows / plan.axes[0].length, first = part.begin * each;
     for (i64 row = first; row < part.end * each; ++row) {
-        bool others = true;
         if (row == first)
             rows.move_to(row);
         else
-            others = rows.next();
-        f(row, i64(0), plan.last().length, others);
+            rows.next();
+        f(row, i64(0), plan.last().length);
     }
 }
 
@@ -270,10 +280,8 @@ class RowGatherer {
 
     void gather_part(InputRow &rows) const {
         const bool places_in_lines = plan.inner >= N && part.in_lines && plan.inner * to.element_bytes() % LINE == 0;
-        over_part_rows(plan, rows, part, [&](i64 row, i64 begin, i64 end, bool others) {
+        over_part_rows(plan, rows, part, [&](i64 row, i64 begin, i64 end) {
             i64 at = row * plan.in_row;
-            if constexpr (Target::REPEATS)
-                if (!others && !part.streamed) return to.repeat(at, plan.in_row);
             if constexpr (Target::STREAMS && N == LANES<A>)
                 if (places_in_lines) return gather_places(rows, at, begin, end, to.past_the_caches());
             write(at + begin * plan.inner, (end - begin) * plan.inner,
@@ -445,6 +453,24 @@ class RowGatherer {
     }
 };
 
+// All of a part by squares, where its rows are long enough; says whether.
+template <class Source, class Target>
+bool fill_squares(const Plan &plan, const InputPart &part, const Source &from, const Target &to) {
+    if constexpr (LEVEL_IS_TUNED) {  // elsewhere it is never chosen; see choice.cpp
+        using A = typename Source::A;
+        constexpr int MANY = LANES<A>, FEW = FEW_LANES<A>;
+        const Axis &axis = plan.last();
+        const bool few = FEW < MANY && axis.output < MANY + axis.kernel;
+        if (axis.length < 2 * (few ? FEW : MANY)) return false;
+        if (few)
+            RowGatherer<FEW, Source, Target>(plan, part, from, to).gather_in_squares();
+        else
+            RowGatherer<MANY, Source, Target>(plan, part, from, to).gather_in_squares();
+        return true;
+    }
+    return false;
+}
+
 // All of a part. SQUARES says whether that way is compiled.
 template <bool SQUARES, class Source, class Target>
 void gather_part(const Plan &plan, InputRow &rows, const InputPart &part, const Source &from, const Target &to,
@@ -487,10 +513,6 @@ struct NarrowTarget {
 
     static i64 element_bytes() { return 2; }
     NarrowTarget instead(void *other) const { return {other, brain, scale, row}; }
-    void repeat(i64 at, i64 length) const {
-        auto *to = static_cast<std::uint16_t *>(gx) + at;
-        std::memcpy(to, to - row, 2 * static_cast<std::size_t>(length));
-    }
     template <int N>
     void put(i64 at, vec<A, N> sum, int count) const {
         with_narrow(brain, [&](auto zero) {
@@ -511,9 +533,6 @@ struct GradientTarget {
     static i64 element_bytes() { return sizeof(G); }
     GradientTarget<G, A, REPEATING, true> past_the_caches() const { return {gx, scale, row}; }
     GradientTarget instead(void *other) const { return {static_cast<G *>(other), scale, row}; }
-
-    // The row from element `at` on is as the one before.
-    void repeat(i64 at, i64 length) const { std::memcpy(gx + at, gx + at - row, sizeof(G) * length); }
     template <int N>
     void put(i64 at, vec<A, N> sum, int count) const {
         if constexpr (PAST)

@@ -160,12 +160,13 @@ Way choose_back(const Plan &plan, const Lanes &lanes, const GatherLimits &limits
     const bool places = can && plan.inner >= lanes.many;
     const bool cells = can && plan.inner == 1 && !axis.adaptive && axis.dilation == 1 && axis.stride <= 2;
     const bool squares = lanes.tuned != Tuned::NOT && cells && in_squares(plan) && axis.length >= 2 * lanes.few;
-    if (asked == Way::SQUARES ? squares : asked == Way::GATHER ? places || cells : asked == always) return asked;
+    const bool gathers = (places || cells) && limits.most > 0;
+    if (asked == Way::SQUARES ? squares : asked == Way::GATHER ? gathers : asked == always) return asked;
     if (asked != Way::NONE) cannot_go(asked);
     const bool short_row = axis.output < lanes.few + axis.kernel / axis.stride;
     const i64 most = places ? limits.channels_last : short_row ? limits.in_short_rows : limits.most;
     if (squares && (!short_row || plan.cells <= most)) return Way::SQUARES;
-    return (places || cells) && plan.cells <= most ? Way::GATHER : always;
+    return gathers && plan.cells <= most ? Way::GATHER : always;
 }
 
 // --- what the ways ask ----------------------------------------------------------------------------

@@ -67,7 +67,7 @@ bool suits_batch(const Plan &plan, bool forward, i64 lanes, i64 bytes, i64 resul
 Way choose_forward(const Plan &plan, const Lanes &lanes, Way asked);
 
 // Up to how many cells of a window it was measured to be faster that cells ask all windows over them: in general, in
-// rows too short for a register, with channels last.
+// rows too short for a register, with channels last. Where `most` is 0, there is no such way but by squares.
 struct GatherLimits {
     i64 most, in_short_rows, channels_last;
     bool can = true;
