@@ -105,15 +105,74 @@ inline To bits(From v) {
     std::memcpy(&r, &v, sizeof r);
     return r;
 }
+// A small vector as the lower part of a register of 16 bytes.
+#if defined(__AVX2__)
+template <class V>
+NDPOOL_INLINE __m128i in_16_bytes(V v) {
+    if constexpr (sizeof v == 16) return bits<__m128i>(v);
+    if constexpr (sizeof v == 8) return _mm_cvtsi64_si128(bits<long long>(v));
+    if constexpr (sizeof v == 4) return _mm_cvtsi32_si128(bits<int>(v));
+}
+#endif
+// Integers as wider or narrower ones. GCC knows the processor's instructions for it only where the size doubles or
+// halves, and takes the lanes apart one by one elsewhere. Says whether there is one.
+template <class To, class From, int N>
+NDPOOL_INLINE bool resize([[maybe_unused]] vec<From, N> v, [[maybe_unused]] vec<To, N> *to) {
+    [[maybe_unused]] constexpr int FROM = sizeof(From), TO = sizeof(To);
+    [[maybe_unused]] constexpr bool SIGNED = std::is_signed_v<From>;
+    if constexpr (!std::is_integral_v<From> || !std::is_integral_v<To>) return false;
+#define NDPOOL_RESIZE(FROM_BYTES, TO_BYTES, LANES_HERE, FUNCTION, ARGUMENT)  \
+    if constexpr (FROM == FROM_BYTES && TO == TO_BYTES && N == LANES_HERE) { \
+        *to = bits<vec<To, N>>(FUNCTION(ARGUMENT));                          \
+        return true;                                                         \
+    }
+#define NDPOOL_WIDEN(FROM_BYTES, TO_BYTES, LANES_HERE, SIGNED_ONE, UNSIGNED_ONE, ARGUMENT)      \
+    if constexpr (SIGNED) NDPOOL_RESIZE(FROM_BYTES, TO_BYTES, LANES_HERE, SIGNED_ONE, ARGUMENT) \
+    if constexpr (!SIGNED) NDPOOL_RESIZE(FROM_BYTES, TO_BYTES, LANES_HERE, UNSIGNED_ONE, ARGUMENT)
+#if defined(__AVX512F__)
+    NDPOOL_WIDEN(1, 4, 16, _mm512_cvtepi8_epi32, _mm512_cvtepu8_epi32, in_16_bytes(v))
+    NDPOOL_WIDEN(1, 8, 8, _mm512_cvtepi8_epi64, _mm512_cvtepu8_epi64, in_16_bytes(v))
+    NDPOOL_WIDEN(2, 8, 8, _mm512_cvtepi16_epi64, _mm512_cvtepu16_epi64, in_16_bytes(v))
+    NDPOOL_WIDEN(2, 4, 16, _mm512_cvtepi16_epi32, _mm512_cvtepu16_epi32, bits<__m256i>(v))
+    NDPOOL_WIDEN(4, 8, 8, _mm512_cvtepi32_epi64, _mm512_cvtepu32_epi64, bits<__m256i>(v))
+    NDPOOL_RESIZE(4, 1, 16, _mm512_cvtepi32_epi8, bits<__m512i>(v))
+    NDPOOL_RESIZE(4, 2, 16, _mm512_cvtepi32_epi16, bits<__m512i>(v))
+    NDPOOL_RESIZE(8, 2, 8, _mm512_cvtepi64_epi16, bits<__m512i>(v))
+    NDPOOL_RESIZE(8, 4, 8, _mm512_cvtepi64_epi32, bits<__m512i>(v))
+    if constexpr (FROM == 8 && TO == 1 && N == 8) {
+        *to = bits<vec<To, N>>(_mm_cvtsi128_si64(_mm512_cvtepi64_epi8(bits<__m512i>(v))));
+        return true;
+    }
+#endif
+#if defined(__AVX2__)
+    NDPOOL_WIDEN(1, 4, 8, _mm256_cvtepi8_epi32, _mm256_cvtepu8_epi32, in_16_bytes(v))
+    NDPOOL_WIDEN(1, 8, 4, _mm256_cvtepi8_epi64, _mm256_cvtepu8_epi64, in_16_bytes(v))
+    NDPOOL_WIDEN(2, 8, 4, _mm256_cvtepi16_epi64, _mm256_cvtepu16_epi64, in_16_bytes(v))
+    NDPOOL_WIDEN(2, 4, 8, _mm256_cvtepi16_epi32, _mm256_cvtepu16_epi32, in_16_bytes(v))
+    NDPOOL_WIDEN(4, 8, 4, _mm256_cvtepi32_epi64, _mm256_cvtepu32_epi64, in_16_bytes(v))
+    if constexpr (FROM == 4 && TO == 1 && N == 8) {
+        const __m256i b = _mm256_and_si256(bits<__m256i>(v), _mm256_set1_epi32(0xff));
+        const __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(b), _mm256_extracti128_si256(b, 1));
+        *to = bits<vec<To, N>>(_mm_cvtsi128_si64(_mm_packus_epi16(words, words)));
+        return true;
+    }
+#endif
+#undef NDPOOL_WIDEN
+#undef NDPOOL_RESIZE
+    return false;
+}
+
 template <class To, int N, class V>
 inline vec<To, N> convert(V v) {
-#if defined(__AVX512F__)  // the compiler would do it in two halves
     using From = std::decay_t<decltype(v[0])>;
+#if defined(__AVX512F__)  // the compiler would do it in two halves
     if constexpr (N == 8 && std::is_same_v<To, double> && std::is_same_v<From, float>)
         return bits<vec<To, N>>(_mm512_cvtps_pd(bits<__m256>(v)));
     if constexpr (N == 8 && std::is_same_v<To, float> && std::is_same_v<From, double>)
         return bits<vec<To, N>>(_mm512_cvtpd_ps(bits<__m512d>(v)));
 #endif
+    vec<To, N> resized;
+    if (resize<To, From, N>(v, &resized)) return resized;
     return __builtin_convertvector(v, vec<To, N>);
 }
 template <class T, int N>
@@ -300,6 +359,12 @@ struct BFloat {  // the upper half of a float
 
 template <int N>
 inline vec<float, N> widen(const Half *p) {
+#if defined(__AVX512F__)
+    if constexpr (N == 16) return bits<vec<float, N>>(_mm512_cvtph_ps(bits<__m256i>(load<N>(&p->bits))));
+    if constexpr (N == 8)
+        return bits<vec<float, N>>(
+            _mm512_castps512_ps256(_mm512_cvtph_ps(_mm256_castsi128_si256(bits<__m128i>(load<N>(&p->bits))))));
+#endif
     using U = vec<std::uint32_t, N>;
     U h = convert<std::uint32_t, N>(load<N>(&p->bits));
     U shifted = (h & 0x7fffu) << 13;
@@ -346,6 +411,14 @@ inline void narrow(vec<float, N> v, Half *p) {
 // A double as a float whose last bit says whether anything was cut off, so that rounding it again is rounding once.
 template <int N>
 inline vec<float, N> round_to_odd(vec<double, N> v) {
+#if defined(__AVX512F__)
+    if constexpr (N == 8) {  // towards zero, and with the last bit set if that cut anything off
+        const __m512d d = bits<__m512d>(v);
+        const __m256i f = _mm256_castps_si256(_mm512_cvt_roundpd_ps(d, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC));
+        const __mmask8 cut = _mm512_cmp_pd_mask(_mm512_cvtps_pd(_mm256_castsi256_ps(f)), d, _CMP_NEQ_OQ);
+        return bits<vec<float, N>>(_mm256_mask_or_epi32(f, cut, f, _mm256_set1_epi32(1)));
+    }
+#endif
     vec<float, N> f = convert<float, N>(v);
     vec<double, N> back = convert<double, N>(f);
     vec<double, N> size = v < 0 ? -v : v, back_size = back < 0 ? -back : back;

@@ -134,9 +134,16 @@ bool can_batch(const Plan &plan, bool forward) {
     return plan.outer > 1 || (forward && row_pieces(plan, 8, 0).count > 1);
 }
 
+// On the way back, rows of cells are what is short, or places that fill no register.
+bool suits_batch_back(const Plan &plan, i64 lanes, i64 bytes) {
+    if (!fill_lanes(plan.outer, lanes) || plan.in_slab * lanes * bytes > (1 << 20)) return false;
+    if (plan.inner >= lanes) return plan.in_row < 100 && plan.inner <= 2 * lanes;
+    return plan.inner > 1 || plan.in_row < 300;
+}
+
 bool suits_batch(const Plan &plan, bool forward, i64 lanes, i64 bytes, i64 result_bytes) {
     const Axis &axis = plan.last();
-    if (!forward) return false;
+    if (!forward) return suits_batch_back(plan, lanes, bytes);
     // A long window is reduced along itself.
     if ((axis.adaptive || axis.stride >= axis.kernel) && axis.kernel >= 16 * lanes) return false;
     const bool fill = fill_lanes(plan.outer, lanes) && plan.in_slab * lanes * bytes <= (1 << 20);
