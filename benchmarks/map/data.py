@@ -1,4 +1,4 @@
-"""The arrays of a drawn pool: tensors that lie in memory as its layout says, and the NumPy arrays that share their memory."""
+"""The arrays of a drawn pool: tensors that lie in memory as its layout says, and NumPy arrays of the same memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .drawing import Drawn
 
 
 class Data(NamedTuple):
-    """An input, and cotangents for an output that lies as PyTorch and as ndpool would have it; None for integers."""
+    """An input, and a cotangent; None for integers, whose derivatives are not measured."""
 
     x: torch.Tensor
     g: torch.Tensor | None

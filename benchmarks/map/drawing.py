@@ -1,7 +1,7 @@
 """Which pools there are: one is drawn at random, by a seed, from kinds, dtypes, ranks, layouts, windows and sizes.
 
-What people use most is drawn most, and nothing is left out on purpose but what costs PyTorch seconds: a kernel is at most
-7 cells wide with three pooled axes, and 5 with four.
+What people use most is drawn most. What costs PyTorch seconds is left out: a kernel is at most 7 cells wide with three
+pooled axes, and 5 with four.
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ class Drawn:
         """What the targets tell apart."""
         if isinstance(self.kind, Max | Min):
             return "plain" if self.kind.ties == "first" else "ties"
-        return "plain" if isinstance(self.kind, Avg | Sum) else "smooth" if self.kind != Lp(2.5) else "powers"
+        if isinstance(self.kind, Avg | Sum):
+            return "plain"
+        return "smooth" if isinstance(self.kind, SmoothMax) or self.kind == Lp(2) else "powers"
 
     @property
     def sort(self) -> str:
@@ -93,13 +95,9 @@ class Drawn:
             return "dilated"
         if max(stride) == 1:
             return "stride 1"
-        return (
-            "blocks"
-            if stride == kernel
-            else "overlapping"
-            if min(a - b for a, b in zip(kernel, stride)) >= 0
-            else "gaps"
-        )
+        if stride == kernel:
+            return "blocks"
+        return "overlapping" if all(s <= k for s, k in zip(stride, kernel, strict=True)) else "gaps"
 
     @property
     def name(self) -> str:

@@ -71,7 +71,12 @@ def against_limit(mode: str, family: str, least: int = LARGE) -> Callable[[Recor
 
 
 LOW, HIGH = (0.0, 0.01, 0.05, 0.25, 0.5), (0.5, 0.95, 1.0)
-FAMILIES = {"plain": "max, min, avg, sum", "smooth": "smooth max, Lp", "ties": "ties split and all"}
+FAMILIES = {
+    "plain": "max, min, avg, sum",
+    "smooth": "smooth max, Lp(2)",
+    "powers": "Lp(1), (3), (2.5)",
+    "ties": "ties split and all",
+}
 MOST = {("forward", "plain"): 3.0, ("vjp", "plain"): 4.0, ("forward", "smooth"): 10.0, ("vjp", "smooth"): 12.0}
 WORDS = {"forward": "forward", "vjp": "forward + VJP"}
 

@@ -72,13 +72,14 @@ def text(records: list[Record]) -> str:
 
 
 EXPLANATION = """\
-Each point is a pool drawn at random: kind, dtype, number of axes, layout, window and size. Its result was checked, then ndpool,
-PyTorch (where it has the pool, on tensors that lie in memory in the same way) and a copy of the input took turns. Forward +
-VJP are autograd's on both sides. The memory's limit is the time in which the bytes would be moved at the speed of the copy:
-x and y; with VJP also g, gx and what the derivative keeps. The measures against it are of arrays of 4 MB and more.
+Each point is a pool drawn at random: kind, dtype, number of axes, layout, window and size. Its result was checked. Then
+ndpool, PyTorch (where it has the pool, on tensors that lie in memory in the same way) and a copy of the input took
+turns. Forward + VJP are autograd's on both sides. The memory's limit is the time in which the bytes would be moved at
+the speed of the copy: x and y; with VJP also g, gx and what the derivative keeps. It is compared with arrays of 4 MB
+and more.
 
-![PyTorch's time over ndpool's, and ndpool's over the memory's limit, for pools drawn at random](map-light.svg#only-light)
-![PyTorch's time over ndpool's, and ndpool's over the memory's limit, for pools drawn at random](map-dark.svg#only-dark)
+![Ratios of times for pools drawn at random](map-light.svg#only-light)
+![Ratios of times for pools drawn at random](map-dark.svg#only-dark)
 """
 
 

@@ -1,4 +1,4 @@
-"""How a drawn pool is measured: checked first, then ndpool, PyTorch and a copy of x take turns, and the best times count."""
+"""How a drawn pool is measured: it is checked, then ndpool, PyTorch and a copy of x take turns. Best times count."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Bench:
     # --- checks ---
 
     def check(self, works: dict[str, Work]) -> None:
-        """Compare each of ndpool's results with the definition, and with PyTorch's, or raise `truth.Wrong`."""
+        """Compare ndpool's results with the definition and with PyTorch's, or raise `truth.WrongResultError`."""
         expected = truth.Truth(self.drawn, self.array)
         y = self.forward()
         truth.check_values(expected, y)

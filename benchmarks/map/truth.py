@@ -20,11 +20,11 @@ Array = np.ndarray[Any, Any]
 
 OUTPUTS, INPUTS = 400, 60  # places that are looked at
 NUMBERS = 2_000_000  # at most so many cells are gathered for them
-#: How far a result may be off, in units of the last place of its dtype, relative to the largest cell that it is made of.
+#: Half a unit in the last place of 1.
 EPSILON = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}
 
 
-class Wrong(AssertionError):
+class WrongResultError(AssertionError):
     """A result that is not what it should be."""
 
 
@@ -72,7 +72,7 @@ class Truth:
         self.kernel = int(np.prod([axis.cells.shape[1] for axis in self.axes]))
 
     def seen(self, places: Array) -> tuple[Array, Array, Array, Array]:
-        """For outputs (n, ndim): the numbers of their cells (n, kernel), where each is, if it exists and if it counts."""
+        """For outputs (n, ndim), their cells (n, kernel): the numbers, where they are, who exists, who counts."""
         n, rank = len(places), self.drawn.rank
         flat, real, counts = np.zeros((n, 1), np.int64), np.ones((n, 1), bool), np.ones((n, 1), bool)
         index = []
@@ -168,7 +168,7 @@ def check_gradient(truth: Truth, g: Array, gx: Array) -> None:
     _compare(truth.drawn, "gx", places, np.asarray(gx[tuple(places.T)], np.float64), found[:, 0], found[:, 1])
 
 
-def allowed(drawn: Drawn, what: str, expected: Array, sizes: Array) -> Array:
+def allowed(drawn: Drawn, expected: Array, sizes: Array) -> Array:
     """How far off a result may be: a few units in its last place; for 16 bits, whose sums are rounded once, one."""
     epsilon = EPSILON.get(drawn.dtype, EPSILON["float64"])
     units = {"bfloat16": 2, "float16": 2, "float32": 64, "float64": 4096}.get(drawn.dtype, 4096)
@@ -177,10 +177,10 @@ def allowed(drawn: Drawn, what: str, expected: Array, sizes: Array) -> Array:
 
 
 def _compare(drawn: Drawn, what: str, places: Array, got: Array, expected: Array, sizes: Array) -> None:
-    wrong = ~(np.abs(got - expected) <= allowed(drawn, what, expected, sizes))
+    wrong = ~(np.abs(got - expected) <= allowed(drawn, expected, sizes))
     if wrong.any():
         k = int(np.argmax(wrong))
-        raise Wrong(
+        raise WrongResultError(
             f"{drawn.name}: {what}{tuple(map(int, places[k]))} is {got[k]!r} and should be {expected[k]!r}; "
             f"{wrong.sum()} of {len(wrong)} places are wrong"
         )
@@ -190,11 +190,11 @@ def check_equal(drawn: Drawn, what: str, got: Array, other: Array, whose: str) -
     """Everywhere equal to another's result, but for the rounding of both."""
     got, other = (np.asarray(a, np.float64) for a in (got, other))
     if got.shape != other.shape:
-        raise Wrong(f"{drawn.name}: {what} has the shape {got.shape}, and {whose} {other.shape}")
+        raise WrongResultError(f"{drawn.name}: {what} has the shape {got.shape}, and {whose} {other.shape}")
     epsilon = max(EPSILON.get(drawn.dtype, 0.0), EPSILON["float32"] if drawn.is_float else 0.0)
     far = ~np.isclose(got, other, rtol=256 * epsilon, atol=256 * epsilon)
     if far.any():
         k = np.unravel_index(int(np.argmax(far)), far.shape)
-        raise Wrong(
+        raise WrongResultError(
             f"{drawn.name}: {what}{tuple(map(int, k))} is {got[k]!r}, and {whose} {other[k]!r}; {far.sum()} differ"
         )
