@@ -99,6 +99,7 @@ class Pool:
         object.__setattr__(self, "kind", kind)
         object.__setattr__(self, "window", window)
         object.__setattr__(self, "axes", checked_axes(axes, window))
+        object.__setattr__(self, "handles", {})  # what front ends have made of the pool, by their names
         object.__setattr__(self, "_plans", {})
         object.__setattr__(self, "_ready", {})  # what those need that take a small array as it is: the shortest way
 

@@ -68,9 +68,26 @@ def test_dtypes(dtype):
 
 def test_only_for_the_small():
     pool = TensorPool(Pool(Max(), Window((2, 2))))
-    assert pool.plan_of(torch.zeros(2, 32, 32)).quick is not None
-    assert pool.plan_of(torch.zeros(3, 32, 32)).quick is None
+    assert pool.plan_of(torch.zeros(2, 64, 18, 18)).quick is not None
+    assert pool.plan_of(torch.zeros(2, 256, 257)).quick is None
     assert pool.plan_of(torch.zeros(0, 32, 32)).quick is None
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("pool", FEW_POOLS, ids=str)
+def test_more_than_one_thread_may_work_on_it(pool, threads):
+    x = distinct(2, 16, 40, 41, dtype=torch.float32)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        short, long = both_ways(pool, x)
+        same(short.forward(x), long.forward(x))
+        leaf = x.clone().requires_grad_()
+        y = F.pool(leaf, pool)
+        (gx,) = torch.autograd.grad(y, leaf, torch.ones_like(y))
+        assert_close(gx, torch.from_numpy(pool.vjp(x.numpy())[1](np.ones(y.shape, np.float32))))
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_a_pytorch_that_does_not_share_tensors_in_c(monkeypatch):
