@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..worker import processors
-from .drawing import LARGEST, draws
+from .drawing import LARGEST, SMALLEST, draws
 
 
 def arguments(given: list[str] | None) -> argparse.Namespace:
@@ -30,9 +30,7 @@ def arguments(given: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--threads", default=1, type=int, metavar="N", help="and as many processors, default: 1")
     parser.add_argument("--kinds", default="", metavar="REGEX", help="only kinds like this, such as 'max|avg'")
     parser.add_argument("--only", default="", metavar="REGEX", help="only pools whose name has this")
-    parser.add_argument(
-        "--largest", default=LARGEST, type=float, metavar="N", help="elements of an array, default: 1e7"
-    )
+    parser.add_argument("--largest", default=LARGEST, type=float, metavar="N", help="elements, default: 1e7")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the records there")
     parser.add_argument("--compare", type=Path, metavar="FILE", help="with the records of another run")
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="write map.json, map.md and the pictures there")
@@ -44,7 +42,7 @@ def arguments(given: list[str] | None) -> argparse.Namespace:
 
 def chosen(options: argparse.Namespace) -> list[Any]:
     """The pools of this seed, less those that are not asked for: each is the same with and without the others."""
-    found = draws(options.seed, options.count, options.largest)
+    found = draws(options.seed, options.count, options.smallest, options.largest)
     kinds, only = re.compile(options.kinds), re.compile(options.only)
     return [drawn for drawn in found if kinds.match(drawn.name) and only.search(drawn.name)]
 

@@ -155,11 +155,11 @@ def chance(rng: Rng, percent: float) -> bool:
     return bool(rng.uniform(0, 100) < percent)
 
 
-def draw(rng: Rng, largest: float = LARGEST) -> Drawn:
+def draw(rng: Rng, smallest: float = SMALLEST, largest: float = LARGEST) -> Drawn:
     """A pool that has an output, and a cell in every window that must have one."""
     while True:
         rank, layout = pick(rng, RANKS), pick(rng, LAYOUTS)
-        shape = draw_shape(rng, rank, layout, largest)
+        shape = draw_shape(rng, rank, layout, smallest, largest)
         drawn = Drawn(pick(rng, KINDS), draw_window(rng, shape[2:]), shape, pick(rng, DTYPES), layout)
         if isinstance(drawn.window, Window) and chance(rng, 15 if isinstance(drawn.kind, Max | Min) else 5):
             drawn = replace(drawn, window=replace(drawn.window, dilation=int(rng.integers(2, 4))))
@@ -170,8 +170,8 @@ def draw(rng: Rng, largest: float = LARGEST) -> Drawn:
             continue
 
 
-def draw_shape(rng: Rng, rank: int, layout: str, largest: float) -> tuple[int, ...]:
-    elements = math.exp(rng.uniform(math.log(SMALLEST), math.log(largest)))
+def draw_shape(rng: Rng, rank: int, layout: str, smallest: float, largest: float) -> tuple[int, ...]:
+    elements = math.exp(rng.uniform(math.log(smallest), math.log(largest)))
     channels = CHANNELS.get(layout, CHANNELS["channels first"])
     while True:
         batch, channel = pick(rng, BATCHES), pick(rng, channels)
@@ -205,7 +205,7 @@ def draw_axis(rng: Rng, widest: int) -> tuple[int, int, int]:
     return kernel, stride, int(rng.integers(0, kernel // 2 + 1)) if chance(rng, 50) else 0
 
 
-def draws(seed: int, count: int, largest: float = LARGEST) -> list[Drawn]:
+def draws(seed: int, count: int, smallest: float = SMALLEST, largest: float = LARGEST) -> list[Drawn]:
     """So many pools; the first ones are the same for every count."""
     rng = np.random.default_rng(seed)
-    return [draw(rng, largest) for _ in range(count)]
+    return [draw(rng, smallest, largest) for _ in range(count)]
