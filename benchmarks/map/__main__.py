@@ -30,6 +30,7 @@ def arguments(given: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--threads", default=1, type=int, metavar="N", help="and as many processors, default: 1")
     parser.add_argument("--kinds", default="", metavar="REGEX", help="only kinds like this, such as 'max|avg'")
     parser.add_argument("--only", default="", metavar="REGEX", help="only pools whose name has this")
+    parser.add_argument("--smallest", default=SMALLEST, type=float, metavar="N", help="elements, default: 1e3")
     parser.add_argument("--largest", default=LARGEST, type=float, metavar="N", help="elements, default: 1e7")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the records there")
     parser.add_argument("--compare", type=Path, metavar="FILE", help="with the records of another run")
