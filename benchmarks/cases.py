@@ -1,7 +1,8 @@
 """What is measured: a case is a kind over a window, on one array, in one mode; here as plain data.
 
 A layout is a string that names each axis, as in ``"NCHW"``: the axes called D, H or W are pooled, and
-moving an array between layouts is a transposition by letters.
+moving an array between layouts is a transposition by letters. A mean over the channels of an image is thus one over the
+axis W of "NCW".
 """
 
 from dataclasses import dataclass
@@ -46,18 +47,33 @@ class Global:
 class Case:
     """One line of the benchmark."""
 
-    kind: Literal["max", "avg", "smooth"]
+    kind: Literal["max", "avg", "smooth", "lp3", "lp2.5"]
     window: Sliding | Adaptive | Global
     shape: tuple[int, ...]
     layout: str
     mode: Literal["forward", "forward+vjp", "jvp"] = "forward"
     dtype: str = "float32"
     tiny: bool = False
+    ties: Literal["first", "split", "all"] = "first"
+    order: Literal["C", "F"] = "C"
+    note: str = ""  # what tells it from a case of another shape
 
     @property
     def name(self) -> str:
-        named_unless_usual = [word for word in (self.dtype, self.mode) if word not in ("float32", "forward")]
-        return " ".join([self.kind, str(self.window), self.layout, *named_unless_usual, *["tiny"] * self.tiny])
+        usual = ("float32", "forward", "first", "C", "")
+        order = "fortran" if self.order == "F" else "C"
+        named = [word for word in (self.dtype, self.mode, self.ties, order, self.note) if word not in usual]
+        return " ".join([self.kind, str(self.window), self.layout, *named, *["tiny"] * self.tiny])
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether other libraries may have it: some know no other policies for ties, nor means of integers."""
+        return self.kind in ("max", "avg") and self.ties == "first" and self.result == self.dtype
+
+    @property
+    def result(self) -> str:
+        """The dtype of the output: means of integers are float64."""
+        return "float64" if self.dtype == "uint8" and self.kind != "max" else self.dtype
 
     @property
     def spatial(self) -> str:
@@ -110,8 +126,10 @@ def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dty
 
 def draw(case: Case, output_shape: tuple[int, ...]) -> Data:
     """Random arrays for a case, the same at every call."""
-    rng, dtype = np.random.default_rng(20), numpy_dtype(case.dtype)
-    return Data(*(random_array(rng, shape, dtype) for shape in (case.shape, case.shape, output_shape)))
+    rng, dtypes = np.random.default_rng(20), map(numpy_dtype, (case.dtype, case.dtype, case.result))
+    shapes = (case.shape, case.shape, output_shape)
+    arrays = (random_array(rng, shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
+    return Data(*(np.asarray(array, order=case.order) for array in arrays))
 
 
 def relayout(array: np.ndarray, source: str, target: str) -> np.ndarray:

@@ -28,7 +28,7 @@ PATIENCE = 4  # how far one that is slow may go over its budget to get enough sa
 
 def copier(x: np.ndarray, threads: int) -> tuple[Contender, int]:
     """Each thread copies its part of x into an array made before, and so many times that starting it is free."""
-    source = x.reshape(-1).view(np.uint8)
+    source = x.ravel(order="K").view(np.uint8)
     parts = list(zip(np.array_split(np.zeros_like(source), threads), np.array_split(source, threads), strict=True))
     times = max(1, COPIED_BYTES // x.nbytes)
     each = map if threads == 1 else ThreadPoolExecutor(threads).map
@@ -42,7 +42,7 @@ def copier(x: np.ndarray, threads: int) -> tuple[Contender, int]:
 
 def side_by_side(case: Case, data: Data, callers: int) -> tuple[Contender, int]:
     """Each caller has one thread and arrays of its own, and calls so many times that starting it is free."""
-    works = [ndpool(case, Data(*(array.copy() for array in data)), threads=1).run for _ in range(callers)]
+    works = [ndpool(case, Data(*(array.copy(order="K") for array in data)), threads=1).run for _ in range(callers)]
     times = max(2, CALLED_BYTES // data.x.nbytes)
     executor = ThreadPoolExecutor(callers)
 

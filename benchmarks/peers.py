@@ -38,7 +38,8 @@ def arranged(case: Case, data: Data, layout: str) -> Data:
 def ndpool_pool(case: Case) -> Any:
     import ndpool
 
-    kind = {"max": ndpool.Max, "avg": ndpool.Avg, "smooth": partial(ndpool.SmoothMax, BETA)}[case.kind]
+    kinds = {"max": partial(ndpool.Max, case.ties), "avg": ndpool.Avg, "smooth": partial(ndpool.SmoothMax, BETA)}
+    kind = kinds.get(case.kind) or partial(ndpool.Lp, float(case.kind.removeprefix("lp")))
     match case.window:
         case Sliding(kernel, stride, padding):
             window = ndpool.Window((kernel,) * case.rank, stride=stride, padding=padding)
@@ -88,6 +89,8 @@ def torch(case: Case, data: Data, threads: int) -> Contender | None:
     import torch.nn.functional as functional
 
     torch.set_num_threads(threads)
+    if not case.is_usual and case.kind != "smooth":
+        return None
 
     def smooth(x: torch.Tensor, kernel_size: int, stride: int, padding: int) -> torch.Tensor:
         cells = functional.unfold(x, kernel_size, stride=stride, padding=padding)
@@ -137,7 +140,7 @@ def onnxruntime(case: Case, data: Data, threads: int) -> Contender | None:
     import onnxruntime
     from onnx import helper
 
-    if case.mode != "forward" or case.kind == "smooth" or case.dtype == "bfloat16":
+    if case.mode != "forward" or not case.is_usual or case.dtype == "bfloat16":
         return None
     operator = {"max": "MaxPool", "avg": "AveragePool"}[case.kind]
     match case.window:
@@ -175,7 +178,7 @@ def openvino(case: Case, data: Data, threads: int) -> Contender | None:
     import openvino
     from openvino import opset1, opset8  # opset1's max_pool computes no indices
 
-    if case.mode != "forward" or case.kind == "smooth" or case.dtype not in ("float32", "uint8"):
+    if case.mode != "forward" or not case.is_usual or case.dtype not in ("float32", "uint8"):
         return None
     is_max = case.kind == "max"
     x, _, g = arranged(case, data, case.channels_first)
@@ -208,7 +211,7 @@ def tensorflow(case: Case, data: Data, threads: int) -> Contender | None:
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    if case.mode == "jvp" or case.kind == "smooth":
+    if case.mode == "jvp" or not case.is_usual:
         return None
     match case.window:
         case Sliding(kernel, stride, padding):
@@ -246,7 +249,7 @@ def jax(case: Case, data: Data, threads: int) -> Contender | None:
     import jax.numpy as jnp
 
     jax.config.update("jax_enable_x64", True)
-    if case.kind == "smooth":
+    if not case.is_usual:
         return None
     match case.window:
         case Sliding(kernel, stride, padding):
@@ -319,10 +322,27 @@ def scipy(case: Case, data: Data, threads: int) -> Contender | None:
     return Contender(run, lambda _: (y,), case.layout)
 
 
+def numpy(case: Case, data: Data, threads: int) -> Contender | None:
+    """Reductions of whole axes, and of blocks that cover a row."""
+    if case.mode != "forward" or case.kind not in ("max", "avg") or case.dtype == "bfloat16":
+        return None
+    reduce = partial({"max": np.max, "avg": np.mean}[case.kind], out=(y := np.zeros_like(data.g)))
+    first = case.axes[0]
+    match case.window:
+        case Global():
+            run = partial(reduce, data.x, axis=case.axes, keepdims=True)
+        case Sliding(kernel, stride, 0) if kernel == stride and case.rank == 1 and case.shape[first] % kernel == 0:
+            blocks = data.x.reshape(*case.shape[:first], -1, kernel, *case.shape[first + 1 :])
+            run = partial(reduce, blocks, axis=first + 1)
+        case _:
+            return None
+    return Contender(run, lambda _: (y,), case.layout)
+
+
 def skimage(case: Case, data: Data, threads: int) -> Contender | None:
     from skimage.measure import block_reduce
 
-    if (case.mode, case.window) != ("forward", Sliding(2, 2)) or case.kind == "smooth":
+    if (case.mode, case.window) != ("forward", Sliding(2, 2)) or not case.is_usual:
         return None
     function = {"max": np.max, "avg": np.mean}[case.kind]
     run = partial(block_reduce, data.x, case.on_pooled(2, 1), function)
@@ -333,7 +353,9 @@ def tinybrain(case: Case, data: Data, threads: int) -> Contender | None:
     """Its images are in Fortran order with x first: the transpose of planes in C order."""
     import tinybrain
 
-    if (case.mode, case.window) != ("forward", Sliding(2, 2)) or case.kind == "smooth" or case.dtype == "bfloat16":
+    if (case.mode, case.window) != ("forward", Sliding(2, 2)) or not case.is_usual or case.dtype == "bfloat16":
+        return None
+    if case.rank == 1:
         return None
     x, _, g = arranged(case, data, case.channels_first)
     image = x.reshape(-1, *x.shape[2:]).T
@@ -344,5 +366,5 @@ def tinybrain(case: Case, data: Data, threads: int) -> Contender | None:
 
 PEERS: dict[str, Callable[[Case, Data, int], Contender | None]] = {
     adapter.__name__: adapter
-    for adapter in (torch, onnxruntime, openvino, tensorflow, jax, opencv, scipy, skimage, tinybrain)
+    for adapter in (torch, onnxruntime, openvino, tensorflow, jax, opencv, numpy, scipy, skimage, tinybrain)
 }

@@ -28,6 +28,7 @@ NAMES = {
     "tensorflow": "TensorFlow",
     "jax": "JAX",
     "opencv": "OpenCV",
+    "numpy": "NumPy",
     "scipy": "SciPy",
     "skimage": "scikit-image",
     "tinybrain": "tinybrain",

@@ -27,6 +27,11 @@ def volumes(kind: str, window: Sliding, **more: str) -> Case:
     return Case(kind, window, (2, 16, 48, 64, 64), "NCDHW", **more)
 
 
+def row(kind: str, window: Sliding, dtype: str = "float32") -> Case:
+    """A case on one long row, ten minutes of sound."""
+    return Case(kind, window, (9_600_000,), "W", dtype=dtype)
+
+
 def planes(kind: str, kernel: int) -> Case:
     """A case with a wide window that moves by one."""
     return Case(kind, Sliding(kernel, 1, kernel // 2), (8, 256, 256), "CHW")
@@ -127,6 +132,62 @@ def two_threads(goal: float) -> Check:
     return Check(f"2 threads ≥ {goal:g} x as fast as 1", "at least", goal, measure, of_threads=True)
 
 
+# Windows, layouts and policies that no network has made common.
+ELSEWHERE = (
+    Work(
+        "Odd kernels, 1-D",
+        (
+            Case("max", Sliding(11, 11, 5), (1, 3, 269_665), "NCW"),
+            Case("avg", Sliding(11, 11), (2, 64, 13_626), "NCW", dtype="float64"),
+            Case("avg", Sliding(11, 11), (8, 16, 10_472), "NCW", dtype="bfloat16"),
+        ),
+        (memory(3), faster(1.2, "torch")),
+    ),
+    Work("Blocks of a row", tuple(row("max", Sliding(k, k)) for k in (7, 8, 11, 12, 15, 16)), (memory(3),)),
+    Work(
+        "Sliding means",
+        tuple(row("avg", Sliding(201, 1, 100), dtype) for dtype in ("float32", "float64", "uint8")),
+        (memory(3), faster(1, "scipy")),
+    ),
+    Work(
+        "Means over one axis",
+        (
+            Case("avg", Global(), (1024, 2048, 3), "NCW", note="channels"),
+            Case("avg", Global(), (100, 256, 256), "WNC", note="time"),
+            Case("avg", Sliding(2, 2), (3_100_000, 2), "NW", note="pairs"),
+        ),
+        (memory(3), faster(1, "numpy")),
+    ),
+    Work(
+        "Fortran order",
+        tuple(Case(kind, Sliding(2, 2), (192, 192, 192), "DHW", order="F") for kind in ("max", "avg")),
+        (memory(3),),
+    ),
+    Work(
+        "Ties",
+        tuple(
+            images("max", Sliding(3, 2, 1), mode=mode, ties=ties) for mode in (VJP, "jvp") for ties in ("split", "all")
+        ),
+        (against(2, 'ties="first"', ties="first"),),
+    ),
+    Work(
+        "Stride 1 with VJP",
+        each(images, "max avg", Sliding(3, 1, 1), Sliding(7, 1, 3), mode=VJP),
+        (memory(4), faster(1.5, "torch")),
+    ),
+    Work("Other norms", each(images, "lp3 lp2.5", Sliding(2, 2)), (memory(10),)),
+    Work("Other norms with VJP", each(images, "lp3 lp2.5", Sliding(2, 2), mode=VJP), (memory(12),)),
+    Work(
+        "Small planes",
+        tuple(
+            Case(kind, window, (32, 512, 7, 7), "NCHW", mode=mode, note="7 x 7")
+            for kind, window in (("avg", Global()), ("max", Sliding(2, 2)))
+            for mode in ("forward", VJP)
+        ),
+        (faster(1.2, "torch"),),
+    ),
+)
+
 WORKS = (
     Work(
         "Forward max, NCHW",
@@ -174,6 +235,7 @@ WORKS = (
         )
         for dtype in ("bfloat16", "uint8", "float64")
     ),
+    *ELSEWHERE,
     Work("Tiny arrays", (TINY,), (microseconds(3),)),
 )
 

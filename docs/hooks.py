@@ -13,8 +13,8 @@ from typing import Any
 from ndpool.table import COLUMNS, KINDS, Pooling
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
-REPORTS = {"<!-- results -->": "results.md", "<!-- torch -->": "torch.md"}
-NOTHING_YET = "There are no results in this copy of the repository: `make bench` measures and writes them."
+REPORTS = {"<!-- results -->": "results.md", "<!-- torch -->": "torch.md", "<!-- map -->": "map.md"}
+NOTHING_YET = "There are no results in this copy of the repository: the command above measures and writes them."
 
 
 def results(name: str) -> str:

@@ -11,6 +11,7 @@ import pytest
 import ndpool
 from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, functional
 from ndpool.making import numbers
+from ndpool.remembering import Remembered
 from ndpool.table import KINDS as TABLED
 from ndpool.table import in_words
 
@@ -80,11 +81,89 @@ OPTIONS = {
 }
 
 
+# --- pools that are found again -------------------------------------------------------------------
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """The pools that calls had to make."""
+    pools = []
+
+    def make(*arguments):
+        pools.append(Pool(*arguments))
+        return pools[-1]
+
+    monkeypatch.setattr(functional, "Pool", make)
+    monkeypatch.setattr(functional, "_POOLS", Remembered(10))
+    return pools
+
+
+@pytest.mark.parametrize("kernel", [2, (2, 2), [2, 2], np.int64(2), (np.int32(2), 2)], ids=repr)
+def test_a_pool_is_made_once(made, kernel):
+    kernels = [kernel, type(kernel)(kernel) if isinstance(kernel, list | np.int64) else kernel, kernel]
+    for one in kernels:
+        np.testing.assert_array_equal(ndpool.max_pool2d(X, one, padding=1), Pool(Max(), Window((2, 2), padding=1))(X))
+    assert len(made) == 1
+
+
+def test_calls_that_differ_in_anything_have_pools_of_their_own(made):
+    x = X[0, 0]
+    calls = [
+        lambda: ndpool.max_pool2d(x, 2),
+        lambda: ndpool.max_pool2d(x, 3),
+        lambda: ndpool.max_pool2d(x, 2, 1),
+        lambda: ndpool.max_pool2d(x, 2, ties="all"),
+        lambda: ndpool.min_pool2d(x, 2),
+        lambda: ndpool.max_pool2d(x, 2, axes=(1, 0)),
+        lambda: ndpool.max_pool(x, 2, axes=0),
+        lambda: ndpool.adaptive_max_pool2d(x, 2),
+        lambda: ndpool.lp_pool2d(x, 2, 2),
+    ]
+    expected = [call() for call in calls]
+    assert len(made) == len(calls)
+    for call, y in zip(calls, expected, strict=True):
+        np.testing.assert_array_equal(call(), y)
+    assert len(made) == len(calls)
+
+
+def test_equal_arguments_of_another_type_are_refused_as_ever():
+    for _ in range(2):
+        ndpool.max_pool2d(X, 2, padding=0, ceil_mode=False)
+        with pytest.raises(TypeError, match=r"kernel_size=2\.0"):
+            ndpool.max_pool2d(X, 2.0)
+        with pytest.raises(TypeError, match=r"kernel_size\[1\]=2\.0"):
+            ndpool.max_pool2d(X, (2, 2.0))
+        with pytest.raises(TypeError, match="ceil_mode=0"):
+            ndpool.max_pool2d(X, 2, padding=0, ceil_mode=0)
+
+
+def test_a_list_is_read_at_every_call():
+    kernel = [1, 2]
+    assert ndpool.max_pool(X, kernel).shape == (2, 3, 6, 3)
+    kernel[0] = 3
+    assert ndpool.max_pool(X, kernel).shape == (2, 3, 2, 3)
+    array = np.array([1, 2])
+    assert ndpool.max_pool(X, array).shape == (2, 3, 6, 3)
+    array[0] = 3
+    assert ndpool.max_pool(X, array).shape == (2, 3, 2, 3)
+
+
+def test_pools_are_let_go(made):
+    for size in range(1, 30):
+        ndpool.max_pool(np.zeros(40), (size,))
+    assert len(made) == 29
+    ndpool.max_pool(np.zeros(40), (29,))
+    assert len(made) == 29
+    ndpool.max_pool(np.zeros(40), (1,))
+    assert len(made) == 30
+
+
 @pytest.mark.parametrize("rank", [None, 1, 2, 3])
 @pytest.mark.parametrize("name", OPTIONS)
 def test_every_argument_arrives(name, rank, monkeypatch):
     """None is dropped, swapped or replaced by its default, in any spelling."""
     monkeypatch.setattr(functional, "Pool", Recorded)
+    monkeypatch.setattr(functional, "_POOLS", Remembered(10))
     options, parameter, kind = OPTIONS[name]
     x, out, suffix = object(), object(), "" if rank is None else f"{rank}d"
     over_window, over_bins = (getattr(functional, f"{family}{name}_pool{suffix}") for family in ("", "adaptive_"))

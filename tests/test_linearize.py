@@ -376,3 +376,30 @@ def test_kinds_that_state_no_second_derivative(kind):
     for name in ("bend", "bend_back"):
         with pytest.raises(NotImplementedError, match="states no second derivative"):
             getattr(kind, name)(None, None, None)
+
+
+# --- one pool, arrays that lie in many ways --------------------------------------------------------
+
+
+def arrangements(x):
+    """The same numbers in memory of many orders and strides."""
+    room = np.zeros((2 * x.shape[0], *x.shape[1:], 2), x.dtype)
+    room[::2, ..., 1] = x
+    backwards = np.ascontiguousarray(x[::-1, :, ::-1])
+    yield from (x, np.asfortranarray(x), room[::2, ..., 1], backwards[::-1, :, ::-1])
+    for order in ((0, 2, 1), (1, 0, 2), (2, 0, 1), (1, 2, 0)):
+        yield np.ascontiguousarray(x.transpose(order)).transpose(np.argsort(order))
+
+
+@pytest.mark.parametrize("kind", [Max(), Max("split"), Min(), Avg(), Lp(2)], ids=repr)
+def test_a_pool_does_not_mistake_one_arrangement_for_another(kind):
+    """Each is met twice: the second time its plan is found again."""
+    x = np.random.default_rng(0).integers(0, 4, (4, 5, 6)).astype(np.float64)
+    pool = Pool(kind, Window((2, 2), 1, 1))
+    y, g = pool(x), np.random.default_rng(1).normal(size=pool.output_shape(x.shape))
+    gx, dy = spec.vjp(pool, x, g), spec.jvp(pool, x, x)[1]
+    for _ in range(2):
+        for a in arrangements(x):
+            np.testing.assert_allclose(pool(a), y)
+            np.testing.assert_allclose(pool.vjp(a)[1](g), gx, atol=1e-12)
+            np.testing.assert_allclose(pool.jvp(a, a)[1], dy, atol=1e-12)

@@ -148,7 +148,7 @@ class BoundPool {
     Argument derivative(nb::handle t) const { return {t, derivative(), Access::READ}; }
 };
 
-// --- small tensors ------------------------------------------------------------------------------
+// --- tensors that the engine makes ---------------------------------------------------------------
 
 // A pool for tensors of one layout, which makes the tensors that it returns. Where a tensor is not what it was made
 // for, the answer is None, and the caller finds another way.
@@ -171,26 +171,29 @@ class TensorPlan {
             throw std::invalid_argument("the types are not the plan's");
     }
 
-    nb::object forward(nb::handle tensor) const {
+    nb::object forward(nb::handle tensor, int threads) const {
+        const Manner manner{threads, ""};
         const Array from = x.memory_of(type, tensor);
         if (!from.data) return nb::none();
-        return y.made(type, [&](const Array &to) { without_gil([&] { pool.forward(from, to); }); });
+        return y.made(type, [&](const Array &to) { without_gil([&] { pool.forward(from, to, manner); }); });
     }
 
     // y and the winners, which are None where the pool keeps none.
-    nb::object linearize(nb::handle tensor) const {
+    nb::object linearize(nb::handle tensor, int threads) const {
+        const Manner manner{threads, ""};
         const Array from = x.memory_of(type, tensor);
         if (!from.data) return nb::none();
-        if (!pool.winner_bytes()) return nb::make_tuple(forward(tensor), nb::none());
+        if (!pool.winner_bytes()) return nb::make_tuple(forward(tensor, threads), nb::none());
         nb::object won;
         nb::object value = y.made(type, [&](const Array &to) {
-            won = winners.made(type,
-                               [&](const Array &places) { without_gil([&] { pool.linearize(from, to, places); }); });
+            won = winners.made(
+                type, [&](const Array &places) { without_gil([&] { pool.linearize(from, to, places, manner); }); });
         });
         return nb::make_tuple(value, won);
     }
 
-    nb::object pull(nb::handle input, nb::handle output, nb::handle places, nb::handle cotangent) const {
+    nb::object pull(nb::handle input, nb::handle output, nb::handle places, nb::handle cotangent, int threads) const {
+        const Manner manner{threads, ""};
         const Residual &kept = pool.residual();
         const Array given = g.memory_of(type, cotangent);
         const Array from = kept.x ? x.memory_of(type, input) : Array{},
@@ -198,7 +201,8 @@ class TensorPlan {
                     won = kept.winners ? winners.memory_of(type, places) : Array{};
         if (!given.data || (kept.x && !from.data) || (kept.y && !value.data) || (kept.winners && !won.data))
             return nb::none();
-        return x.made(type, [&](const Array &to) { without_gil([&] { pool.pull(from, value, won, given, to); }); });
+        return x.made(type,
+                      [&](const Array &to) { without_gil([&] { pool.pull(from, value, won, given, to, manner); }); });
     }
 
   private:
@@ -245,14 +249,13 @@ NB_MODULE(_engine, m) {
         .def("path", &BoundPool::path, nb::arg("operation"),
              "The way that 'forward', 'linearize', 'push', 'pull' or 'jvp' goes, by its name.")
         .def("paths", &BoundPool::paths, nb::arg("operation"), "All ways that it can go, the engine's choice first.");
-    nb::class_<TensorPlan>(m, "TensorPlan",
-                           "A plan for small tensors of one layout, which makes those that it returns.")
+    nb::class_<TensorPlan>(m, "TensorPlan", "A plan for tensors of one layout, which makes those that it returns.")
         .def(nb::init<nb::object, nb::object, std::vector<i64>, std::vector<i64>, std::vector<i64>, std::vector<i64>,
                       const std::string &, const std::string &>(),
              nb::arg("plan"), nb::arg("tensor"), nb::arg("size"), nb::arg("strides"), nb::arg("y_size"),
              nb::arg("y_strides"), nb::arg("dtype"), nb::arg("result"))
-        .def("forward", &TensorPlan::forward, nb::arg("x"))
-        .def("linearize", &TensorPlan::linearize, nb::arg("x"))
+        .def("forward", &TensorPlan::forward, nb::arg("x"), threads)
+        .def("linearize", &TensorPlan::linearize, nb::arg("x"), threads)
         .def("pull", &TensorPlan::pull, nb::arg("x").none(), nb::arg("y").none(), nb::arg("winners").none(),
-             nb::arg("g"));
+             nb::arg("g"), threads);
 }

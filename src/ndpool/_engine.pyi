@@ -88,7 +88,7 @@ class Plan:
         """All ways that it can go, its own choice first."""
 
 class TensorPlan:
-    """A plan for small tensors of one layout, which makes those that it returns.
+    """A plan for tensors of one layout, which makes those that it returns.
 
     The answer is None where a tensor is not of just this type, size, strides and dtype, on the CPU.
     """
@@ -104,8 +104,8 @@ class TensorPlan:
         dtype: str,
         result: str,
     ) -> None: ...
-    def forward(self, x: Any) -> Any | None: ...
-    def linearize(self, x: Any) -> tuple[Any, Any | None] | None:
+    def forward(self, x: Any, threads: int = 0) -> Any | None: ...
+    def linearize(self, x: Any, threads: int = 0) -> tuple[Any, Any | None] | None:
         """Give y and the winners; these are None where the derivative keeps none."""
 
-    def pull(self, x: Any | None, y: Any | None, winners: Any | None, g: Any) -> Any | None: ...
+    def pull(self, x: Any | None, y: Any | None, winners: Any | None, g: Any, threads: int = 0) -> Any | None: ...

@@ -11,33 +11,36 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from .arrays import Array
-from .kinds import Kind
 from .making import Style, explained, make
 from .pool import Pool
+from .remembering import Remembered
 from .table import TABLE, Pooling
-from .windows import AnyWindow, Ints, OutputSize, PaddingLike  # noqa: F401 - annotations of what is made
+from .windows import Ints, OutputSize, PaddingLike  # noqa: F401 - annotations of what is made
 
 __all__ = list(TABLE)
 
 
-def _apply(kind: Kind, window: AnyWindow, x: ArrayLike, axes: Ints | None, out: Array | None) -> Array:
-    return Pool(kind, window, axes)(x, out)
+#: The pools of the latest calls, by their arguments.
+_POOLS: Remembered[Pool] = Remembered(512)
 
 
-def _apply_with_indices(
-    kind: Kind, window: AnyWindow, x: ArrayLike, axes: Ints | None, out: Array | None, return_indices: bool
-) -> Any:
+def _with_indices(pool: Pool, x: ArrayLike, out: Array | None, return_indices: bool) -> Any:
     if not isinstance(return_indices, bool):
         raise TypeError(f"return_indices={return_indices!r} is not a bool; give True or False")
-    pool = Pool(kind, window, axes)
     return pool.with_indices(x, out) if return_indices else pool(x, out)
 
 
 def _body(pooling: Pooling, axes: str) -> list[str]:
-    arguments = f"{pooling.kind_call}, {pooling.window_call}, x, {axes}, out"
+    given = [pooling.kind.__name__, *(each.name for each in pooling.own), *pooling.window_arguments, axes]
+    lines = [
+        f"given = {', '.join(given)}",
+        "pool = _POOLS.find(given)",
+        "if pool is None:",
+        f"    pool = _POOLS.keep(given, Pool({pooling.kind_call}, {pooling.window_call}, {axes}))",
+    ]
     if pooling.has_indices:
-        return [f"return _apply_with_indices({arguments}, return_indices)"]
-    return [f"return _apply({arguments})"]
+        lines += ["if return_indices is not False:", "    return _with_indices(pool, x, out, return_indices)"]
+    return [*lines, "return pool(x, out)"]
 
 
 STYLE = Style(

@@ -56,11 +56,11 @@ class Linear:
 
     def pull(self, g: ArrayLike, out: Array | None = None) -> Array:
         """`gx = J^T g` of an output cotangent, written into `out` where that is given."""
-        g = as_array("g", g)
-        self._arrays.check_direction("g", g, self._arrays.shape)
+        g, arrays, kept = as_array("g", g), self._arrays, self._kept
+        arrays.check_direction("g", g, arrays.shape)
         if out is not None:
-            check_out(out, self._arrays.plan.shape, self._arrays.derivative, g=g, **self._kept._asdict())
-        return self._arrays.pull(self._kept, g, out)
+            check_out(out, arrays.plan.shape, arrays.derivative, g=g, x=kept.x, y=kept.y, winners=kept.winners)
+        return arrays.pull(kept, g, out)
 
     def indices(self) -> NDArray[np.int64]:
         """Where each winner stands: its flat row-major index over the pooled axes."""

@@ -99,6 +99,7 @@ class Pool:
         object.__setattr__(self, "kind", kind)
         object.__setattr__(self, "window", window)
         object.__setattr__(self, "axes", checked_axes(axes, window))
+        object.__setattr__(self, "handles", {})  # what front ends have made of the pool, by their names
         object.__setattr__(self, "_plans", {})
         object.__setattr__(self, "_ready", {})  # what those need that take a small array as it is: the shortest way
 
@@ -247,13 +248,14 @@ class Pool:
 
         Where the first winner is looked for, the cells of a window are to be `ordered`.
         """
-        order = None if x.flags.c_contiguous else memory_order(x, self._layout(x.shape).axes if ordered else ())
-        key = (x.shape, x.dtype, order)
+        usual = x.flags.c_contiguous
+        key = (x.shape, x.dtype) if usual else (x.shape, x.dtype, x.strides, ordered)
         plans: dict[Any, Arrays | None] = self._plans  # type: ignore[attr-defined]
         try:
             return plans[key]
         except KeyError:
             pass
+        order = None if usual else memory_order(x, self._layout(x.shape).axes if ordered else ())
         arrays = None
         if type(self.kind).engine and (is_native("x", x.dtype) or computes(self.kind, x.dtype.name)):
             arrays = Arrays(plan_of(self, x.shape, x.dtype.name, order), x.dtype.newbyteorder("="))

@@ -152,7 +152,7 @@ def test_plans_are_let_go():
     for length in range(2, many):
         x = torch.arange(float(length))
         assert_close(engine.forward(pool, x), x[1::2])
-    assert len(pool.plans) == len(pool.seen) == engine._PLANS_KEPT
+    assert len(pool.plans) == len(pool.seen_forward) == engine._PLANS_KEPT
     assert {size[0] for size, _, _ in pool.plans} == set(range(many - engine._PLANS_KEPT, many))
     assert_close(engine.forward(pool, torch.arange(4.0)), torch.tensor([1.0, 3.0]))
 
@@ -164,6 +164,57 @@ def test_plans_of_one_shape_and_another_dtype_or_order():
         y = F.pool(a, pool)
         assert y.tolist() == [[1, 5], [9, 13]]
         assert y.dtype == (a.dtype if a.is_floating_point() else torch.int64)
+
+
+def test_a_pool_is_made_ready_once():
+    pool = Pool(Max(), Window((2, 2)))
+    assert pools.over_pool(pool, 3) is pools.over_pool(pool, 3)
+    assert pools.over_pool(pool, 4) is not pools.over_pool(pool, 3)
+    numbers = (2, 2)
+    assert pools.over_window(Max, numbers, None, 0, 1, False, None, 3) is pools.over_window(
+        Max, (*numbers,), None, 0, 1, False, None, 3
+    )
+
+
+REVERSED = [Max(), Max("split"), Max("all"), Avg(), Sum(), SmoothMax(1.0), Lp(2)]
+
+
+@pytest.mark.parametrize("side", [6, 60])
+@pytest.mark.parametrize("kind", REVERSED, ids=repr)
+def test_pooled_axes_in_any_order_in_memory(kind, side, monkeypatch):
+    """Nothing is copied but for the first winner in row-major order."""
+    copies = []
+    dense = engine.dense
+    monkeypatch.setattr(engine, "dense", lambda a, *rest: copies.append(dense(a, *rest) is not a) or dense(a, *rest))
+    plain = torch.randint(0, 5, (2, side, side + 1, side)).float()
+    x = plain.permute(3, 2, 1, 0).contiguous().permute(3, 2, 1, 0).requires_grad_()
+    pool = Pool(kind, Window((3, 2, 2), 2))
+    with torch.no_grad():
+        y = F.pool(x, pool)
+    expected = pool(plain.numpy())
+    assert_close(y, torch.from_numpy(expected))
+    assert y.stride() == y.permute(3, 2, 1, 0).contiguous().permute(3, 2, 1, 0).stride()
+    assert not any(copies)
+    recorded = F.pool(x, pool)
+    g = torch.randn_like(recorded)
+    (gx,) = torch.autograd.grad(recorded, x, g)
+    assert_close(recorded.detach(), torch.from_numpy(expected))
+    assert_close(gx, torch.from_numpy(pool.vjp(plain.numpy())[1](g.numpy())))
+    assert kind == Max() or not any(copies)
+
+
+@pytest.mark.parametrize("kind", REVERSED, ids=repr)
+def test_pooled_axes_in_any_order_when_pretended(kind):
+    x = torch.randn(2, 6, 7, 8).permute(3, 2, 1, 0)
+    pool = Pool(kind, Window((3, 2), 2))
+    y = F.pool(x, pool)
+    meta = F.pool(x.to("meta"), pool)
+    assert (meta.shape, meta.stride()) == (y.shape, y.stride())
+    compiled = torch.compile(lambda x: F.pool(x, pool), backend="aot_eager", fullgraph=True)
+    assert_close(compiled(x), y)
+    leaf = x.detach().requires_grad_()
+    assert_close(compiled(leaf), y)
+    assert_close(*(torch.autograd.grad(f(leaf).square().sum(), leaf)[0] for f in (compiled, lambda x: F.pool(x, pool))))
 
 
 def test_arguments_are_let_go(monkeypatch):

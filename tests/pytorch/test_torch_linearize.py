@@ -18,6 +18,7 @@ from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Wi
 from ndpool import plan as plan_module
 from ndpool.torch import engine
 from ndpool.torch.engine import TensorPool
+from ndpool.torch.pools import over_pool
 
 KINDS = [Max(), Max("split"), Min("all"), Min(), Sum(), Avg(False), SmoothMax(-1.5), Lp(2), Lp(3)]
 WINDOWS = [
@@ -177,7 +178,7 @@ class Starving:
 @pytest.mark.parametrize("kind", [Max(), Max("all"), SmoothMax(1.0)], ids=repr)
 def test_memory_that_runs_out_is_explained(kind, monkeypatch):
     """As for arrays; a tensor that is not small."""
-    pool, x = Pool(kind, Window((2, 2), padding=1)), torch.randn(60, 60, requires_grad=True)
+    pool, x = Pool(kind, Window((2, 2), padding=1)), torch.randn(400, 400, requires_grad=True)
     y, linear = pool.linearize(x)
     acts = [pool, pool.linearize, linear.push, lambda x: pool.jvp(x, x), lambda _: linear.pull(y)]
     acts += [pool.with_indices] if kind == Max() else []
@@ -185,11 +186,11 @@ def test_memory_that_runs_out_is_explained(kind, monkeypatch):
     for act in acts:
         act(x)
     for plan in list(plan_module._plans.values()):
-        if plan.shape == (60, 60):
+        if plan.shape == (400, 400):
             monkeypatch.setitem(plan.handles, "native", Starving())
     for act in acts:
         with pytest.raises(
-            MemoryError, match=r"kernel_size=\(2, 2\).* over shape \(60, 60\) is too large: there is no memory"
+            MemoryError, match=r"kernel_size=\(2, 2\).* over shape \(400, 400\) is too large: there is no memory"
         ):
             act(x)
 
@@ -256,7 +257,7 @@ def test_tensors_are_pooled_with_the_threads_of_pytorch(monkeypatch):
     for name in ("forward", "linearize", "push", "pull", "jvp", "indices"):
         watched(name)
     torch.set_num_threads(5)
-    x = torch.randn(3, 50, 50)
+    x = torch.randn(3, 250, 250)
     for kind in (Max(), Max("all"), Avg()):
         found = TensorPool(Pool(kind, Window((2, 2)), (-2, -1)))
         y, winners = engine.forward_with_winners(found, x) if found.wins else (engine.forward(found, x), None)
@@ -267,3 +268,25 @@ def test_tensors_are_pooled_with_the_threads_of_pytorch(monkeypatch):
             engine.indices(found, winners, x.shape)
     assert {name for name, _ in seen} == {"forward", "linearize", "push", "pull", "jvp", "indices"}
     assert {number for _, number in seen} == {5}
+
+
+class Watched:
+    """In place of the short way: writes down the threads of every call, and takes none."""
+
+    def __init__(self):
+        self.seen = []
+
+    def __getattr__(self, name):
+        return lambda *arguments: self.seen.append((name, arguments[-1]))
+
+
+@pytest.mark.usefixtures("threads")
+def test_the_short_way_is_handed_their_number_too():
+    torch.set_num_threads(5)
+    x = torch.randn(3, 8, 8, requires_grad=True)
+    pool = Pool(Max(), Window((2, 2)))
+    plan = over_pool(pool, 3).plan_of(x.detach())
+    plan.quick = Watched()
+    F.pool(x.detach(), pool)
+    F.pool(x, pool).sum().backward()
+    assert plan.quick.seen == [("forward", 5), ("linearize", 5), ("pull", 5), ("pull", 5)]

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch_cases import FEW_POOLS, POOLS, distinct
 
 import ndpool.torch.functional as F
-from ndpool import Avg, Lp, Max, Pool, Window, _engine
+from ndpool import Avg, Global, Lp, Max, Pool, Window, _engine
 from ndpool.torch import engine
 from ndpool.torch.engine import TensorPool
 
@@ -68,9 +68,39 @@ def test_dtypes(dtype):
 
 def test_only_for_the_small():
     pool = TensorPool(Pool(Max(), Window((2, 2))))
-    assert pool.plan_of(torch.zeros(2, 32, 32)).quick is not None
-    assert pool.plan_of(torch.zeros(3, 32, 32)).quick is None
+    assert pool.plan_of(torch.zeros(2, 64, 18, 18)).quick is not None
+    assert pool.plan_of(torch.zeros(2, 256, 257)).quick is None
     assert pool.plan_of(torch.zeros(0, 32, 32)).quick is None
+
+
+def test_the_stride_of_an_axis_with_one_cell_says_nothing():
+    """As channels last has it where there is one channel, or where everything is pooled."""
+    x = torch.randn(3, 1, 6, 8)
+    odd = x.as_strided(x.size(), (48, 1, 8, 1))
+    maxima = TensorPool(Pool(Max(), Window((2, 2))))
+    plan = maxima.plan_of(x)
+    assert_close(plan.quick.forward(odd), plan.forward(x))
+    averages = TensorPool(Pool(Avg(), Global(), axes=(-2, -1))).plan_of(x)
+    g = torch.randn(3, 1, 1, 1)
+    found = averages.quick.pull(None, None, None, g.as_strided(g.size(), (1, 7, 5, 3)))
+    assert_close(found, (g / 48).expand(x.size()))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("pool", FEW_POOLS, ids=str)
+def test_more_than_one_thread_may_work_on_it(pool, threads):
+    x = distinct(2, 16, 40, 41, dtype=torch.float32)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        short, long = both_ways(pool, x)
+        same(short.forward(x), long.forward(x))
+        leaf = x.clone().requires_grad_()
+        y = F.pool(leaf, pool)
+        (gx,) = torch.autograd.grad(y, leaf, torch.ones_like(y))
+        assert_close(gx, torch.from_numpy(pool.vjp(x.numpy())[1](np.ones(y.shape, np.float32))))
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_a_pytorch_that_does_not_share_tensors_in_c(monkeypatch):

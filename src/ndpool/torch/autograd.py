@@ -249,8 +249,12 @@ class Recorded(torch.autograd.Function):
         ctx.made = pool, plan
         if pool.linear:
             return plan.forward(x)
-        y, winners = plan.forward_with_winners(x) if pool.wins else (plan.forward(x), None)
-        ctx.save_for_backward(*kept_of_forward(pool, x, y, winners))
+        if pool.wins:
+            y, winners = plan.forward_with_winners(x)
+            ctx.save_for_backward(None, None, winners)
+            return y
+        y = plan.forward(x)
+        ctx.save_for_backward(*kept_of_forward(pool, x, y, None))
         return y
 
     @staticmethod
@@ -260,6 +264,8 @@ class Recorded(torch.autograd.Function):
             return None, None
         pool, plan = ctx.made
         known = (None, None, None) if pool.linear else ctx.saved_tensors
+        if not torch.is_grad_enabled() and is_plain(g) and (gx := plan.pull(g, *known)) is not None:
+            return None, gx
         return None, vjp(pool, g, plan.size, plan.order, *known)
 
 

@@ -64,7 +64,7 @@ def opaque(function: Called) -> Called:
 class TensorPool:
     """A `Pool` for tensors, and its plans. The pooled axes are counted from the end, so more may come in front."""
 
-    __slots__ = ("curved", "form", "linear", "name", "plans", "pool", "seen", "wins")
+    __slots__ = ("curved", "form", "linear", "name", "plans", "pool", "seen", "seen_forward", "wins")
 
     def __init__(self, pool: Pool) -> None:
         form = form_of(pool.kind)
@@ -78,6 +78,8 @@ class TensorPool:
         self.plans: dict[Any, Tensors] = {}
         #: The plans again, by how a tensor lies: the shortest way to one.
         self.seen: dict[Any, Tensors] = {}
+        #: Likewise those of outputs alone.
+        self.seen_forward: dict[Any, Tensors] = {}
         #: Whether one winner a window says all about the derivative, whether that is the same everywhere, and whether
         #: there is a second derivative that is not 0.
         self.wins, self.linear, self.curved = form.keeps == "winners", form.keeps == "nothing", form.curved
@@ -97,23 +99,42 @@ class TensorPool:
         return put(self.plans, key, Tensors(plan), _PLANS_KEPT)
 
     def plan_of(self, x: Tensor) -> Tensors:
+        """For the output and its derivative."""
         try:
             return self.seen[x.shape, x.stride(), x.dtype]
-        except KeyError:
-            check_dense_layout(x)
-        except RuntimeError:  # which is how a tensor says that it has no shape or strides
-            check_dense_layout(x)
-            raise
-        plan = self.plan(x.shape, self.order_of(x), x.dtype)
-        return put(self.seen, (x.shape, x.stride(), x.dtype), plan, _PLANS_KEPT)
+        except (KeyError, RuntimeError) as missing:
+            return self._seen_first(x, self.order_of, self.seen, missing)
+
+    def forward_plan_of(self, x: Tensor) -> Tensors:
+        """For the output alone."""
+        try:
+            return self.seen_forward[x.shape, x.stride(), x.dtype]
+        except (KeyError, RuntimeError) as missing:
+            return self._seen_first(x, self.forward_order_of, self.seen_forward, missing)
+
+    def _seen_first(
+        self, x: Tensor, order_of: Callable[[Tensor], Order], seen: dict[Any, Tensors], missing: Exception
+    ) -> Tensors:
+        check_dense_layout(x)
+        if isinstance(missing, RuntimeError):  # which is how a tensor says that it has no shape or strides
+            raise missing
+        plan = self.plan(x.shape, order_of(x), x.dtype)
+        return put(seen, (x.shape, x.stride(), x.dtype), plan, _PLANS_KEPT)
 
     def axes_of(self, ndim: int) -> list[int]:
         """The pooled axes of a tensor with so many, in ascending order."""
         return sorted(ndim + axis for axis in self.pool.axes or ())
 
     def order_of(self, x: Tensor) -> Order:
-        """The order of the axes of `x` in memory; None where it is the usual one, or not one the engine can follow."""
-        return None if x.is_contiguous() else memory_order(x.stride(), self.axes_of(x.dim()))
+        """The order of the axes of `x` in memory; None where it is the usual one, or not one the engine can follow.
+
+        It cannot where it looks for the first winner in row-major order, and the pooled axes are in another.
+        """
+        return None if x.is_contiguous() else memory_order(x.stride(), self.axes_of(x.dim()) if self.wins else ())
+
+    def forward_order_of(self, x: Tensor) -> Order:
+        """The same where nobody asks for winners: the engine can follow any order."""
+        return None if x.is_contiguous() else memory_order(x.stride(), ())
 
 
 def memory_order(strides: Sequence[int], pooled: Sequence[int]) -> Order:
@@ -172,17 +193,10 @@ class Tensors:
         """Room for a tensor shaped like x."""
         return torch.empty_strided(self.size, self.plan.strides, dtype=dtype, device=CPU)
 
-    def _made(self, method: Callable[..., Any], *tensors: Tensor | None) -> Any:
-        """What the short way gives; None where it does not take these tensors."""
-        try:
-            return method(*tensors)
-        except MemoryError:
-            raise native.starved(self.plan) from None
-
     def forward(self, x: Tensor) -> Tensor:
         if self.quick is not None and not x.is_neg():
             try:
-                made = self.quick.forward(x)
+                made = self.quick.forward(x, torch.get_num_threads())
             except MemoryError:
                 raise native.starved(self.plan) from None
             if made is not None:
@@ -192,16 +206,30 @@ class Tensors:
         return y
 
     def forward_with_winners(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        if self.quick is not None and not x.is_neg() and (made := self._made(self.quick.linearize, x)) is not None:
-            return made  # type: ignore[no-any-return]
+        if self.quick is not None and not x.is_neg():
+            try:
+                made = self.quick.linearize(x, torch.get_num_threads())
+            except MemoryError:
+                raise native.starved(self.plan) from None
+            if made is not None:
+                return made  # type: ignore[return-value]
         assert self.winner is not None
         y, winners = self.new_y(self.result), self.new_y(self.winner)
         native.linearize(self.plan, self.inside(x), y, winners, torch.get_num_threads())
         return y, winners
 
+    def pull(self, g: Tensor, x: Tensor | None, y: Tensor | None, winners: Tensor | None) -> Tensor | None:
+        """`gx` the short way; None where that does not take these tensors."""
+        if self.quick is None or g.is_neg() or (x is not None and x.is_neg()):
+            return None
+        try:
+            return self.quick.pull(x, y, winners, g, torch.get_num_threads())
+        except MemoryError:
+            raise native.starved(self.plan) from None
 
-#: As far as the engine works on one thread, however many there are.
-_SMALL = 2048
+
+#: As far as what PyTorch takes to make a tensor is to be seen beside what the engine takes to fill it.
+_SMALL = 1 << 17
 
 
 def dense(a: Tensor, order: Order, strides: tuple[int, ...]) -> Tensor:
@@ -242,7 +270,7 @@ def result_dtype(kind: Kind, dtype: torch.dtype) -> torch.dtype:
 @opaque
 def forward(pool: TensorPool, x: Tensor) -> Tensor:
     """`y`."""
-    return pool.plan_of(x).forward(x)
+    return pool.forward_plan_of(x).forward(x)
 
 
 @opaque
@@ -281,10 +309,8 @@ def vjp(
 ) -> Tensor:
     """`gx`, linear in `g`, for an input of this size and order; what is not known of y and the winners x tells."""
     plan = pool.plan(size, order, g.dtype)
-    if plan.quick is not None and not g.is_neg() and (x is None or not x.is_neg()):
-        made = plan._made(plan.quick.pull, x, y, winners, g)
-        if made is not None:
-            return made  # type: ignore[no-any-return]
+    if (made := plan.pull(g, x, y, winners)) is not None:
+        return made
     keeps = plan.plan.residual
     if keeps.winners and winners is None:
         assert x is not None

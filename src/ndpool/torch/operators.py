@@ -112,17 +112,22 @@ def _winner_dtype(pool: TensorPool, size: Sequence[int]) -> torch.dtype:
 
 
 def _fake_forward(pool: TensorPool, x: Tensor) -> Tensor:
-    return _fake_y(pool, x.shape, pool.order_of(x), x, engine.result_dtype(pool.kind, x.dtype))
+    return _fake_result(pool, x, pool.forward_order_of(x))
+
+
+def _fake_result(pool: TensorPool, x: Tensor, order: Order) -> Tensor:
+    return _fake_y(pool, x.shape, order, x, engine.result_dtype(pool.kind, x.dtype))
 
 
 def _fake_forward_with_winners(pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
     order = pool.order_of(x)
-    return _fake_forward(pool, x), _fake_y(pool, x.shape, order, x, _winner_dtype(pool, x.shape))
+    return _fake_result(pool, x, order), _fake_y(pool, x.shape, order, x, _winner_dtype(pool, x.shape))
 
 
 def _fake_forward_with_indices(pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
-    winners = _fake_y(pool, x.shape, pool.order_of(x), x, torch.int64)
-    return _fake_forward(pool, x), _fake_indices(pool, winners, x.shape)
+    order = pool.order_of(x)
+    winners = _fake_y(pool, x.shape, order, x, torch.int64)
+    return _fake_result(pool, x, order), _fake_indices(pool, winners, x.shape)
 
 
 def _fake_indices(pool: TensorPool, winners: Tensor, size: Sequence[int]) -> Tensor:

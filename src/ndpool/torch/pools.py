@@ -13,6 +13,7 @@ from torch.compiler import is_compiling
 
 from ..kinds import Kind
 from ..pool import Pool
+from ..remembering import have_same_types
 from ..windows import PADDING_WORDS, Adaptive, AnyWindow, Global, Ints, PaddingLike, Window, checked_axes, whole
 from .engine import TensorPool, check_dense_layout, put
 
@@ -24,8 +25,9 @@ _POOLS_KEPT = 512
 def remembered(make: Callable[P, TensorPool]) -> Callable[P, TensorPool]:
     """`make`, which is called once for each way in which its arguments can be written.
 
-    The same objects are found first; then what is written the same. Equality is not enough: 2, 2.0 and True are equal,
-    and only the first is a kernel size. What can be written to, a list or a tensor, is read anew at every call.
+    Equal arguments of the same types are found first; then what is written the same. Equality alone is not enough: 2,
+    2.0 and True are equal, and only the first is a kernel size. What can be written to, a list or a tensor, is read
+    anew at every call.
     """
     same: dict[Any, tuple[Any, TensorPool]] = {}
     made: dict[str, TensorPool] = {}
@@ -35,7 +37,7 @@ def remembered(make: Callable[P, TensorPool]) -> Callable[P, TensorPool]:
             return make(*args, **kwargs)
         try:
             kept, pool = same[args]
-            if all(map(is_, args, kept)):
+            if all(map(is_, args, kept)) or all(map(have_same_types, args, kept)):
                 return pool
         except (KeyError, TypeError):  # a list has no hash
             pass
@@ -87,10 +89,15 @@ def tensor_pool(kind: Kind, window: AnyWindow, axes: Ints | None, ndim: int) -> 
 # --- as ndpool spells it --------------------------------------------------------------------------
 
 
-@remembered
 def over_pool(pool: Pool, ndim: int) -> TensorPool:
     """A pool of one of the engine's kinds, for tensors with `ndim` axes."""
-    return tensor_pool(pool.kind, pool.window, pool.axes, ndim)
+    if is_compiling():
+        return tensor_pool(pool.kind, pool.window, pool.axes, ndim)
+    handles: dict[Any, TensorPool] = pool.handles  # type: ignore[attr-defined]
+    try:
+        return handles["torch", ndim]
+    except KeyError:
+        return put(handles, ("torch", ndim), tensor_pool(pool.kind, pool.window, pool.axes, ndim), _POOLS_KEPT)
 
 
 @remembered

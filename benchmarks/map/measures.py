@@ -1,0 +1,108 @@
+"""What is asked of the times of many pools: measures, each with the pools that it is about, quantiles and goals.
+
+The memory's limit of a pool is the time in which its bytes would be moved at the speed of a copy of x, which reads and
+writes x once and takes its turns with the pool. Forward moves x and y. Forward and VJP move x and y, then g, what the
+derivative keeps (read, and the winners also written) and gx.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Record = dict[str, Any]
+
+LARGE = 4_000_000  # bytes
+
+
+@dataclass(frozen=True)
+class Goal:
+    quantile: float
+    bound: str  # "at least" or "at most"
+    value: float
+
+    def met(self, values: list[float]) -> bool:
+        found = float(np.quantile(values, self.quantile))
+        return found >= self.value if self.bound == "at least" else found <= self.value
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A ratio, of the records that have it. The worst are the least or the largest, whichever a `Goal` is against."""
+
+    title: str
+    mode: str  # "forward" or "vjp"
+    value: Callable[[Record], float | None]
+    quantiles: tuple[float, ...]
+    goals: tuple[Goal, ...]
+    least_is_worst: bool
+
+    def values(self, records: list[Record]) -> list[float]:
+        return [value for record in records if (value := self.value(record)) is not None]
+
+    def worst(self, records: list[Record], number: int) -> list[Record]:
+        having = [record for record in records if self.value(record) is not None]
+        return sorted(having, key=lambda r: self.value(r) or 0.0, reverse=not self.least_is_worst)[:number]
+
+
+def against_torch(mode: str) -> Callable[[Record], float | None]:
+    """PyTorch's time over ndpool's, both on tensors."""
+
+    def value(record: Record) -> float | None:
+        seconds = record["seconds"]
+        ours, theirs = seconds.get(f"{mode} tensor"), seconds.get(f"{mode} torch")
+        return theirs / ours if ours and theirs else None
+
+    return value
+
+
+def against_limit(mode: str, family: str, least: int = LARGE) -> Callable[[Record], float | None]:
+    """Ndpool's time on arrays over the memory's limit, for pools of a family on arrays of so many bytes and more."""
+
+    def value(record: Record) -> float | None:
+        if record["family"] != family or record["bytes"] < least or mode not in record["seconds"]:
+            return None
+        return float(record["seconds"][mode] / record["limits"][mode])
+
+    return value
+
+
+LOW, HIGH = (0.0, 0.01, 0.05, 0.25, 0.5), (0.5, 0.95, 1.0)
+FAMILIES = {
+    "plain": "max, min, avg, sum",
+    "smooth": "smooth max, Lp(2)",
+    "powers": "Lp(1), (3), (2.5)",
+    "ties": "ties split and all",
+}
+MOST = {("forward", "plain"): 3.0, ("vjp", "plain"): 4.0, ("forward", "smooth"): 10.0, ("vjp", "smooth"): 12.0}
+WORDS = {"forward": "forward", "vjp": "forward + VJP"}
+
+
+def _torch_measure(mode: str, five_percent: float, median: float) -> Measure:
+    goals = (Goal(0.0, "at least", 1.0), Goal(0.05, "at least", five_percent), Goal(0.5, "at least", median))
+    return Measure(f"PyTorch / ndpool, {WORDS[mode]}", mode, against_torch(mode), LOW, goals, least_is_worst=True)
+
+
+def _limit_measure(mode: str, family: str) -> Measure:
+    most = MOST.get((mode, family))
+    goals = (Goal(0.95, "at most", most),) if most else ()
+    title = f"time / memory's limit, {WORDS[mode]}, {FAMILIES[family]}"
+    return Measure(title, mode, against_limit(mode, family), HIGH, goals, least_is_worst=False)
+
+
+MEASURES = (
+    _torch_measure("forward", 1.2, 8.0),
+    _torch_measure("vjp", 1.5, 6.0),
+    *(_limit_measure(mode, family) for family in FAMILIES for mode in WORDS),
+)
+
+
+def is_suspect(record: Record) -> bool:
+    """Whether a time should be measured again: slower than PyTorch, or beyond what nineteen in twenty may take."""
+    slower = [value for mode in WORDS if (value := against_torch(mode)(record)) is not None]
+    over = [against_limit(mode, family)(record) for mode, family in MOST if record["family"] == family]
+    most = [MOST[mode, family] for mode, family in MOST if record["family"] == family]
+    return min(slower, default=1.0) < 1.0 or any(v is not None and v > m for v, m in zip(over, most, strict=True))

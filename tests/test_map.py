@@ -1,0 +1,198 @@
+"""The map of benchmarks: pools drawn at random are the same for a seed, and a wrong result is found."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ndpool
+from ndpool import Adaptive, Avg, Global, Lp, Max, Min, SmoothMax, Sum, Window, spec
+
+torch = pytest.importorskip("torch")
+
+ROOT = Path(__file__).parents[1]
+TINY = ("--largest", "2e3", "--budget", "0")
+
+
+@pytest.fixture(autouse=True)
+def _path(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+
+
+@pytest.fixture
+def drawing():
+    return importlib.import_module("benchmarks.map.drawing")
+
+
+@pytest.fixture
+def truth():
+    return importlib.import_module("benchmarks.map.truth")
+
+
+@pytest.fixture
+def main(monkeypatch):
+    """The command in this process, which is left with all its processors and threads."""
+    command = importlib.import_module("benchmarks.map.__main__")
+    monkeypatch.setattr(command, "settle", lambda threads: None)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["map", *map(str, arguments)])
+        command.main(list(map(str, arguments)))
+
+    return run
+
+
+# --- drawing --------------------------------------------------------------------------------------
+
+
+def test_a_seed_draws_the_same_pools(drawing):
+    drawn = drawing.draws(3, 40)
+    assert drawing.draws(3, 40) == drawn
+    assert drawing.draws(3, 10) == drawn[:10]
+    assert drawing.draws(4, 10) != drawn[:10]
+    assert len({one.name for one in drawn}) == 40
+
+
+def test_the_whole_space_is_drawn(drawing):
+    drawn = drawing.draws(0, 2000, largest=1e5)
+    assert {one.kind for one in drawn} == set(drawing.KINDS)
+    assert {one.dtype for one in drawn} == set(drawing.DTYPES)
+    assert {one.rank for one in drawn} == {1, 2, 3, 4}
+    assert {one.layout for one in drawn} == set(drawing.LAYOUTS)
+    assert {one.sort for one in drawn} == set(drawing.SORTS)
+    assert all(np.prod(one.pool.output_shape(one.shape)) > 0 for one in drawn)
+
+
+def test_names_say_all_numbers(drawing):
+    window = Window((3, 5), 2, 1, 2, ceil_mode=True)
+    one = drawing.Drawn(Max("split"), window, (1, 3, 20, 30), "float32", "fortran")
+    assert one.name == "max:split k3,5s2p1d2c 1x3x20x30 float32 fortran"
+
+
+# --- truth ----------------------------------------------------------------------------------------
+
+KINDS = [
+    *(Max(), Max("split"), Max("all"), Min(), Avg(), Avg(count_include_pad=False)),
+    *(Sum(), SmoothMax(2.0), SmoothMax(-1.0), Lp(2), Lp(2.5)),
+]
+WINDOWS = [Window((3, 2), (2, 1), (1, 0), ceil_mode=True), Window((2, 2), 1, 1, 2), Adaptive((3, 2)), Global()]
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=lambda window: type(window).__name__)
+@pytest.mark.parametrize("kind", KINDS, ids=repr)
+def test_truth_is_the_specification(drawing, truth, kind, window):
+    """Every output and every cell, by the two definitions that know nothing of each other."""
+    one = drawing.Drawn(kind, window, (2, 1, 5, 6), "float64", "channels first")
+    rng = np.random.default_rng(0)
+    x = np.round(rng.normal(size=one.shape) * 2) / 2
+    g = rng.normal(size=one.pool.output_shape(one.shape))
+    found = truth.Truth(one, x)
+    places = np.argwhere(np.ones(g.shape, bool))
+    np.testing.assert_allclose(found.values(places)[0].reshape(g.shape), spec.forward(one.pool, x), atol=1e-12)
+    gx = [found.gradient(cell, g)[0] for cell in np.argwhere(np.ones(x.shape, bool))]
+    np.testing.assert_allclose(np.reshape(gx, x.shape), spec.vjp(one.pool, x, g), atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("kind", [Min(), Avg(), SmoothMax(2.0), Lp(3)], ids=repr)
+def test_wrong_numbers_are_found(drawing, truth, kind, dtype):
+    one = drawing.Drawn(kind, Window((2, 2), 1), (2, 3, 8, 9), dtype, "channels first")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=one.shape).astype(dtype)
+    y, pullback = one.pool.vjp(x)
+    g = rng.normal(size=y.shape).astype(dtype)
+    gx, found = pullback(g), truth.Truth(one, x)
+    truth.check_values(found, y)
+    truth.check_gradient(found, g, gx)
+    with pytest.raises(truth.WrongResultError, match=r"y.* should be"):
+        truth.check_values(found, y * np.asarray(1.01, dtype) + np.asarray(0.01, dtype))
+    with pytest.raises(truth.WrongResultError, match=r"gx.* should be"):
+        truth.check_gradient(found, g, gx * np.asarray(1.03, dtype))
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore")  # PyTorch's own
+def test_the_map_is_measured_and_drawn(main, tmp_path, capsys):
+    main("--count", 3, "--seed", 2, *TINY, "--output", tmp_path, "--json", tmp_path / "again.json")
+    said = capsys.readouterr().out
+    assert "3 pools. " in said
+    everything = json.loads((tmp_path / "map.json").read_text())
+    assert everything == json.loads((tmp_path / "again.json").read_text())
+    assert [set(record) for record in everything["records"]] == [
+        {"name", "family", "sort", "bytes", "elements", "paths", "seconds", "limits"}
+    ] * 3
+    page = (tmp_path / "map.md").read_text(encoding="utf-8")
+    assert page.startswith("# The map\n")
+    assert "--count 3 --seed 2" in page
+    for style in ("light", "dark"):
+        assert (tmp_path / f"map-{style}.svg").read_text().startswith("<?xml")
+    main("--count", 3, "--seed", 2, *TINY, "--compare", tmp_path / "map.json")
+    assert "new / old of 3 pools" in capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("operation", ["forward", "pull"])
+def test_an_engine_that_errs_is_found(main, truth, monkeypatch, operation):
+    right = getattr(ndpool.memory.Arrays, operation)
+
+    def wrong(self, *arguments):
+        found = right(self, *arguments)
+        found *= found.dtype.type(2)
+        return found
+
+    monkeypatch.setattr(ndpool.memory.Arrays, operation, wrong)
+    with pytest.raises(truth.WrongResultError):
+        main("--count", 12, "--seed", 2, *TINY, "--only", "float32|float64")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_kinds_and_pools_are_chosen(main, capsys):
+    main("--count", 30, *TINY, "--kinds", "avg", "--only", "float32")
+    said = capsys.readouterr().out
+    assert "max" not in said.split("the worst", 1)[-1].replace("max, min, avg, sum", "")
+    main("--count", 2, *TINY, "--kinds", "nothing")
+    assert "0 pools. PyTorch has none" in capsys.readouterr().out
+
+
+def record(**changes):
+    seconds = {"forward": 2.0, "forward tensor": 2.0, "forward torch": 3.0, "copy": 1.0}
+    about = {"name": "a", "family": "plain", "sort": "blocks", "bytes": 8_000_000, "elements": 1_000_000}
+    return about | {"paths": {"forward": "rows"}, "seconds": seconds, "limits": {"forward": 1.0}} | changes
+
+
+def test_times_that_look_slow_are_measured_again():
+    suspect = importlib.import_module("benchmarks.map.measures").is_suspect
+    assert not suspect(record())
+    assert suspect(record(seconds={"forward": 3.1, "copy": 1.0}))
+    assert not suspect(record(seconds={"forward": 3.1, "copy": 1.0}, bytes=1000))
+    assert not suspect(record(seconds={"forward": 3.1, "copy": 1.0}, family="smooth"))
+    assert suspect(record(seconds={"forward": 1.0, "forward tensor": 2.0, "forward torch": 1.9, "copy": 1.0}))
+
+
+def test_quantiles_stand_beside_their_goals():
+    report = importlib.import_module("benchmarks.map.report")
+    (torch_row, limit_row) = report.quantile_rows([record()] * 3)
+    assert torch_row[1:] == [
+        "3",
+        "worst 1.50, 1 % 1.50, 5 % 1.50, 25 % 1.50, median 1.50",
+        "worst ≥ 1: met; 5 % ≥ 1.2: met; median ≥ 8: missed",
+    ]
+    assert limit_row[2:] == ["median 2.00, 95 % 2.00, worst 2.00", "95 % ≤ 3: met"]
+
+
+def test_the_page_is_that_of_the_records():
+    command = importlib.import_module("benchmarks.map.__main__")
+    report = importlib.import_module("benchmarks.map.report")
+    folder = importlib.import_module("benchmarks.report").RESULTS
+    if not (folder / "map.json").exists():
+        pytest.skip("benchmarks/results has no map: python -m benchmarks.map has not been run")
+    everything = json.loads((folder / "map.json").read_text(encoding="utf-8"))
+    written = (folder / "map.md").read_text(encoding="utf-8")
+    assert written == report.markdown(everything), f"run python -m benchmarks.map --redraw {folder}; see {command}"
