@@ -73,6 +73,7 @@ struct ArraySum {
     template <class T>
     NDPOOL_INLINE static void of(const T *from, i64 count, i64 apart, i64 width, A *to, i64 times = 1) {
         constexpr int N = LANES<A>, FEW = FEW_LANES<A>;
+        if (width < N && times > 2) return repeat(from, count, apart, width, to, times);
         i64 i = 0;
         for (; i + 4 * N <= width; i += 4 * N) block<N, 4>(from + i, count, apart, to + i, times, width);
         for (; i + N <= width; i += N) block<N, 1>(from + i, count, apart, to + i, times, width);
@@ -80,6 +81,16 @@ struct ArraySum {
         if (width >= N) return block<N, 1>(from + width - N, count, apart, to + width - N, times, width);
         if (width >= FEW) return blocks_of<FEW>(from, count, apart, width, to, times);
         blocks_of<1>(from, count, apart, width, to, times);
+    }
+    // Once, and then copies of what is there, ever longer ones.
+    template <class T>
+    static void repeat(const T *from, i64 count, i64 apart, i64 width, A *to, i64 times) {
+        of(from, count, apart, width, to);
+        for (i64 filled = width, all = times * width; filled < all;) {
+            const i64 more = filled < all - filled ? filled : all - filled;
+            std::memcpy(to + filled, to, sizeof(A) * static_cast<std::size_t>(more));
+            filled += more;
+        }
     }
 };
 
@@ -243,6 +254,7 @@ class RowSpreader {
         if (axis.stride <= (inner == 1 ? 2 : 1) && axis.kernel <= MOST_STEPS * axis.stride) return RowWay::STEPS;
         if (inner == 1 && axis.dilation == 1 && axis.kernel <= MOST_STEPS * axis.stride * axis.stride)
             return RowWay::RUNS;
+        if (inner > 1 && axis.kernel <= axis.stride && axis.kernel >= 8) return RowWay::PLACES;
         return few || axis.length >= 64 * N ? RowWay::SEGMENTS : RowWay::COLUMNS;
     }
     static i64 chunk_of(const Axis &axis, i64 inner, RowWay way) {

@@ -62,7 +62,9 @@ bool suits_cells(const Plan &plan, const Lanes &lanes) {
     // Rows are merged by whole registers, however short a place is.
     if (plan.inner < lanes.many && (plan.outer_cells > 1 || (axis.stride == 1 && !axis.adaptive))) return false;
     const i64 read = lanes.narrow ? 2 * plan.outer_cells : plan.outer_cells;
-    return read * axis.kernel <= read * step + axis.kernel + 2 * step;
+    // In steps of one, rows are long loops over all places, where this is a loop for each.
+    const i64 loop = axis.stride == 1 && !axis.adaptive ? 6 * lanes.many / plan.inner : 0;
+    return read * axis.kernel + loop <= read * step + axis.kernel + 2 * step;
 }
 
 bool can_segments(const Plan &plan, const Lanes &) { return plan.inner == 1; }
