@@ -273,23 +273,42 @@ class LanePooler {
 
     // Merged rows, then the places of each window.
     void pool_places(i64 base, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
-        const i64 origin = merge_span(base, rows, begin, end), step = axis.dilation * inner;
-        const i64 apart = room_for((end - begin) * inner, phases);
-        over_places(
-            end - begin,
-            [&](i64 o, i64 i) NDPOOL_INLINED {
-                const Axis::Taps taps = axis.taps(begin + o);
-                const Lane *cell = merged.data() + (taps.first - origin) * inner + i;
-                State<N> state = L::template empty<N>();
-                if (taps.count)
-                    state = L::template retag<N>(L::template get<N>(cell, plane), axis.kernel, taps.skipped);
-                for (i64 c = 1; c < taps.count; ++c)
-                    l.template merge_any<N>(state, L::template retag<N>(L::template get<N>(cell + c * step, plane),
-                                                                        axis.kernel, taps.skipped + c));
-                return state;
-            },
-            apart);
+        const i64 origin = merge_span(base, rows, begin, end), apart = room_for((end - begin) * inner, phases);
+        const WholeOutputs whole = whole_outputs(axis, begin, end);
+        constexpr int U = L::HEAVY ? 1 : 4;
+        for (i64 o = begin; o < end;) {
+            const Axis::Taps taps = axis.taps(o);
+            const Lane *cell = merged.data() + (taps.first - origin) * inner;
+            Lane *to = phases.data() + (o - begin) * inner;
+            if (U > 1 && o >= whole.first && o + U <= whole.stop)
+                merge_windows<U>(cell, taps, to, apart), o += U;
+            else
+                merge_windows<1>(cell, taps, to, apart), ++o;
+        }
         put_lanes(sink, begin * inner, phases.data(), apart, (end - begin) * inner);
+    }
+    // U windows that follow each other, side by side. A place that is shorter than a register is written over by the
+    // next one.
+    template <int U>
+    NDPOOL_INLINE void merge_windows(const Lane *first, const Axis::Taps &taps, Lane *to, i64 apart) {
+        const i64 step = axis.dilation * inner, next_window = axis.stride * inner;
+        for (i64 i = 0; i < inner; i += N) {
+            const i64 at = i + N <= inner || inner < N ? i : inner - N;
+            const Lane *cell = first + at;
+            auto get = [&](i64 c, int u) NDPOOL_INLINED {
+                return L::template retag<N>(L::template get<N>(cell + c * step + u * next_window, plane), axis.kernel,
+                                            taps.skipped + c);
+            };
+            State<N> state[U];
+            NDPOOL_UNROLL
+            for (int u = 0; u < U; ++u) state[u] = taps.count ? get(0, u) : L::template empty<N>();
+            for (i64 c = 1; c < taps.count; ++c) {
+                NDPOOL_UNROLL
+                for (int u = 0; u < U; ++u) l.template merge_any<N>(state[u], get(c, u));
+            }
+            NDPOOL_UNROLL
+            for (int u = 0; u < U; ++u) L::template put<N>(to + u * inner + at, apart, state[u]);
+        }
     }
 
     // Puts state(o, i), N elements of place o from the i-th on, side by side into `phases`. A place that is shorter

@@ -65,28 +65,36 @@ struct Cells {
         const P own = kind(from);
         const In *x = cell(from, base), *beyond = cell(from, from.elements);
         const i64 step = axis.dilation * inner, furthest = rows.count ? rows.offset[rows.count - 1] : 0;
+        const WholeOutputs whole = rows.count ? whole_outputs(axis, begin, end) : WholeOutputs{0, 0};
         for (i64 o = begin; o < end; ++o, to += inner) {
             const Axis::Taps taps = axis.taps(o);
             const Place place{x + taps.first * inner, rows, axis.kernel, taps, step};
+            const In *last = place.x + furthest + (taps.count - 1) * step;
             if (inner < N && axis.dilation == 1 && rows.count && taps.count * inner >= 8 * N) {
                 merge_runs(own, place, inner, to, plane);
                 continue;
             }
+            constexpr int U = P::HEAVY ? 1 : 4;
+            if (U > 1 && inner < U * N && o >= whole.first && o + U <= whole.stop &&
+                (inner >= N || beyond - (last + (U - 1) * axis.stride * inner) >= N)) {
+                merge_windows<U>(own, place, axis.stride * inner, inner, to, plane);
+                o += U - 1, to += (U - 1) * inner;
+                continue;
+            }
             // Whether a register may be read at every cell of a place that is shorter.
-            const bool can_read = inner >= N || beyond - (place.x + furthest + (taps.count - 1) * step) >= N;
+            const bool can_read = inner >= N || beyond - last >= N;
             for (i64 i = 0; i < inner;) {
-                constexpr int U = P::HEAVY ? 1 : 4;
                 if (inner - i < N && inner >= N) i = inner - N;  // the last block overlaps its neighbour
                 if (rows.count == 0 || taps.count == 0)
                     L::template put<N>(to + i, plane, L::template empty<N>());
                 else if (!can_read)
                     merge_some(own, place, static_cast<int>(inner), to, plane);
                 else if (U > 1 && inner - i >= U * N)
-                    merge_all<U>(own, place, i, to + i, plane), i += (U - 1) * N;
+                    merge_all<U>(own, place, i, N, to + i, N, plane), i += (U - 1) * N;
                 else if (!P::HEAVY && taps.count >= 8)
                     merge_many(own, place, i, to + i, plane);
                 else
-                    merge_all<1>(own, place, i, to + i, plane);
+                    merge_all<1>(own, place, i, N, to + i, N, plane);
                 i += N;
             }
         }
@@ -117,23 +125,43 @@ struct Cells {
         }
     };
 
-    // U registers of every cell, from element i of each place on.
+    // U windows that follow each other, of places shorter than U registers. Cells are `apart` from window to window. A
+    // place that is shorter than a register is written over by the next one.
     template <int U>
-    NDPOOL_INLINE static void merge_all(const P &own, const Place &place, i64 i, Lane *to, i64 plane) {
+    NDPOOL_INLINE static void merge_windows(const P &own, const Place &place, i64 apart, i64 inner, Lane *to,
+                                            i64 plane) {
+        for (i64 i = 0; i < inner; i += N) {
+            const i64 at = i + N <= inner || inner < N ? i : inner - N;
+            merge_all<U>(own, place, at, apart, to + at, inner, plane);
+        }
+    }
+
+    // U registers of every cell, from element i of each place on; they are `apart` from each other, and their results
+    // `to_apart`.
+    template <int U>
+    NDPOOL_INLINE static void merge_all(const P &own, const Place &place, i64 i, i64 apart, Lane *to, i64 to_apart,
+                                        i64 plane) {
         typename P::template State<N> state[U];
-        place.over_cells([&](const In *p, i64 tag, i64 number) NDPOOL_INLINED {
-            prefetch<U * N>(p + i);
-            NDPOOL_UNROLL
-            for (int u = 0; u < U; ++u) {
-                auto next = own.template lift<N>(p + i + u * N, tag);
-                if (number == 0)
-                    state[u] = next;
-                else
-                    own.template merge<N>(state[u], next);
+        auto lift = [&](const In *p, i64 tag, int u)
+                        NDPOOL_INLINED { return own.template lift<N>(p + i + u * apart, tag); };
+        const i64 count = place.taps.count;
+        for (i64 r = 0; r < place.rows.count; ++r) {
+            const In *p = place.x + place.rows.offset[r];
+            const i64 tag = place.rows.tag[r] * place.kernel + place.taps.skipped;
+            i64 k = 0;
+            if (r == 0) {
+                NDPOOL_UNROLL
+                for (int u = 0; u < U; ++u) state[u] = lift(p, tag, u);
+                k = 1;
             }
-        });
+            for (p += k * place.step; k < count; ++k, p += place.step) {
+                prefetch<U * N>(p + i);
+                NDPOOL_UNROLL
+                for (int u = 0; u < U; ++u) own.template merge<N>(state[u], lift(p, tag + k, u));
+            }
+        }
         NDPOOL_UNROLL
-        for (int u = 0; u < U; ++u) L::template put<N>(to + u * N, plane, state[u]);
+        for (int u = 0; u < U; ++u) L::template put<N>(to + u * to_apart, plane, state[u]);
     }
 
     // One register of every cell, where there are many: four States in turn, so that none waits for the other.

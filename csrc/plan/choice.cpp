@@ -118,9 +118,8 @@ bool fill_lanes(i64 rows, i64 lanes) { return rows >= lanes - lanes / 4; }
 RowPieces row_pieces(const Plan &plan, i64 lanes, i64 elements) {
     const Axis &axis = plan.last();
     if (plan.dim_count > 0 || axis.adaptive) return {};
-    const i64 reach = axis.dilation * (axis.kernel - 1), s = axis.stride, first = (axis.pad_lo + s - 1) / s;
-    i64 stop = axis.length > reach ? (axis.length - 1 - reach + axis.pad_lo) / s + 1 : 0;
-    if (stop > axis.output) stop = axis.output;
+    const i64 reach = axis.dilation * (axis.kernel - 1), s = axis.stride;
+    const auto [first, stop] = whole_outputs(axis, 0, axis.output);
     const i64 least = 4 * reach / s + 1, near = elements / (s * plan.inner);
     i64 count = (stop - first) / (near < least ? least : near);
     const bool of_all_rows = fill_lanes(plan.outer, lanes);

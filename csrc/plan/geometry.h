@@ -56,6 +56,17 @@ struct Axis {
     }
 };
 
+// Of outputs begin..end-1 along an axis, those whose windows are whole: no cell is padding or beyond the end.
+struct WholeOutputs {
+    i64 first, stop;
+};
+NDPOOL_INLINE WholeOutputs whole_outputs(const Axis &axis, i64 begin, i64 end) {
+    if (axis.adaptive) return {0, 0};
+    const i64 first = (axis.pad_lo + axis.stride - 1) / axis.stride, reach = axis.dilation * (axis.kernel - 1);
+    const i64 stop = axis.length > reach ? (axis.length - 1 - reach + axis.pad_lo) / axis.stride + 1 : 0;
+    return {first > begin ? first : begin, stop < end ? stop : end};
+}
+
 constexpr int MAX_DIMS = 64;
 
 // A dimension between the leading ones and the last pooled axis: pooled itself, or carried along.
