@@ -252,7 +252,7 @@ void sum_vjp(const Plan &plan, Divisor divisor, const G *g, G *gx, const Route &
     if (route.tell(way)) return;
     const Axis &axis = plan.axes[0];
     const i64 beyond = axis.adaptive ? 1 : axis.dilation * (axis.kernel - 1) + 1 - axis.stride;
-    const i64 cuts = cuts_of(plan, beyond < 1 ? 1 : beyond);
+    const i64 cuts = cuts_of(plan, 1 << 14, beyond < 1 ? 1 : beyond);
     auto target = [&](const InputPart &in, auto zero, double scale) {
         using Sum = decltype(zero);
         if constexpr (sizeof(G) == 2)

@@ -51,12 +51,11 @@ struct InputPart {
     bool streamed, in_lines;
 };
 
-// Into how many parts a slab is cut: what a part needs stays in the cache, and there are enough for many threads. One
-// that is narrow beside what its windows reach over, beyond it, would look at every output many times.
-inline i64 cuts_of(const Plan &plan, i64 reach) {
-    i64 cuts = plan.in_slab >> 16, enough = 64 / plan.outer;
-    if (enough > plan.in_slab >> 13) enough = plan.in_slab >> 13;
-    if (cuts < enough) cuts = enough;
+// Into how many parts a slab is cut, of about so many elements each. A part that is narrow beside what its windows
+// reach over would look at every output many times. Other slabs do not matter: what is beside it does not change a
+// result.
+inline i64 cuts_of(const Plan &plan, i64 elements, i64 reach) {
+    i64 cuts = plan.in_slab / elements;
     const i64 most = plan.axes[0].length / (4 * reach);
     if (cuts > most) cuts = most;
     return cuts < 1 ? 1 : cuts;
@@ -64,7 +63,7 @@ inline i64 cuts_of(const Plan &plan, i64 reach) {
 inline i64 cuts_of(const Plan &plan) {
     const Axis &axis = plan.axes[0];
     if (axis.adaptive && plan.dim_count == 0) return 1;
-    return cuts_of(plan, axis.adaptive ? axis.kernel : axis.dilation * axis.kernel);
+    return cuts_of(plan, 1 << 16, axis.adaptive ? axis.kernel : axis.dilation * axis.kernel);
 }
 
 // Calls work(over) on several threads, and there over(f) calls f(part) for the parts of the input. Whoever fills a part
