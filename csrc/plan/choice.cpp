@@ -135,11 +135,10 @@ bool can_batch(const Plan &plan, bool forward) {
     return plan.outer > 1 || (forward && row_pieces(plan, 8, 0).count > 1);
 }
 
-// On the way back, rows of cells are what is short, or places that fill no register.
+// On the way back, it is rows of cells that are short.
 bool suits_batch_back(const Plan &plan, i64 lanes, i64 bytes) {
     if (!fill_lanes(plan.outer, lanes) || plan.in_slab * lanes * bytes > (1 << 20)) return false;
-    if (plan.inner >= lanes) return plan.in_row < 100 && plan.inner <= 2 * lanes;
-    return plan.inner > 1 || plan.in_row < 300;
+    return plan.in_row < (plan.inner >= lanes ? 100 : 64) && plan.inner <= 2 * lanes;
 }
 
 bool suits_batch(const Plan &plan, bool forward, i64 lanes, i64 bytes, i64 result_bytes) {
@@ -152,10 +151,11 @@ bool suits_batch(const Plan &plan, bool forward, i64 lanes, i64 bytes, i64 resul
     // registers by themselves, only very short rows lose more.
     const i64 cells_of_row = plan.in_slab / plan.out_rows;
     if (plan.inner >= lanes) return fill && cells_of_row < 100 && plan.inner <= 2 * lanes;
-    if (fill && cells_of_row < (plan.dim_count > 0 ? 600 : 100)) return true;
-    if (plan.dim_count > 0) return false;
-    // Along a row, windows in small steps are shifted registers, and others are best one a lane.
     const bool small_steps = !axis.adaptive && axis.stride <= (plan.inner > 1 ? 1 : 2);
+    const bool short_row = plan.out_row < (small_steps ? 2 : 4) * lanes;
+    if (fill && short_row && cells_of_row < (plan.dim_count > 0 ? 600 : 100)) return true;
+    if (plan.dim_count > 0) return false;
+    // Along a long row, windows in small steps are shifted registers, and others are best one a lane.
     if (small_steps || plan.out_slab * result_bytes > 2 * plan.in_slab * bytes) return false;
     return fill || row_pieces(plan, lanes, 1024).count > 0;
 }
