@@ -223,7 +223,7 @@ inline void squares_vjp(const Plan &plan, double beta, const float *x, const flo
     constexpr int N = LANES<float>;
     using V = vec<float, N>;
     const Axis &rows = plan.axes[0];
-    const ExpTerm exp_term(beta);
+    const ExpTerm<float> exp_term(beta);
     const i64 width = plan.in_row, outputs = plan.out_row;
     auto two_rows = [=](auto least, auto past, const float *x, const float *g, float *gx) NDPOOL_INLINED {
         constexpr bool PAST = decltype(past)::value;

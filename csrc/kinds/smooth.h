@@ -26,6 +26,26 @@ inline double read(Type type, const void *x, i64 i) {
     }
 }
 
+// How many cells the smallest window has, real ones or those that count; never more than that.
+inline i64 least_cells(const Plan &plan, bool counted) {
+    i64 least = 1;
+    for (int a = 0; a < plan.axis_count; ++a) {
+        const Axis &axis = plan.axes[a];
+        const i64 last = axis.output - 1;
+        if (axis.adaptive) {
+            least *= axis.length > axis.output ? axis.length / axis.output : 1;
+        } else if (counted) {
+            least *= axis.counted(last);
+        } else {
+            // A window with gaps may have fewer than its neighbours on both sides, if it is longer than the axis.
+            if (axis.dilation > 1 && axis.dilation * (axis.kernel - 1) >= axis.length) return 1;
+            const i64 here = axis.taps(0).count, there = axis.taps(last).count;
+            least *= here < there ? here : there;
+        }
+    }
+    return least;
+}
+
 // The smooth kinds, and their windows when each is computed by itself.
 struct Smooth {
     bool lp;
@@ -34,7 +54,10 @@ struct Smooth {
 
     double exp1(double v) const { return exp_lanes<1>(vec<double, 1>{v})[0]; }
     double log1(double v) const { return log_lanes<1>(vec<double, 1>{v})[0]; }
-    double pow1(double v, double p) const { return pow_lanes<1>(vec<double, 1>{v}, p)[0]; }
+    double pow1(double v, double p) const {
+        if (p == 0 || p == 1) return p == 0 ? 1 : v;
+        return pow_lanes<1>(vec<double, 1>{v}, p)[0];
+    }
 
     // The output of one window; calls weigh(cell, weight) for each of its cells if asked to.
     template <class F>
@@ -86,6 +109,16 @@ struct Smooth {
 
     // --- a whole part ---
 
+    // A power of 2 by which anything up to four times as large can be divided exactly.
+    template <class E>
+    static E power_of_two_below(E size) {
+        if (size == 0) return 1;
+        constexpr std::int64_t most = std::is_same_v<E, float> ? 126 : 1022;
+        std::int64_t exponent = bits<std::int64_t>(static_cast<double>(size)) / (std::int64_t(1) << 52) - 1023;
+        exponent = exponent > most ? most : exponent < -most ? -most : exponent;
+        return static_cast<E>(bits<double>((exponent + 1023) * (std::int64_t(1) << 52)));
+    }
+
     // The scale s of some cells, from the finite ones, and how far the exponents of exp reach below 0.
     template <class E>
     E scale_of(const E *x, i64 length, bool zero, double *reach) const {
@@ -121,7 +154,7 @@ struct Smooth {
             }
         }
         *reach = (static_cast<double>(high) - static_cast<double>(low)) * (parameter < 0 ? -parameter : parameter);
-        if (lp) return high > 0 ? high : 1;
+        if (lp) return power_of_two_below(high);
         E best = parameter > 0 ? high : low;
         return best - best == 0 ? best : 0;
     }
@@ -130,75 +163,109 @@ struct Smooth {
     template <class E>
     void terms(const E *x, i64 length, E scale, E *e, E *slope) const {
         constexpr int N = LANES<E>;
-        const ExpTerm exp_term(parameter);
-        auto one = [&](i64 i, vec<E, N> v) NDPOOL_INLINED {
-            if (lp) {
-                vec<E, N> r = (v < 0 ? -v : v) / scale;
-                store<N>(e + i, power<E, N>(r, parameter));
-                if (!slope) return;
-                vec<E, N> w = power<E, N>(r, parameter - 1), zero{};
-                store<N>(slope + i, v > 0 ? w : v < 0 ? -w : v == 0 ? zero : v);
-            } else if constexpr (std::is_same_v<E, float>) {
-                store<N>(e + i, exp_term.of<N>(v, splat<E, N>(scale)));
-            } else {
-                store<N>(e + i, exp_lanes<N>(parameter * (v - scale)));
-            }
+        using V = vec<E, N>;
+        if (!lp) {
+            const ExpTerm<E> exp_term(parameter);
+            return over_cells(x, length, [=](i64 i, V v) NDPOOL_INLINED {
+                store<LANES<E>>(e + i, exp_term.template of<LANES<E>>(v, splat<E, LANES<E>>(scale)));
+            });
+        }
+        const E inverse = 1 / scale;
+        // power(v, r) gives r^(p-1) and r^p, for r = |v|/s.
+        auto fill = [=](const auto &power) NDPOOL_INLINED {
+            over_cells(x, length, [=](i64 i, V v) NDPOOL_INLINED {
+                V size = size_of_each<LANES<E>>(v), none{};
+                const auto [w, term] = power(size, size * inverse);
+                store<LANES<E>>(e + i, term);
+                if (slope) store<LANES<E>>(slope + i, v < 0 ? -w : v == 0 ? none : w);
+            });
         };
-        i64 i = 0;
-        for (; i + N <= length; i += N) one(i, load<N>(x + i));
-        if (i < length) one(i, load_some<N>(x + i, static_cast<int>(length - i)));
+        struct Both {
+            V slope, term;
+        };
+        if (parameter == 1)
+            fill([](V, V r) NDPOOL_INLINED { return Both{r - r + 1, r}; });  // NaN where r is not finite
+        else if (parameter == 2)
+            fill([](V, V r) NDPOOL_INLINED { return Both{r, r * r}; });
+        else if (parameter == 3)
+            fill([](V, V r) NDPOOL_INLINED { return Both{r * r, r * r * r}; });
+        else if (parameter == 4)
+            fill([](V, V r) NDPOOL_INLINED { return Both{r * r * r, r * r * (r * r)}; });
+        else if (slope)
+            fill([power = Power<E>(parameter - 1, scale)](V size, V r) NDPOOL_INLINED {
+                V w = power.template of<LANES<E>>(size);
+                return Both{w, w * r};
+            });
+        else
+            fill([power = Power<E>(parameter, scale)](V size, V) NDPOOL_INLINED {
+                return Both{{}, power.template of<LANES<E>>(size)};
+            });
     }
 
-    template <class E, int N>
-    static vec<E, N> power(vec<E, N> r, double p) {
-        if constexpr (std::is_same_v<E, double>) {
-            return pow_lanes<N>(r, p);
-        } else {
-            if (p == 0) return splat<E, N>(1);
-            if (p == 1) return r;
-            return r * r;  // no other is asked for in floats
-        }
+    // Calls f(i, cells) for registers of cells, the last of which may repeat some.
+    template <class E, class F>
+    NDPOOL_INLINE static void over_cells(const E *x, i64 length, const F &f) {
+        constexpr int N = LANES<E>;
+        i64 i = 0;
+        for (; i + N <= length; i += N) f(i, load<N>(x + i));
+        if (i < length) f(i, load_some<N>(x + i, static_cast<int>(length - i)));
     }
 
     // Whether floats will do for the terms: nothing underflows that matters, and every window has cells enough that an
     // error in the last place of their sum is small beside log(n)/beta.
-    bool floats_do(const Plan &plan, double reach) const {
-        if (lp) return parameter == 1 || parameter == 2;
-        bool several = plan.cells > 1 && (count_pad ? plan.same_count : plan.same_real);
-        return FUSED && several && reach < 50;
+    bool floats_do(const Plan &plan, double reach, Type result) const {
+        if (!lp) return FUSED && reach < 50 && several_cells(plan);
+        if (parameter <= 4 && parameter == static_cast<double>(static_cast<int>(parameter))) return true;
+        return FUSED && parameter <= (result == Type::F32 ? 8 : 64);
     }
     // And for the sums: some roundings along each side of the window.
-    bool floats_do_for_sums(const Plan &plan) const { return !lp && plan.cells <= 16; }
-
-    // (sum e)^(1/p)
-    template <int N>
-    vec<double, N> root(vec<double, N> sum) const {
-        return parameter == 2 ? sqrt_lanes<N>(sum) : pow_lanes<N>(sum, 1 / parameter);
+    bool floats_do_for_sums(const Plan &plan, Type result) const {
+        if (result == Type::F32) return !lp && plan.cells <= 16;
+        return result != Type::F64 && plan.cells <= 4096;
     }
+    bool several_cells(const Plan &plan) const { return least_cells(plan, count_pad) > 1; }
 
     // v over what the weights of a window are divided by, from the sum of its terms, of type E.
     template <class E, int N>
     vec<double, N> over_norm(vec<double, N> v, vec<double, N> sum) const {
-        if (lp) return v / pow_lanes<N>(root<N>(sum), parameter - 1);
-        return std::is_same_v<E, float> ? v * reciprocal<N>(sum) : v / sum;
+        constexpr bool FLOATS = std::is_same_v<E, float>;
+        if (!lp) return FLOATS ? v * reciprocal<N>(sum) : v / sum;
+        if (parameter == 1) return v;
+        if (parameter == 2) return v / sqrt_lanes<N>(sum);
+        return v * pow_lanes<N, FLOATS>(sum, (1 - parameter) / parameter);
     }
-
     template <class E, int N>
     vec<float, N> over_norm(vec<float, N> v, vec<float, N> sum) const {
-        return v / sum;
+        if (!lp) return v / sum;
+        return parameter == 1 ? v : v * Power<float>((1 - parameter) / parameter).of<N>(sum);
     }
 
     // The output, from a window's sum.
     template <class E, int N>
     vec<double, N> value(double scale, vec<double, N> sum) const {
-        if (lp) return scale * root<N>(sum);
-        if (std::is_same_v<E, float>) return log_lanes<N, true>(sum) * (1 / parameter) + scale;
-        return log_lanes<N>(sum) / parameter + scale;
+        constexpr bool FLOATS = std::is_same_v<E, float>;
+        if (lp) {
+            if (parameter == 1) return scale * sum;
+            if (parameter == 2) return scale * sqrt_lanes<N>(sum);
+            return scale * pow_lanes<N, FLOATS>(sum, 1 / parameter);
+        }
+        if (FLOATS) return log_lanes<N, true>(sum) * (1 / parameter) + scale;
+        // The logarithm may be much larger than log(n), and the output nearer to 0 than both: nothing is lost of the
+        // quotient or the sum.
+        const LogInTwo<N> log = log_in_two<N>(sum);
+        const vec<double, N> beta = splat<double, N>(parameter), quotient = log.whole * (1 / parameter);
+        const vec<double, N> left = log.rest - product_error<N>(quotient, beta, log.whole);
+        const ExactDifference<double, N> whole(splat<double, N>(scale), -quotient);
+        return whole.difference + (whole.lost + left * (1 / parameter));
     }
 
     // A logarithm may be far from 0 and the output near: what is added up is in doubles.
     template <class E, int N>
     vec<float, N> value(double scale, vec<float, N> sum) const {
+        if (lp) {
+            vec<float, N> root = parameter == 1 ? sum : Power<float>(1 / parameter).of<N>(sum);
+            return static_cast<float>(scale) * root;
+        }
         const LogParts<N> parts(sum);
         vec<double, N> log = convert<double, N>(parts.k) * LOG_2 + convert<double, N>(parts.t + parts.tail());
         return convert<float, N>(log * (1 / parameter) + scale);
@@ -256,7 +323,7 @@ struct TermPart {
         if (last >= in_end) in_end = last < axis.length ? last + 1 : axis.length;
         terms_block.grow(length() + 64, "terms of a part");
         E *plane = terms_block.data();
-        if (std::is_same_v<E, float> && type == Type::F32) {
+        if (type == (std::is_same_v<E, float> ? Type::F32 : Type::F64)) {
             cells = static_cast<const E *>(x) + slab * plan.in_slab + low();
         } else {
             load_plane(type, x, slab * plan.in_slab + low(), length(), plane);
@@ -439,16 +506,15 @@ struct TermPart {
         constexpr int N = LANES<S>;
         OutputRow rows(plan);
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
-            i64 from = (row - part.row_begin) * outputs(), i = 0;
-            Truth<N> all = truth<N>();
-            for (; i + N <= outputs(); i += N) all &= good<N>(values, load<N>(sum + from + i));
-            bool every = everywhere<N>(all);
-            for (; i < outputs(); ++i) every &= good<1>(values, load<1>(sum + from + i))[0] != 0;
-            if (every) continue;
-            rows.move_to(row);
-            for (i = 0; i < outputs(); ++i)
-                if (!good<1>(values, load<1>(sum + from + i))[0])
-                    bad(rows, row, part.begin + i / plan.inner, i % plan.inner);
+            const S *here = sum + (row - part.row_begin) * outputs();
+            bool moved = false;
+            for (i64 i = 0; i < outputs(); i += N) {
+                const Truth<N> truths = good<N>(values, load<N>(here + i));
+                if (everywhere<N>(truths)) continue;
+                if (!moved) rows.move_to(row), moved = true;
+                for (i64 k = i; k < outputs() && k < i + N; ++k)
+                    if (!truths[k - i]) bad(rows, row, part.begin + k / plan.inner, k % plan.inner);
+            }
         }
     }
 };
@@ -460,7 +526,7 @@ void over_terms(const Plan &plan, const Smooth &kind, Type type, Type result, co
                 const F &f) {
     if (result != Type::F64) {
         TermPart<float, float> terms(plan, kind, type, x, slab, part, lo, hi, begin, end);
-        if (kind.floats_do(plan, terms.reach)) {
+        if (kind.floats_do(plan, terms.reach, result)) {
             if (float_sums) {
                 terms.sum_terms(with_slope);
                 return f(terms);
@@ -549,7 +615,7 @@ inline void smooth_forward(const Plan &plan, const Smooth &kind, Type type, Type
     if (route.told || (value_done && !t)) return;
     over_output_parts(plan, [&](i64 slab, const OutputPart &part, i64 lo, i64 hi) {
         over_terms(plan, kind, type, result, x, slab, part, lo, hi, plan.axes[0].length, 0, t != nullptr,
-                   kind.floats_do_for_sums(plan), [&](auto &terms) {
+                   kind.floats_do_for_sums(plan, result), [&](auto &terms) {
                        using S = std::decay_t<decltype(terms.sum[0])>;
                        i64 length = terms.outputs(), rows = part.row_end - part.row_begin;
                        i64 first = slab * plan.out_slab + part.row_begin * plan.out_row +
@@ -618,14 +684,14 @@ inline void smooth_vjp(const Plan &plan, const Smooth &kind, Type type, Type res
     Way way = Way::OWN;
     if (!own || (route.asked != Way::NONE && route.asked != Way::OWN)) {
         way = Way::SPREAD;
-        if (kind.floats_do_for_sums(plan)) way = way_back<float>(plan, {0, 0, 0}, Way::SPREAD, route);
+        if (kind.floats_do_for_sums(plan, result)) way = way_back<float>(plan, {0, 0, 0}, Way::SPREAD, route);
         if (way == Way::SPREAD) way = way_back<double>(plan, {0, 0, 0}, Way::SPREAD, route);
     }
     if (route.tell(way)) return;
     if (way == Way::OWN)
         return squares_vjp(plan, kind.parameter, static_cast<const float *>(x), static_cast<const float *>(g),
                            Gradient(plan, gx, sizeof(float), route));
-    const bool float_sums = kind.floats_do_for_sums(plan) && way != Way::SPREAD &&
+    const bool float_sums = kind.floats_do_for_sums(plan, result) && way != Way::SPREAD &&
                             way == way_back<float>(plan, {0, 0, 0}, Way::SPREAD, route);
     transpose_all(
         plan, gx, size_of(result), way, route, [&](const InputPart &in, const OutputPart &part, const auto &use) {
