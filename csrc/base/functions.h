@@ -290,7 +290,7 @@ class Power<double> {
 };
 
 template <int N>
-inline vec<double, N> sqrt_lanes(vec<double, N> x) {
+NDPOOL_INLINE vec<double, N> sqrt_lanes(vec<double, N> x) {
     x = x > 0 ? x : splat<double, N>(0.0);
 #if defined(__AVX512F__)
     if constexpr (N == 8) return bits<vec<double, N>>(_mm512_sqrt_pd(bits<__m512d>(x)));
@@ -298,6 +298,17 @@ inline vec<double, N> sqrt_lanes(vec<double, N> x) {
     if constexpr (N == 4) return bits<vec<double, N>>(_mm256_sqrt_pd(bits<__m256d>(x)));
 #endif
     for (int i = 0; i < N; ++i) x[i] = __builtin_sqrt(x[i]);
+    return x;
+}
+template <int N>
+NDPOOL_INLINE vec<float, N> sqrt_lanes(vec<float, N> x) {
+    x = x > 0 ? x : splat<float, N>(0.0f);
+#if defined(__AVX512F__)
+    if constexpr (N == 16) return bits<vec<float, N>>(_mm512_sqrt_ps(bits<__m512>(x)));
+#elif defined(__AVX2__)
+    if constexpr (N == 8) return bits<vec<float, N>>(_mm256_sqrt_ps(bits<__m256>(x)));
+#endif
+    for (int i = 0; i < N; ++i) x[i] = __builtin_sqrtf(x[i]);
     return x;
 }
 

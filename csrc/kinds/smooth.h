@@ -51,6 +51,15 @@ struct Smooth {
     bool lp;
     double parameter;  // beta or p
     bool count_pad;    // whether a padded cell is the number 0 (SmoothMax)
+    bool several;      // whether every window has more than one cell, so that log(n)/beta is not 0
+    double least;      // the size that a value must have to be accurate, if some window has one cell
+
+    Smooth(const Plan &plan, bool lp, double parameter, bool count_pad, Type result)
+        : lp(lp),
+          parameter(parameter),
+          count_pad(count_pad),
+          several(least_cells(plan, count_pad) > 1),
+          least(lp || several ? 0 : (result == Type::F64 ? 0.1 : 1e-8) / (parameter < 0 ? -parameter : parameter)) {}
 
     double exp1(double v) const { return exp_lanes<1>(vec<double, 1>{v})[0]; }
     double log1(double v) const { return log_lanes<1>(vec<double, 1>{v})[0]; }
@@ -62,7 +71,7 @@ struct Smooth {
     // The output of one window; calls weigh(cell, weight) for each of its cells if asked to.
     template <class F>
     double window(const Plan &plan, Type type, const void *x, i64 slab_start, const OutputRow &rows, i64 o, i64 e,
-                  const F *weigh) const {
+                  F *weigh) const {
         Axis::Taps taps = plan.last().taps(o);
         i64 step = plan.last().dilation * plan.inner, first = slab_start + taps.first * plan.inner + e;
         i64 zeros = count_pad && !lp ? rows.counted * plan.last().counted(o) - rows.real * taps.count : 0;
@@ -213,8 +222,8 @@ struct Smooth {
 
     // Whether floats will do for the terms: nothing underflows that matters, and every window has cells enough that an
     // error in the last place of their sum is small beside log(n)/beta.
-    bool floats_do(const Plan &plan, double reach, Type result) const {
-        if (!lp) return FUSED && reach < 50 && several_cells(plan);
+    bool floats_do(double reach, Type result) const {
+        if (!lp) return FUSED && reach < 50 && several;
         if (parameter <= 4 && parameter == static_cast<double>(static_cast<int>(parameter))) return true;
         return FUSED && parameter <= (result == Type::F32 ? 8 : 64);
     }
@@ -223,11 +232,10 @@ struct Smooth {
         if (result == Type::F32) return !lp && plan.cells <= 16;
         return result != Type::F64 && plan.cells <= 4096;
     }
-    bool several_cells(const Plan &plan) const { return least_cells(plan, count_pad) > 1; }
 
     // v over what the weights of a window are divided by, from the sum of its terms, of type E.
     template <class E, int N>
-    vec<double, N> over_norm(vec<double, N> v, vec<double, N> sum) const {
+    NDPOOL_INLINE vec<double, N> over_norm(vec<double, N> v, vec<double, N> sum) const {
         constexpr bool FLOATS = std::is_same_v<E, float>;
         if (!lp) return FLOATS ? v * reciprocal<N>(sum) : v / sum;
         if (parameter == 1) return v;
@@ -235,14 +243,16 @@ struct Smooth {
         return v * pow_lanes<N, FLOATS>(sum, (1 - parameter) / parameter);
     }
     template <class E, int N>
-    vec<float, N> over_norm(vec<float, N> v, vec<float, N> sum) const {
+    NDPOOL_INLINE vec<float, N> over_norm(vec<float, N> v, vec<float, N> sum) const {
         if (!lp) return v / sum;
-        return parameter == 1 ? v : v * Power<float>((1 - parameter) / parameter).of<N>(sum);
+        if (parameter == 1) return v;
+        if (parameter == 2) return v / sqrt_lanes<N>(sum);
+        return v * Power<float>((1 - parameter) / parameter).of<N>(sum);
     }
 
     // The output, from a window's sum.
     template <class E, int N>
-    vec<double, N> value(double scale, vec<double, N> sum) const {
+    NDPOOL_INLINE vec<double, N> value(double scale, vec<double, N> sum) const {
         constexpr bool FLOATS = std::is_same_v<E, float>;
         if (lp) {
             if (parameter == 1) return scale * sum;
@@ -261,10 +271,12 @@ struct Smooth {
 
     // A logarithm may be far from 0 and the output near: what is added up is in doubles.
     template <class E, int N>
-    vec<float, N> value(double scale, vec<float, N> sum) const {
+    NDPOOL_INLINE vec<float, N> value(double scale, vec<float, N> sum) const {
         if (lp) {
-            vec<float, N> root = parameter == 1 ? sum : Power<float>(1 / parameter).of<N>(sum);
-            return static_cast<float>(scale) * root;
+            const auto s = static_cast<float>(scale);
+            if (parameter == 1) return s * sum;
+            if (parameter == 2) return s * sqrt_lanes<N>(sum);
+            return s * Power<float>(1 / parameter).of<N>(sum);
         }
         const LogParts<N> parts(sum);
         vec<double, N> log = convert<double, N>(parts.k) * LOG_2 + convert<double, N>(parts.t + parts.tail());
@@ -280,27 +292,37 @@ struct Smooth {
         auto least = static_cast<A>(narrow ? 1e-25 : lp ? 1e-30 : 1e-130);
         return (sum >= least) & (sum <= static_cast<A>(narrow ? 1e30 : 1e300));
     }
-    // Whether a value is, when it was found as a distance from the scale: not if it is tiny beside that.
-    template <int N, class S>
-    auto good_value(double scale, S value) const {
+    // Whether a value is: not if it came out infinite. If it was found as a distance from the scale, not if it is tiny
+    // beside what that may have lost.
+    template <class E, class S>
+    NDPOOL_INLINE auto good_value(double scale, S value) const {
         using A = std::decay_t<decltype(value[0])>;
-        S distance = static_cast<A>(scale) - value;
-        return (distance < 0 ? -distance : distance) <=
-               static_cast<A>(lp ? __builtin_inf() : 1e7) * (value < 0 ? -value : value);
+        const S size = value < 0 ? -value : value;
+        if (lp || std::is_same_v<E, double>) return (value - value == 0) & (size >= static_cast<A>(least));
+        const S distance = static_cast<A>(scale) - value;
+        return (distance < 0 ? -distance : distance) <= static_cast<A>(1e7) * size;
     }
 };
 
 // --- parts --------------------------------------------------------------------------------------
 
-// The input of one slab from cell in_begin to in_end-1 of its first pooled axis, as terms of type E, and the sums of
-// the windows of one part of the outputs, of type S.
+// Some outputs that are computed together: those lo..hi-1 along the first pooled axis of one slab, or all of several
+// slabs. The rows are counted on from slab to slab.
+struct SmoothPart {
+    i64 slab, slabs;
+    OutputPart outputs;
+    i64 lo, hi;
+};
+
+// The input of a part from cell in_begin to in_end-1 of its first pooled axis, as terms of type E, and the sums of its
+// windows, of type S.
 template <class E, class S>
 struct TermPart {
     const Plan &plan;
     const Smooth &kind;
-    i64 slab, in_begin, in_end;
+    i64 slab, slabs, in_begin, in_end;
     OutputPart part;
-    i64 lo, hi;  // the part's outputs along the first pooled axis
+    i64 lo, hi;
     E scale;
     double reach;
     const E *cells;                       // the part's
@@ -311,14 +333,23 @@ struct TermPart {
 
     i64 outputs() const { return (part.end - part.begin) * plan.inner; }
     i64 low() const { return in_begin * first_stride(plan); }
-    i64 length() const { return (in_end - in_begin) * first_stride(plan); }
+    i64 length() const { return slabs > 1 ? slabs * plan.in_slab : (in_end - in_begin) * first_stride(plan); }
 
     // The cells from begin to end-1 are taken in any case.
-    TermPart(const Plan &plan, const Smooth &kind, Type type, const void *x, i64 slab, OutputPart part, i64 lo, i64 hi,
-             i64 begin, i64 end)
-        : plan(plan), kind(kind), slab(slab), in_begin(begin), in_end(end), part(part), lo(lo), hi(hi), slope(nullptr) {
+    TermPart(const Plan &plan, const Smooth &kind, Type type, const void *x, const SmoothPart &of, i64 begin, i64 end)
+        : plan(plan),
+          kind(kind),
+          slab(of.slab),
+          slabs(of.slabs),
+          in_begin(begin),
+          in_end(end),
+          part(of.outputs),
+          lo(of.lo),
+          hi(of.hi),
+          slope(nullptr) {
         const Axis &axis = plan.axes[0];
         i64 first = axis.start(lo), last = axis.start(hi - 1) + axis.dilation * (axis.kernel - 1);
+        if (slabs > 1) first = 0, last = axis.length;
         if (first < in_begin) in_begin = first < 0 ? 0 : first;
         if (last >= in_end) in_end = last < axis.length ? last + 1 : axis.length;
         terms_block.grow(length() + 64, "terms of a part");
@@ -338,6 +369,7 @@ struct TermPart {
         : plan(same.plan),
           kind(same.kind),
           slab(same.slab),
+          slabs(same.slabs),
           in_begin(same.in_begin),
           in_end(same.in_end),
           part(same.part),
@@ -381,17 +413,26 @@ struct TermPart {
         }
     }
 
+    // Whether the part can be pooled as a plan of its own: some bins of an adaptive axis are not those of a shorter one.
+    bool has_plan() const { return !plan.axes[0].adaptive || (lo == 0 && hi == plan.axes[0].output); }
+    Plan own_plan() const {
+        if (plan.axes[0].adaptive || slabs > 1) {
+            Plan own = plan;
+            own.outer = slabs;
+            return own;
+        }
+        return plan.part(in_begin, in_end, lo, hi);
+    }
+
     // Sums over the windows of the part.
     void pool(const E *cells, S *to) const {
         using P = PlainSum<E, S>;
         const P p{};
         SumSink<Total<S>, S> sink{to, {Count::NONE, 1}, nullptr, nullptr};
-        if (!plan.axes[0].adaptive)
-            return pool_all<std::is_same_v<S, float>   ? Tuned::ALL
-                            : std::is_same_v<E, float> ? Tuned::ROWS
-                                                       : Tuned::NOT>(plan.part(in_begin, in_end, lo, hi), p,
-                                                                     cells + low(), sink, {});
-        // Some bins of an adaptive axis are not the bins of a shorter one.
+        constexpr Tuned TUNED = std::is_same_v<S, float>   ? Tuned::ALL
+                                : std::is_same_v<E, float> ? Tuned::ROWS
+                                                           : Tuned::NOT;
+        if (has_plan()) return pool_all<TUNED>(own_plan(), p, cells + low(), sink, {});
         OutputRow rows(plan);
         const auto lanes = p.lanes();
         const auto from = source_of(p, cells, in_end * first_stride(plan));
@@ -427,8 +468,8 @@ struct TermPart {
         if (inside == length) beyond = length;
         OutputRow rows(plan);
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
-            if (row == part.row_begin)
-                rows.move_to(row);
+            if (row == part.row_begin || row % plan.out_rows == 0)
+                rows.move_to(row % plan.out_rows);
             else
                 rows.move_on(1);
             S *to = sum + (row - part.row_begin) * length;
@@ -461,21 +502,23 @@ struct TermPart {
         for (i64 i = 0; i < count; i += M) store<M>(to + i, kind.over_norm<E, M>(load<M>(to + i), load<M>(sum + i)));
     }
 
-    // The outputs, from the sums; says whether all are good.
-    bool values(i64 count, S *to) const {
+    // The outputs, from the sums; says how many are not good.
+    i64 values(i64 count, S *to) const {
         constexpr int N = LANES<S>;
         const Smooth own = kind;  // a copy, which no store can change
         const double s = static_cast<double>(scale);
-        Truth<N> all = truth<N>();
+        Truth<N> bad{};  // less one for each
         for (i64 i = 0; i < count; i += N) {
             vec<S, N> total = load<N>(sum + i);
             if (i + N > count)
                 for (i64 l = count - i; l < N; ++l) total[l] = total[0];
             vec<S, N> v = own.value<E, N>(s, total);
-            all &= own.good<E, N>(total) & own.good_value<N>(s, v);
+            bad += ~(own.good<E, N>(total) & own.good_value<E>(s, v));
             store<N>(to + i, v);
         }
-        return everywhere<N>(all);
+        i64 all = 0;
+        for (int l = 0; l < N; ++l) all -= bad[l];
+        return all;
     }
 
     // What comparisons of N sums give.
@@ -497,10 +540,10 @@ struct TermPart {
     auto good(bool values, vec<S, M> sum) const {
         auto good = kind.good<E, M>(sum);
         double s = static_cast<double>(scale);
-        return values ? good & kind.good_value<M>(s, kind.value<E, M>(s, sum)) : good;
+        return values ? good & kind.good_value<E>(s, kind.value<E, M>(s, sum)) : good;
     }
 
-    // Calls bad(rows, row, o, e) for each output that is not good.
+    // Calls bad(rows, slab, row, o, e) for each output that is not good.
     template <class F>
     void over_bad(bool values, const F &bad) const {
         constexpr int N = LANES<S>;
@@ -511,9 +554,11 @@ struct TermPart {
             for (i64 i = 0; i < outputs(); i += N) {
                 const Truth<N> truths = good<N>(values, load<N>(here + i));
                 if (everywhere<N>(truths)) continue;
-                if (!moved) rows.move_to(row), moved = true;
+                if (!moved) rows.move_to(row % plan.out_rows), moved = true;
                 for (i64 k = i; k < outputs() && k < i + N; ++k)
-                    if (!truths[k - i]) bad(rows, row, part.begin + k / plan.inner, k % plan.inner);
+                    if (!truths[k - i])
+                        bad(rows, slab + row / plan.out_rows, row % plan.out_rows, part.begin + k / plan.inner,
+                            k % plan.inner);
             }
         }
     }
@@ -521,12 +566,11 @@ struct TermPart {
 
 // Calls f(terms) with the terms in floats where those do, and their sums where asked to; in doubles where not.
 template <class F>
-void over_terms(const Plan &plan, const Smooth &kind, Type type, Type result, const void *x, i64 slab,
-                const OutputPart &part, i64 lo, i64 hi, i64 begin, i64 end, bool with_slope, bool float_sums,
-                const F &f) {
+void over_terms(const Plan &plan, const Smooth &kind, Type type, Type result, const void *x, const SmoothPart &part,
+                i64 begin, i64 end, bool with_slope, bool float_sums, const F &f) {
     if (result != Type::F64) {
-        TermPart<float, float> terms(plan, kind, type, x, slab, part, lo, hi, begin, end);
-        if (kind.floats_do(plan, terms.reach, result)) {
+        TermPart<float, float> terms(plan, kind, type, x, part, begin, end);
+        if (kind.floats_do(terms.reach, result)) {
             if (float_sums) {
                 terms.sum_terms(with_slope);
                 return f(terms);
@@ -536,26 +580,38 @@ void over_terms(const Plan &plan, const Smooth &kind, Type type, Type result, co
             return f(wider);
         }
     }
-    TermPart<double, double> terms(plan, kind, type, x, slab, part, lo, hi, begin, end);
+    TermPart<double, double> terms(plan, kind, type, x, part, begin, end);
     terms.sum_terms(with_slope);
     f(terms);
 }
 
-// Parts of the outputs along the first pooled axis, small enough that their terms stay in the cache.
+// Calls piece(part) for parts of the outputs small enough that their terms stay in the cache, and large enough that
+// what is done once for each does not show.
 template <class Piece>
 void over_output_parts(const Plan &plan, const Piece &piece) {
     const Axis &axis = plan.axes[0];
+    const i64 rows = plan.dim_count ? plan.out_rows / axis.output : 1, all = plan.last().output;
+    const bool threads = worth_threads(plan.outer * plan.in_slab);
+    const i64 together = (i64(1) << 13) / (plan.in_slab + 1);
+    if (together > 1) {
+        const i64 groups = (plan.outer + together - 1) / together;
+        return parallel(groups, threads, [&](i64 begin, i64 end) {
+            for (i64 group = begin; group < end; ++group) {
+                const i64 slab = group * together, left = plan.outer - slab, slabs = left < together ? left : together;
+                piece(SmoothPart{slab, slabs, {0, slabs * plan.out_rows, 0, all}, 0, axis.output});
+            }
+        });
+    }
     i64 cuts = plan.in_slab >> 16;
     i64 overlap = axis.adaptive ? 1 : 4 * (axis.dilation * axis.kernel / axis.stride + 1);
     if (cuts > axis.output / overlap) cuts = axis.output / overlap;
     if (cuts < 1) cuts = 1;
-    parallel(plan.outer * cuts, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
+    parallel(plan.outer * cuts, threads, [&](i64 begin, i64 end) {
         for (i64 unit = begin; unit < end; ++unit) {
             i64 cut = unit % cuts, lo = axis.output * cut / cuts, hi = axis.output * (cut + 1) / cuts;
-            i64 rows = plan.dim_count ? plan.out_rows / axis.output : 1;
-            OutputPart part = {lo * rows, hi * rows, 0, plan.last().output};
+            OutputPart part = {lo * rows, hi * rows, 0, all};
             if (plan.dim_count == 0) part = {0, 1, lo, hi};
-            piece(unit / cuts, part, lo, hi);
+            piece(SmoothPart{unit / cuts, 1, part, lo, hi});
         }
     });
 }
@@ -567,17 +623,6 @@ inline void write(Type type, void *y, i64 i, double v) {
         NDPOOL_FLOATS(NDPOOL_WRITE)
 #undef NDPOOL_WRITE
         default: break;
-    }
-}
-
-template <int N, class V>
-inline void store_lanes(Type type, void *y, i64 to, V v, int count) {
-    switch (type) {
-#define NDPOOL_STORE(NAME, T) \
-    case Type::NAME: return put_some<N>(static_cast<T *>(y) + to, count, [&](T *p) { store_as<N>(p, v); });
-        NDPOOL_FLOATS(NDPOOL_STORE)
-#undef NDPOOL_STORE
-        default: return;
     }
 }
 
@@ -596,58 +641,90 @@ void store_plane(Type type, void *y, i64 to, const S *from, i64 length) {
     }
 }
 
-// y, and with a tangent dy. SmoothMax in double gets y from LogSum, and that of few floats as well.
+// Computes y and, with a tangent, dy, from terms.
+struct TermsForward {
+    const Plan &plan;
+    const Smooth &kind;
+    Type type, result;
+    const void *x, *t;
+    void *y, *dy;
+    bool value;  // whether y is asked for
+
+    void run() const {
+        const bool float_sums = kind.floats_do_for_sums(plan, result);
+        over_output_parts(plan, [&](const SmoothPart &part) {
+            over_terms(plan, kind, type, result, x, part, plan.axes[0].length, 0, t != nullptr, float_sums,
+                       [&](auto &terms) { fill(terms); });
+        });
+    }
+
+  private:
+    using Weigh = void(i64, double);
+
+    template <class Terms>
+    void fill(Terms &terms) const {
+        using S = std::decay_t<decltype(terms.sum[0])>;
+        const OutputPart &part = terms.part;
+        const i64 count = (part.row_end - part.row_begin) * terms.outputs();
+        // The part is contiguous.
+        const i64 first = terms.slab * plan.out_slab + part.row_begin * plan.out_row + part.begin * plan.inner;
+        if (t) {
+            const Scratch<S> out(count + 64, "changes of a part");
+            terms.weigh(result, t, out.data());
+            store_plane(result, dy, first, out.data(), count);
+            terms.over_bad(false, [&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
+                double change = 0;
+                auto weigh = [&](i64 cell, double w) {
+                    if (w != 0) change += w * read(result, t, cell);
+                };
+                kind.window(plan, type, x, slab * plan.in_slab, rows, o, e, &weigh);
+                write(result, dy, (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e, change);
+            });
+        }
+        if (!value) return;
+        const Scratch<S> out(count + 64, "outputs of a part");
+        const i64 bad = terms.values(count, out.data());
+        store_plane(result, y, first, out.data(), count);
+        if (bad == 0) return;
+        if (!kind.lp && terms.has_plan() && bad > count / 8) return fill_by_log_sums(terms, first, count);
+        terms.over_bad(true, [&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
+            double v = kind.window(plan, type, x, slab * plan.in_slab, rows, o, e, static_cast<Weigh *>(nullptr));
+            write(result, y, (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e, v);
+        });
+    }
+
+    // With a scale for each window.
+    template <class Terms>
+    void fill_by_log_sums(const Terms &terms, i64 first, i64 count) const {
+        const Scratch<double> in(terms.length() + 64, "cells of a part"), out(count + 64, "outputs of a part");
+        terms.load_plane(type, x, terms.slab * plan.in_slab + terms.low(), terms.length(), in.data());
+        log_sum_all<double>(terms.own_plan(), kind.parameter, kind.count_pad, in.data(), out.data(), {});
+        store_plane(result, y, first, out.data(), count);
+    }
+};
+
+// y, and with a tangent dy.
 inline void smooth_forward(const Plan &plan, const Smooth &kind, Type type, Type result, const void *x, void *y,
                            const void *t, void *dy, const Route &route) {
     const bool few_floats = result == Type::F32 && !kind.lp && floats_do_for(plan, kind.parameter);
-    const bool value_done = few_floats || (result == Type::F64 && !kind.lp);
+    const bool log_sum = few_floats || (result == Type::F64 && !kind.lp);
     const bool own = few_floats && in_own_squares(plan, kind.parameter);
-    const Way usual = own ? Way::OWN : value_done ? Way::NONE : Way::TERMS;  // NONE: as LogSum chooses
-    if (usual != Way::NONE && (route.asked == Way::NONE || route.asked == usual)) {
-        if (route.tell(usual)) return;
-        if (own) squares_value(plan, kind.parameter, static_cast<const float *>(x), static_cast<float *>(y), route);
-    } else if (value_done) {
+    const bool terms = !log_sum || result != Type::F64 || FUSED;
+    Way way = route.asked;  // NONE: as LogSum chooses
+    if (way == Way::NONE) way = own ? Way::OWN : log_sum && (suits_log_sum(plan) || !terms) ? Way::NONE : Way::TERMS;
+    if (way == Way::OWN || way == Way::TERMS) {
+        if (way == Way::OWN ? !own : !terms) cannot_go(way);
+        if (route.tell(way)) return;
+        if (way == Way::OWN)
+            squares_value(plan, kind.parameter, static_cast<const float *>(x), static_cast<float *>(y), route);
+    } else if (log_sum) {
         auto value = few_floats ? log_sum_all<float> : log_sum_all<double>;
         value(plan, kind.parameter, kind.count_pad, x, y, route);
+        if (route.told) return;
     } else {
-        cannot_go(route.asked);
+        cannot_go(way);
     }
-    if (route.told || (value_done && !t)) return;
-    over_output_parts(plan, [&](i64 slab, const OutputPart &part, i64 lo, i64 hi) {
-        over_terms(plan, kind, type, result, x, slab, part, lo, hi, plan.axes[0].length, 0, t != nullptr,
-                   kind.floats_do_for_sums(plan, result), [&](auto &terms) {
-                       using S = std::decay_t<decltype(terms.sum[0])>;
-                       i64 length = terms.outputs(), rows = part.row_end - part.row_begin;
-                       i64 first = slab * plan.out_slab + part.row_begin * plan.out_row +
-                                   part.begin * plan.inner;  // the part is contiguous
-                       auto again = [&](bool value) {
-                           terms.over_bad(value, [&](const OutputRow &rows, i64 row, i64 o, i64 e) {
-                               i64 to = (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e;
-                               double change = 0;
-                               auto weigh = [&](i64 cell, double w) {
-                                   if (w != 0) change += w * read(result, t, cell);
-                               };
-                               double v = kind.window(plan, type, x, slab * plan.in_slab, rows, o, e,
-                                                      value ? nullptr : &weigh);
-                               if (value)
-                                   write(result, y, to, v);
-                               else
-                                   write(result, dy, to, change);
-                           });
-                       };
-                       if (t) {
-                           const Scratch<S> out(rows * length + 64, "changes of a part");
-                           terms.weigh(result, t, out.data());
-                           store_plane(result, dy, first, out.data(), rows * length);
-                           again(false);
-                       }
-                       if (value_done) return;
-                       const Scratch<S> out(rows * length + 64, "outputs of a part");
-                       bool good = terms.values(rows * length, out.data());
-                       store_plane(result, y, first, out.data(), rows * length);
-                       if (!good) again(true);
-                   });
-    });
+    if (way == Way::TERMS || t) TermsForward{plan, kind, type, result, x, t, y, dy, way == Way::TERMS}.run();
 }
 
 // Writes what a cell gets: its weight times what the windows over it hand on, and what windows on their own bring.
@@ -669,12 +746,71 @@ struct SmoothTarget {
         // A cell that got nothing stays 0, even if its weight is not finite.
         if (weight) out = sum == 0 ? zero : sum * load_as<A, N>(weight + at);
         if (extra) out += load_as<A, N>(extra + at);
-        if (result != Type::F32 || count != N)
-            store_lanes<N>(result, gx, at, out, count);
-        else if constexpr (PAST)
-            stream<N>(static_cast<float *>(gx) + at, convert<float, N>(out));
+        if (result == Type::F32)
+            put_as(static_cast<float *>(gx) + at, out, count);
+        else if (result == Type::F64)
+            put_as(static_cast<double *>(gx) + at, out, count);
+        else  // floats have more bits than enough
+            with_narrow(result == Type::BF16, [&](auto zero) NDPOOL_INLINED {
+                put_as(static_cast<decltype(zero) *>(gx) + at, convert<float, N>(out), count);
+            });
+    }
+
+  private:
+    template <class T, class V>
+    NDPOOL_INLINE static void put_as(T *p, V v, int count) {
+        constexpr int N = sizeof(V) / sizeof(v[0]);
+        if constexpr (PAST && std::is_same_v<T, float>)
+            stream<N>(p, convert<float, N>(v));
         else
-            store_as<N>(static_cast<float *>(gx) + at, out);
+            put_some<N>(p, count, [&](T *some) NDPOOL_INLINED { store_as<N>(some, v); });
+    }
+};
+
+// What the outputs over a part of the input hand to its cells.
+struct CotangentPart {
+    const Plan &plan;
+    const Smooth &kind;
+    Type type, result;
+    const void *x, *g;
+    const InputPart &in;
+
+    // Calls use(job) with the Transposition, whose sums are of type Q.
+    template <class Q, class Terms, class Use>
+    void hand_on(const Terms &terms, const Use &use) const {
+        using E = std::decay_t<decltype(terms.e[0])>;
+        using S = std::decay_t<decltype(terms.sum[0])>;
+        constexpr int N = LANES<S>;
+        const OutputPart &part = terms.part;
+        const i64 count = terms.outputs() * (part.row_end - part.row_begin),
+                  start = part.row_begin * plan.out_row + part.begin * plan.inner;
+        const PartPlane<Q> outputs(plan, part);
+        const Scratch<S> cotangents(count + 64, "cotangents of a part");
+        S *from = cotangents.data();
+        Q *plane = outputs.data(), *q = plane + start;
+        terms.load_plane(result, g, in.slab * plan.out_slab + start, count, from);
+        auto all = terms.template truth<N>();
+        for (i64 i = 0; i < count; i += N) {
+            vec<S, N> sum = load<N>(terms.sum + i), zero{};
+            for (i64 past = count; past < i + N; ++past) sum[past - i] = 1;
+            auto good = kind.good<E, N>(sum);
+            all &= good;
+            store_as<N>(q + i, good ? kind.over_norm<E, N>(load<N>(from + i), sum) : zero);
+        }
+        Transposition<SumSource<Q, Q>, SmoothTarget<E, Q>, std::is_same_v<Q, float>> job{
+            {plane}, {result, in.gx, terms.slope}};
+        if (terms.template everywhere<N>(all)) return use(job);
+        const i64 low = terms.low();
+        const Scratch<double> block(terms.length() + 64, "what windows by themselves bring");
+        double *extra = block.data();
+        std::memset(extra, 0, sizeof(double) * static_cast<std::size_t>(terms.length()));
+        terms.over_bad(false, [&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
+            double share = read(result, g, (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e);
+            auto weigh = [&](i64 cell, double w) { extra[cell - slab * plan.in_slab - low] += w * share; };
+            kind.window(plan, type, x, slab * plan.in_slab, rows, o, e, &weigh);
+        });
+        job.to.extra = extra - low;
+        use(job);
     }
 };
 
@@ -691,8 +827,9 @@ inline void smooth_vjp(const Plan &plan, const Smooth &kind, Type type, Type res
     if (way == Way::OWN)
         return squares_vjp(plan, kind.parameter, static_cast<const float *>(x), static_cast<const float *>(g),
                            Gradient(plan, gx, sizeof(float), route));
-    const bool float_sums = kind.floats_do_for_sums(plan, result) && way != Way::SPREAD &&
-                            way == way_back<float>(plan, {0, 0, 0}, Way::SPREAD, route);
+    const bool float_sums = kind.floats_do_for_sums(plan, result);
+    const bool back_in_floats =
+        float_sums && way != Way::SPREAD && way == way_back<float>(plan, {0, 0, 0}, Way::SPREAD, route);
     transpose_all(
         plan, gx, size_of(result), way, route, [&](const InputPart &in, const OutputPart &part, const auto &use) {
             const i64 slab = in.slab;
@@ -704,40 +841,15 @@ inline void smooth_vjp(const Plan &plan, const Smooth &kind, Type type, Type res
                 return use(Transposition<SumSource<double>, SmoothTarget<double, double>, false>{
                     {PartPlane<double>(plan, part).data()}, zeros});
             }
-            over_terms(
-                plan, kind, type, result, x, slab, part, lo, hi, in.begin, in.end, true, float_sums, [&](auto &terms) {
-                    using E = std::decay_t<decltype(terms.e[0])>;
-                    using S = std::decay_t<decltype(terms.sum[0])>;
-                    constexpr int N = LANES<S>;
-                    i64 count = terms.outputs() * (part.row_end - part.row_begin),
-                        start = part.row_begin * plan.out_row + part.begin * plan.inner;
-                    const PartPlane<S> outputs(plan, part);
-                    S *plane = outputs.data(), *q = plane + start;
-                    terms.load_plane(result, g, slab * plan.out_slab + start, count, q);
-                    auto all = terms.template truth<N>();
-                    for (i64 i = 0; i < count; i += N) {
-                        vec<S, N> sum = load<N>(terms.sum + i), zero{};
-                        for (i64 past = count; past < i + N; ++past) sum[past - i] = 1;
-                        auto good = kind.good<E, N>(sum);
-                        all &= good;
-                        store<N>(q + i, good ? kind.over_norm<E, N>(load<N>(q + i), sum) : zero);
-                    }
-                    Transposition<SumSource<S, S>, SmoothTarget<E, S>, std::is_same_v<S, float>> job{
-                        {plane}, {result, in.gx, terms.slope}};
-                    if (terms.template everywhere<N>(all)) return use(job);
-                    i64 low = terms.low();
-                    const Scratch<double> block(terms.length() + 64, "what windows by themselves bring");
-                    double *extra = block.data();
-                    std::memset(extra, 0, sizeof(double) * terms.length());
-                    terms.over_bad(false, [&](const OutputRow &rows, i64 row, i64 o, i64 e) {
-                        double share =
-                            read(result, g, (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e);
-                        auto weigh = [&](i64 cell, double w) { extra[cell - slab * plan.in_slab - low] += w * share; };
-                        kind.window(plan, type, x, slab * plan.in_slab, rows, o, e, &weigh);
-                    });
-                    job.to.extra = extra - low;
-                    use(job);
-                });
+            const SmoothPart smooth_part{slab, 1, part, lo, hi};
+            over_terms(plan, kind, type, result, x, smooth_part, in.begin, in.end, true, float_sums, [&](auto &terms) {
+                using S = std::decay_t<decltype(terms.sum[0])>;
+                const CotangentPart back{plan, kind, type, result, x, g, in};
+                if (back_in_floats)
+                    back.hand_on<S>(terms, use);
+                else
+                    back.hand_on<double>(terms, use);
+            });
         });
 }
 
