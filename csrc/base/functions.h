@@ -145,7 +145,7 @@ class ExpTerm<double> {
 // 1/x to fourteen digits, for x in the range of floats: a division of floats takes a quarter of the time, and one step
 // of Newton's doubles its digits.
 template <int N>
-inline vec<double, N> reciprocal(vec<double, N> x) {
+NDPOOL_INLINE vec<double, N> reciprocal(vec<double, N> x) {
     vec<double, N> guess = convert<double, N>(1.0f / convert<float, N>(x));
     return guess * (2.0 - x * guess);
 }
@@ -305,11 +305,20 @@ NDPOOL_INLINE vec<float, N> sqrt_lanes(vec<float, N> x) {
     x = x > 0 ? x : splat<float, N>(0.0f);
 #if defined(__AVX512F__)
     if constexpr (N == 16) return bits<vec<float, N>>(_mm512_sqrt_ps(bits<__m512>(x)));
-#elif defined(__AVX2__)
+#endif
+#if defined(__AVX2__)
     if constexpr (N == 8) return bits<vec<float, N>>(_mm256_sqrt_ps(bits<__m256>(x)));
+    if constexpr (N == 4) return bits<vec<float, N>>(_mm_sqrt_ps(bits<__m128>(x)));
 #endif
     for (int i = 0; i < N; ++i) x[i] = __builtin_sqrtf(x[i]);
     return x;
+}
+
+// 1/sqrt(x) to fourteen digits, for x in the range of floats; as `reciprocal`.
+template <int N>
+NDPOOL_INLINE vec<double, N> reciprocal_root(vec<double, N> x) {
+    vec<double, N> guess = convert<double, N>(1.0f / sqrt_lanes<N>(convert<float, N>(x)));
+    return guess * (1.5 - 0.5 * x * guess * guess);
 }
 
 }  // namespace NDPOOL_LEVEL

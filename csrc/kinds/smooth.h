@@ -46,6 +46,9 @@ inline i64 least_cells(const Plan &plan, bool counted) {
     return least;
 }
 
+template <class E>
+constexpr E LEAST_TERM = std::is_same_v<E, float> ? E(0x1p-126) : E(0x1p-1022);
+
 // The smooth kinds, and their windows when each is computed by itself.
 struct Smooth {
     bool lp;
@@ -185,7 +188,9 @@ struct Smooth {
             over_cells(x, length, [=](i64 i, V v) NDPOOL_INLINED {
                 V size = size_of_each<LANES<E>>(v), none{};
                 const auto [w, term] = power(size, size * inverse);
-                store<LANES<E>>(e + i, term);
+                // However small: a sum is 0 if all of its cells are, and else is not.
+                const V least = size < LEAST_TERM<E> ? size : splat<E, LANES<E>>(LEAST_TERM<E>);
+                store<LANES<E>>(e + i, term < least ? least : term);
                 if (slope) store<LANES<E>>(slope + i, v < 0 ? -w : v == 0 ? none : w);
             });
         };
@@ -233,13 +238,18 @@ struct Smooth {
         return result != Type::F64 && plan.cells <= 4096;
     }
 
-    // v over what the weights of a window are divided by, from the sum of its terms, of type E.
+    // v over what the weights of a window are divided by, from the sum of its terms, of type E; 0 where there are none.
+    template <class E, int N, class V>
+    NDPOOL_INLINE V share(V v, V sum) const {
+        const V none{};
+        return sum == 0 ? none : over_norm<E, N>(v, sum);
+    }
     template <class E, int N>
     NDPOOL_INLINE vec<double, N> over_norm(vec<double, N> v, vec<double, N> sum) const {
         constexpr bool FLOATS = std::is_same_v<E, float>;
         if (!lp) return FLOATS ? v * reciprocal<N>(sum) : v / sum;
         if (parameter == 1) return v;
-        if (parameter == 2) return v / sqrt_lanes<N>(sum);
+        if (parameter == 2) return FLOATS ? v * reciprocal_root<N>(sum) : v / sqrt_lanes<N>(sum);
         return v * pow_lanes<N, FLOATS>(sum, (1 - parameter) / parameter);
     }
     template <class E, int N>
@@ -256,6 +266,7 @@ struct Smooth {
         constexpr bool FLOATS = std::is_same_v<E, float>;
         if (lp) {
             if (parameter == 1) return scale * sum;
+            if (parameter == 2 && FLOATS) return scale * (sum > 0 ? sum * reciprocal_root<N>(sum) : sum);
             if (parameter == 2) return scale * sqrt_lanes<N>(sum);
             return scale * pow_lanes<N, FLOATS>(sum, 1 / parameter);
         }
@@ -290,7 +301,8 @@ struct Smooth {
         constexpr bool narrow = std::is_same_v<E, float>;
         // The logarithm in Lp's powers loses digits as it grows.
         auto least = static_cast<A>(narrow ? 1e-25 : lp ? 1e-30 : 1e-130);
-        return (sum >= least) & (sum <= static_cast<A>(narrow ? 1e30 : 1e300));
+        auto some = (sum >= least) & (sum <= static_cast<A>(narrow ? 1e30 : 1e300));
+        return lp ? some | (sum == 0) : some;
     }
     // Whether a value is: not if it came out infinite. If it was found as a distance from the scale, not if it is tiny
     // beside what that may have lost.
@@ -499,17 +511,17 @@ struct TermPart {
         pool(weighted - low(), to);
         constexpr int M = LANES<S>;
         i64 count = (part.row_end - part.row_begin) * outputs();
-        for (i64 i = 0; i < count; i += M) store<M>(to + i, kind.over_norm<E, M>(load<M>(to + i), load<M>(sum + i)));
+        for (i64 i = 0; i < count; i += M) store<M>(to + i, kind.share<E, M>(load<M>(to + i), load<M>(sum + i)));
     }
 
-    // The outputs, from the sums; says how many are not good.
-    i64 values(i64 count, S *to) const {
+    // The outputs first..first+count-1, from the sums; says how many are not good.
+    i64 values(i64 first, i64 count, S *to) const {
         constexpr int N = LANES<S>;
         const Smooth own = kind;  // a copy, which no store can change
         const double s = static_cast<double>(scale);
         Truth<N> bad{};  // less one for each
         for (i64 i = 0; i < count; i += N) {
-            vec<S, N> total = load<N>(sum + i);
+            vec<S, N> total = load<N>(sum + first + i);
             if (i + N > count)
                 for (i64 l = count - i; l < N; ++l) total[l] = total[0];
             vec<S, N> v = own.value<E, N>(s, total);
@@ -641,6 +653,14 @@ void store_plane(Type type, void *y, i64 to, const S *from, i64 length) {
     }
 }
 
+// What is made in the nearest cache before it goes on: calls f(first, count) for so many at a time, with room in CHUNK
+// for all registers of them.
+constexpr i64 CHUNK = 512;
+template <class F>
+NDPOOL_INLINE void over_chunks(i64 count, const F &f) {
+    for (i64 i = 0; i < count; i += CHUNK) f(i, count - i < CHUNK ? count - i : CHUNK);
+}
+
 // Computes y and, with a tangent, dy, from terms.
 struct TermsForward {
     const Plan &plan;
@@ -682,9 +702,12 @@ struct TermsForward {
             });
         }
         if (!value) return;
-        const Scratch<S> out(count + 64, "outputs of a part");
-        const i64 bad = terms.values(count, out.data());
-        store_plane(result, y, first, out.data(), count);
+        i64 bad = 0;
+        over_chunks(count, [&](i64 i, i64 some) {
+            S out[CHUNK];
+            bad += terms.values(i, some, out);
+            store_plane(result, y, first + i, out, some);
+        });
         if (bad == 0) return;
         if (!kind.lp && terms.has_plan() && bad > count / 8) return fill_by_log_sums(terms, first, count);
         terms.over_bad(true, [&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
@@ -743,8 +766,11 @@ struct SmoothTarget {
     template <int N>
     NDPOOL_INLINE void put(i64 at, vec<A, N> sum, int count) const {
         vec<A, N> zero{}, out = zero;
-        // A cell that got nothing stays 0, even if its weight is not finite.
-        if (weight) out = sum == 0 ? zero : sum * load_as<A, N>(weight + at);
+        // A cell that got nothing stays 0, even if its weight is not finite; and one without weight.
+        if (weight) {
+            const vec<A, N> w = load_as<A, N>(weight + at);
+            out = (sum == 0) | (w == 0) ? zero : sum * w;
+        }
         if (extra) out += load_as<A, N>(extra + at);
         if (result == Type::F32)
             put_as(static_cast<float *>(gx) + at, out, count);
@@ -785,18 +811,19 @@ struct CotangentPart {
         const i64 count = terms.outputs() * (part.row_end - part.row_begin),
                   start = part.row_begin * plan.out_row + part.begin * plan.inner;
         const PartPlane<Q> outputs(plan, part);
-        const Scratch<S> cotangents(count + 64, "cotangents of a part");
-        S *from = cotangents.data();
         Q *plane = outputs.data(), *q = plane + start;
-        terms.load_plane(result, g, in.slab * plan.out_slab + start, count, from);
         auto all = terms.template truth<N>();
-        for (i64 i = 0; i < count; i += N) {
-            vec<S, N> sum = load<N>(terms.sum + i), zero{};
-            for (i64 past = count; past < i + N; ++past) sum[past - i] = 1;
-            auto good = kind.good<E, N>(sum);
-            all &= good;
-            store_as<N>(q + i, good ? kind.over_norm<E, N>(load<N>(from + i), sum) : zero);
-        }
+        over_chunks(count, [&](i64 first, i64 some) {
+            S from[CHUNK];
+            terms.load_plane(result, g, in.slab * plan.out_slab + start + first, some, from);
+            for (i64 i = 0; i < some; i += N) {
+                vec<S, N> sum = load<N>(terms.sum + first + i), zero{};
+                for (i64 past = some; past < i + N; ++past) sum[past - i] = 1;
+                auto good = kind.good<E, N>(sum);
+                all &= good;
+                store_as<N>(q + first + i, good ? kind.share<E, N>(load<N>(from + i), sum) : zero);
+            }
+        });
         Transposition<SumSource<Q, Q>, SmoothTarget<E, Q>, std::is_same_v<Q, float>> job{
             {plane}, {result, in.gx, terms.slope}};
         if (terms.template everywhere<N>(all)) return use(job);
@@ -806,7 +833,9 @@ struct CotangentPart {
         std::memset(extra, 0, sizeof(double) * static_cast<std::size_t>(terms.length()));
         terms.over_bad(false, [&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
             double share = read(result, g, (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e);
-            auto weigh = [&](i64 cell, double w) { extra[cell - slab * plan.in_slab - low] += w * share; };
+            auto weigh = [&](i64 cell, double w) {
+                if (w != 0) extra[cell - slab * plan.in_slab - low] += w * share;
+            };
             kind.window(plan, type, x, slab * plan.in_slab, rows, o, e, &weigh);
         });
         job.to.extra = extra - low;
