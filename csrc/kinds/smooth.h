@@ -54,15 +54,10 @@ struct Smooth {
     bool lp;
     double parameter;  // beta or p
     bool count_pad;    // whether a padded cell is the number 0 (SmoothMax)
-    bool several;      // whether every window has more than one cell, so that log(n)/beta is not 0
-    double least;      // the size that a value must have to be accurate, if some window has one cell
+    bool several;      // whether every window has more than one cell
 
-    Smooth(const Plan &plan, bool lp, double parameter, bool count_pad, Type result)
-        : lp(lp),
-          parameter(parameter),
-          count_pad(count_pad),
-          several(least_cells(plan, count_pad) > 1),
-          least(lp || several ? 0 : (result == Type::F64 ? 0.1 : 1e-8) / (parameter < 0 ? -parameter : parameter)) {}
+    Smooth(const Plan &plan, bool lp, double parameter, bool count_pad)
+        : lp(lp), parameter(parameter), count_pad(count_pad), several(least_cells(plan, count_pad) > 1) {}
 
     double exp1(double v) const { return exp_lanes<1>(vec<double, 1>{v})[0]; }
     double log1(double v) const { return log_lanes<1>(vec<double, 1>{v})[0]; }
@@ -131,15 +126,23 @@ struct Smooth {
         return static_cast<E>(bits<double>((exponent + 1023) * (std::int64_t(1) << 52)));
     }
 
-    // The scale s of some cells, from the finite ones, and how far the exponents of exp reach below 0.
+    // The largest and the smallest of some cells, or of their sizes: of the finite ones.
     template <class E>
-    E scale_of(const E *x, i64 length, bool zero, double *reach) const {
+    struct Range {
+        E high, low;
+    };
+    template <class E>
+    Range<E> no_range(bool zero) const {
+        const E start = zero || lp ? 0 : static_cast<E>(-__builtin_inf());
+        return {start, -start};
+    }
+    template <class E>
+    Range<E> range_of(const E *x, i64 length, Range<E> range) const {
         constexpr int N = LANES<E>;
-        const E none = static_cast<E>(-__builtin_inf()), start = zero || lp ? 0 : none;
-        vec<E, N> most = splat<E, N>(start), least = -most, odd{};
+        vec<E, N> most = splat<E, N>(range.high), least = splat<E, N>(range.low), odd{};
         auto take = [&](vec<E, N> v) NDPOOL_INLINED {
             odd += v - v;  // becomes NaN where anything is not finite
-            if (lp) v = v < 0 ? -v : v;
+            if (lp) v = size_of_each<N>(v);
             most = v > most ? v : most;
             least = v < least ? v : least;
         };
@@ -149,25 +152,30 @@ struct Smooth {
             take(load<N>(x + i));
         }
         if (i < length) take(load_some<N>(x + i, static_cast<int>(length - i)));
-        E high = start, low = -start;
+        Range<E> all = range;
         bool finite = true;
         for (int l = 0; l < N; ++l) {
-            high = most[l] > high ? most[l] : high;
-            low = least[l] < low ? least[l] : low;
+            all.high = most[l] > all.high ? most[l] : all.high;
+            all.low = least[l] < all.low ? least[l] : all.low;
             finite &= odd[l] == 0;
         }
-        if (!finite) {
-            high = start, low = -start;
-            for (i = 0; i < length; ++i) {
-                E v = lp && x[i] < 0 ? -x[i] : x[i];
-                if (v - v != 0) continue;
-                if (v > high) high = v;
-                if (v < low) low = v;
-            }
+        if (finite) return all;
+        for (i = 0; i < length; ++i) {
+            E v = lp && x[i] < 0 ? -x[i] : x[i];
+            if (v - v != 0) continue;
+            if (v > range.high) range.high = v;
+            if (v < range.low) range.low = v;
         }
-        *reach = (static_cast<double>(high) - static_cast<double>(low)) * (parameter < 0 ? -parameter : parameter);
-        if (lp) return power_of_two_below(high);
-        E best = parameter > 0 ? high : low;
+        return range;
+    }
+
+    // The scale s of cells in a range, and how far the exponents of exp reach below 0.
+    template <class E>
+    E scale_of(const Range<E> &range, double *reach) const {
+        *reach = (static_cast<double>(range.high) - static_cast<double>(range.low)) *
+                 (parameter < 0 ? -parameter : parameter);
+        if (lp) return power_of_two_below(range.high);
+        E best = parameter > 0 ? range.high : range.low;
         return best - best == 0 ? best : 0;
     }
 
@@ -225,10 +233,10 @@ struct Smooth {
         if (i < length) f(i, load_some<N>(x + i, static_cast<int>(length - i)));
     }
 
-    // Whether floats will do for the terms: nothing underflows that matters, and every window has cells enough that an
-    // error in the last place of their sum is small beside log(n)/beta.
+    // Whether floats will do for the terms: nothing underflows that matters. In a window of several cells an error in the
+    // last place of their sum is small beside log(n)/beta.
     bool floats_do(double reach, Type result) const {
-        if (!lp) return FUSED && reach < 50 && several;
+        if (!lp) return FUSED && reach < 50;
         if (parameter <= 4 && parameter == static_cast<double>(static_cast<int>(parameter))) return true;
         return FUSED && parameter <= (result == Type::F32 ? 8 : 64);
     }
@@ -310,7 +318,7 @@ struct Smooth {
     NDPOOL_INLINE auto good_value(double scale, S value) const {
         using A = std::decay_t<decltype(value[0])>;
         const S size = value < 0 ? -value : value;
-        if (lp || std::is_same_v<E, double>) return (value - value == 0) & (size >= static_cast<A>(least));
+        if (lp || std::is_same_v<E, double>) return value - value == 0;
         const S distance = static_cast<A>(scale) - value;
         return (distance < 0 ? -distance : distance) <= static_cast<A>(1e7) * size;
     }
@@ -332,9 +340,12 @@ template <class E, class S>
 struct TermPart {
     const Plan &plan;
     const Smooth &kind;
+    Type type;
+    const void *x;
     i64 slab, slabs, in_begin, in_end;
     OutputPart part;
     i64 lo, hi;
+    bool in_pieces;  // whether there are too many cells to be held at once; then e and slope are those of a piece
     E scale;
     double reach;
     const E *cells;                       // the part's
@@ -344,13 +355,17 @@ struct TermPart {
     Scratch<S> sum_block;
 
     i64 outputs() const { return (part.end - part.begin) * plan.inner; }
+    i64 count() const { return (part.row_end - part.row_begin) * outputs(); }
     i64 low() const { return in_begin * first_stride(plan); }
     i64 length() const { return slabs > 1 ? slabs * plan.in_slab : (in_end - in_begin) * first_stride(plan); }
 
-    // The cells from begin to end-1 are taken in any case.
-    TermPart(const Plan &plan, const Smooth &kind, Type type, const void *x, const SmoothPart &of, i64 begin, i64 end)
+    // The cells from begin to end-1 are taken in any case. Cells of one window may be taken in pieces, if so asked.
+    TermPart(const Plan &plan, const Smooth &kind, Type type, const void *x, const SmoothPart &of, i64 begin, i64 end,
+             bool can_be_in_pieces)
         : plan(plan),
           kind(kind),
+          type(type),
+          x(x),
           slab(of.slab),
           slabs(of.slabs),
           in_begin(begin),
@@ -362,24 +377,28 @@ struct TermPart {
         const Axis &axis = plan.axes[0];
         i64 first = axis.start(lo), last = axis.start(hi - 1) + axis.dilation * (axis.kernel - 1);
         if (slabs > 1) first = 0, last = axis.length;
+        if (axis.adaptive && hi - lo == 1) last = first + axis.taps(lo).count - 1;
         if (first < in_begin) in_begin = first < 0 ? 0 : first;
         if (last >= in_end) in_end = last < axis.length ? last + 1 : axis.length;
-        terms_block.grow(length() + 64, "terms of a part");
-        E *plane = terms_block.data();
-        if (type == (std::is_same_v<E, float> ? Type::F32 : Type::F64)) {
-            cells = static_cast<const E *>(x) + slab * plan.in_slab + low();
-        } else {
-            load_plane(type, x, slab * plan.in_slab + low(), length(), plane);
-            cells = plane;
+        in_pieces = can_be_in_pieces && slabs == 1 && hi - lo == 1 && axis.dilation == 1 && length() > 2 * PIECE;
+        const auto none = kind.no_range<E>(kind.count_pad && plan.padded);
+        if (in_pieces) {
+            auto range = none;
+            over_pieces([&](const Plan &, const E *some, i64, i64 many) { range = kind.range_of(some, many, range); });
+            scale = kind.scale_of(range, &reach);
+            return;
         }
-        scale = kind.scale_of(cells, length(), kind.count_pad && plan.padded, &reach);
-        e = plane - low();
+        cells = load_cells(low(), length());
+        scale = kind.scale_of(kind.range_of(cells, length(), none), &reach);
+        e = terms_block.data() - low();
     }
     // The same, with other sums.
     template <class Other>
     explicit TermPart(const TermPart<E, Other> &same)
         : plan(same.plan),
           kind(same.kind),
+          type(same.type),
+          x(same.x),
           slab(same.slab),
           slabs(same.slabs),
           in_begin(same.in_begin),
@@ -387,6 +406,7 @@ struct TermPart {
           part(same.part),
           lo(same.lo),
           hi(same.hi),
+          in_pieces(same.in_pieces),
           scale(same.scale),
           reach(same.reach),
           cells(same.cells),
@@ -394,6 +414,18 @@ struct TermPart {
           slope(nullptr) {}
 
     void sum_terms(bool with_slope) {
+        sum_block.grow(count() + 64, "sums of a part");
+        sum = sum_block.data();
+        if (in_pieces)
+            sum_pieces(sum, [&](const E *some, i64, i64 many) {
+                kind.terms(some, many, scale, terms_block.data(), static_cast<E *>(nullptr));
+                return terms_block.data();
+            });
+        else
+            fill_terms(with_slope), pool(e, sum);
+        if (kind.count_pad && plan.padded) add_padding();
+    }
+    void fill_terms(bool with_slope) {
         E *slope_plane = nullptr;
         if (kind.lp && with_slope) {
             slope_block.grow(length() + 64, "slopes of a part");
@@ -401,10 +433,43 @@ struct TermPart {
         }
         kind.terms(cells, length(), scale, e + low(), slope_plane);
         slope = slope_plane ? slope_plane - low() : e;
-        sum_block.grow((part.row_end - part.row_begin) * outputs() + 64, "sums of a part");
-        sum = sum_block.data();
-        pool(e, sum);
-        if (kind.count_pad && plan.padded) add_padding();
+    }
+
+    // `many` cells as E, from an element of the slab on, with room for their terms in terms_block.
+    const E *load_cells(i64 from, i64 many) {
+        terms_block.grow(many + 64, "terms of a part");
+        if (type == (std::is_same_v<E, float> ? Type::F32 : Type::F64))
+            return static_cast<const E *>(x) + slab * plan.in_slab + from;
+        load_plane(type, x, slab * plan.in_slab + from, many, terms_block.data());
+        return terms_block.data();
+    }
+
+    // Calls f(plan, cells, from, many) for pieces of a window, as windows of their own: `many` cells from an element of
+    // the slab on.
+    static constexpr i64 PIECE = i64(1) << 15;
+    template <class F>
+    void over_pieces(const F &f) {
+        const i64 each = first_stride(plan), length = PIECE / each + 1;
+        for (i64 begin = in_begin; begin < in_end; begin += length) {
+            Plan piece = plan.part(begin, begin + length < in_end ? begin + length : in_end, lo, hi);
+            Axis &axis = piece.axes[0];
+            axis = {axis.length, 1, axis.length, axis.length, 1, 0, 0, false};
+            piece.outer_cells = plan.dim_count ? plan.outer_cells / plan.axes[0].kernel * axis.kernel : 1;
+            piece.cells = plan.cells / plan.axes[0].kernel * axis.kernel;
+            f(piece, load_cells(begin * each, axis.length * each), begin * each, axis.length * each);
+        }
+    }
+    // The sums of what terms(cells, from, many) makes of the cells of each piece.
+    template <class Terms>
+    void sum_pieces(S *to, const Terms &terms) {
+        constexpr int N = LANES<S>;
+        const Scratch<S> block(count() + 64, "sums of a piece");
+        S *more = block.data();
+        std::memset(to, 0, sizeof(S) * static_cast<std::size_t>(count()));
+        over_pieces([&](const Plan &piece, const E *some, i64 from, i64 many) {
+            pool_plan(piece, terms(some, from, many), more);
+            for (i64 i = 0; i < count(); i += N) store<N>(to + i, load<N>(to + i) + load<N>(more + i));
+        });
     }
 
     template <class To>
@@ -438,13 +503,9 @@ struct TermPart {
 
     // Sums over the windows of the part.
     void pool(const E *cells, S *to) const {
-        using P = PlainSum<E, S>;
-        const P p{};
+        if (has_plan()) return pool_plan(own_plan(), cells + low(), to);
+        const PlainSum<E, S> p{};
         SumSink<Total<S>, S> sink{to, {Count::NONE, 1}, nullptr, nullptr};
-        constexpr Tuned TUNED = std::is_same_v<S, float>   ? Tuned::ALL
-                                : std::is_same_v<E, float> ? Tuned::ROWS
-                                                           : Tuned::NOT;
-        if (has_plan()) return pool_all<TUNED>(own_plan(), p, cells + low(), sink, {});
         OutputRow rows(plan);
         const auto lanes = p.lanes();
         const auto from = source_of(p, cells, in_end * first_stride(plan));
@@ -456,6 +517,14 @@ struct TermPart {
             sink.row -= part.begin * plan.inner;
             pooler.pool(0, rows, sink, part.begin, part.end, part.end * plan.inner + 32, 0);
         }
+    }
+
+    static void pool_plan(const Plan &plan, const E *cells, S *to) {
+        constexpr Tuned TUNED = std::is_same_v<S, float>   ? Tuned::ALL
+                                : std::is_same_v<E, float> ? Tuned::ROWS
+                                                           : Tuned::NOT;
+        const SumSink<Total<S>, S> sink{to, {Count::NONE, 1}, nullptr, nullptr};
+        pool_all<TUNED>(plan, PlainSum<E, S>{}, cells, sink, {});
     }
 
     // A padded cell that counts is the number 0.
@@ -498,20 +567,32 @@ struct TermPart {
 
     // The windows' changes along a tangent, which the weights of its cells take part in.
     void weigh(Type tangent_type, const void *t, S *to) {
-        constexpr int N = LANES<E>;
-        const Scratch<E> block(length() + 64, "a part of the tangent");
+        const Scratch<E> block((in_pieces ? 2 * PIECE + first_stride(plan) : length()) + 64, "a part of the tangent");
         E *tangent = block.data();
-        load_plane(tangent_type, t, slab * plan.in_slab + low(), length(), tangent);
-        E *weighted = slope + low();
-        for (i64 i = 0; i < length(); i += N) {
-            // A cell without weight does not meet its tangent, which may be infinite.
-            vec<E, N> w = load<N>(weighted + i), zero{};
-            store<N>(weighted + i, w == 0 ? zero : w * load<N>(tangent + i));
+        // Multiplies weights by the tangent of their cells.
+        auto multiply = [&](E *weighted, i64 from, i64 many) {
+            constexpr int N = LANES<E>;
+            load_plane(tangent_type, t, slab * plan.in_slab + from, many, tangent);
+            for (i64 i = 0; i < many; i += N) {
+                // A cell without weight does not meet its tangent, which may be infinite.
+                vec<E, N> w = load<N>(weighted + i), zero{};
+                store<N>(weighted + i, w == 0 ? zero : w * load<N>(tangent + i));
+            }
+        };
+        if (in_pieces) {
+            sum_pieces(to, [&](const E *some, i64 from, i64 many) {
+                if (kind.lp) slope_block.grow(many + 64, "slopes of a piece");
+                E *terms = terms_block.data(), *weighted = kind.lp ? slope_block.data() : terms;
+                kind.terms(some, many, scale, terms, kind.lp ? weighted : nullptr);
+                multiply(weighted, from, many);
+                return weighted;
+            });
+        } else {
+            multiply(slope + low(), low(), length());
+            pool(slope, to);
         }
-        pool(weighted - low(), to);
         constexpr int M = LANES<S>;
-        i64 count = (part.row_end - part.row_begin) * outputs();
-        for (i64 i = 0; i < count; i += M) store<M>(to + i, kind.share<E, M>(load<M>(to + i), load<M>(sum + i)));
+        for (i64 i = 0; i < count(); i += M) store<M>(to + i, kind.share<E, M>(load<M>(to + i), load<M>(sum + i)));
     }
 
     // The outputs first..first+count-1, from the sums; says how many are not good.
@@ -579,9 +660,9 @@ struct TermPart {
 // Calls f(terms) with the terms in floats where those do, and their sums where asked to; in doubles where not.
 template <class F>
 void over_terms(const Plan &plan, const Smooth &kind, Type type, Type result, const void *x, const SmoothPart &part,
-                i64 begin, i64 end, bool with_slope, bool float_sums, const F &f) {
+                i64 begin, i64 end, bool forward, bool with_slope, bool float_sums, const F &f) {
     if (result != Type::F64) {
-        TermPart<float, float> terms(plan, kind, type, x, part, begin, end);
+        TermPart<float, float> terms(plan, kind, type, x, part, begin, end, forward);
         if (kind.floats_do(terms.reach, result)) {
             if (float_sums) {
                 terms.sum_terms(with_slope);
@@ -592,7 +673,7 @@ void over_terms(const Plan &plan, const Smooth &kind, Type type, Type result, co
             return f(wider);
         }
     }
-    TermPart<double, double> terms(plan, kind, type, x, part, begin, end);
+    TermPart<double, double> terms(plan, kind, type, x, part, begin, end, forward);
     terms.sum_terms(with_slope);
     f(terms);
 }
@@ -673,7 +754,7 @@ struct TermsForward {
     void run() const {
         const bool float_sums = kind.floats_do_for_sums(plan, result);
         over_output_parts(plan, [&](const SmoothPart &part) {
-            over_terms(plan, kind, type, result, x, part, plan.axes[0].length, 0, t != nullptr, float_sums,
+            over_terms(plan, kind, type, result, x, part, plan.axes[0].length, 0, true, t != nullptr, float_sums,
                        [&](auto &terms) { fill(terms); });
         });
     }
@@ -685,7 +766,7 @@ struct TermsForward {
     void fill(Terms &terms) const {
         using S = std::decay_t<decltype(terms.sum[0])>;
         const OutputPart &part = terms.part;
-        const i64 count = (part.row_end - part.row_begin) * terms.outputs();
+        const i64 count = terms.count();
         // The part is contiguous.
         const i64 first = terms.slab * plan.out_slab + part.row_begin * plan.out_row + part.begin * plan.inner;
         if (t) {
@@ -708,12 +789,44 @@ struct TermsForward {
             bad += terms.values(i, some, out);
             store_plane(result, y, first + i, out, some);
         });
-        if (bad == 0) return;
-        if (!kind.lp && terms.has_plan() && bad > count / 8) return fill_by_log_sums(terms, first, count);
-        terms.over_bad(true, [&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
-            double v = kind.window(plan, type, x, slab * plan.in_slab, rows, o, e, static_cast<Weigh *>(nullptr));
-            write(result, y, (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e, v);
-        });
+        if (bad > count / 8 && !kind.lp && terms.has_plan())
+            fill_by_log_sums(terms, first, count);
+        else if (bad)
+            terms.over_bad(true, [&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
+                double v = kind.window(plan, type, x, slab * plan.in_slab, rows, o, e, static_cast<Weigh *>(nullptr));
+                write(result, y, (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e, v);
+            });
+        if (!kind.several && !kind.lp) fill_single(terms);
+    }
+
+    // A window of one cell is that cell: log(1) is 0 exactly.
+    template <class Terms>
+    void fill_single(const Terms &terms) const {
+        const OutputPart &part = terms.part;
+        const Axis &last = plan.last();
+        const bool only_at_ends = !last.adaptive && last.dilation == 1 && last.kernel > 1;
+        OutputRow rows(plan);
+        for (i64 index = part.row_begin; index < part.row_end; ++index) {
+            const i64 slab = terms.slab + index / plan.out_rows, row = index % plan.out_rows;
+            if (index == part.row_begin || row == 0)
+                rows.move_to(row);
+            else
+                rows.move_on(1);
+            if ((kind.count_pad ? rows.counted : rows.real) != 1) continue;
+            for (i64 o = part.begin; o < part.end; ++o) {
+                const Axis::Taps taps = last.taps(o);
+                if ((kind.count_pad ? last.counted(o) : taps.count) != 1) {
+                    if (only_at_ends && o < part.end - last.kernel) o = part.end - last.kernel - 1;
+                    continue;
+                }
+                const bool real = rows.real * taps.count == 1;
+                for (i64 e = 0; e < plan.inner; ++e) {
+                    const i64 to = (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e;
+                    const i64 cell = slab * plan.in_slab + (real ? rows.offset[0] : 0) + taps.first * plan.inner + e;
+                    write(result, y, to, real ? read(type, x, cell) : 0.0);
+                }
+            }
+        }
     }
 
     // With a scale for each window.
@@ -808,8 +921,7 @@ struct CotangentPart {
         using S = std::decay_t<decltype(terms.sum[0])>;
         constexpr int N = LANES<S>;
         const OutputPart &part = terms.part;
-        const i64 count = terms.outputs() * (part.row_end - part.row_begin),
-                  start = part.row_begin * plan.out_row + part.begin * plan.inner;
+        const i64 count = terms.count(), start = part.row_begin * plan.out_row + part.begin * plan.inner;
         const PartPlane<Q> outputs(plan, part);
         Q *plane = outputs.data(), *q = plane + start;
         auto all = terms.template truth<N>();
@@ -871,7 +983,7 @@ inline void smooth_vjp(const Plan &plan, const Smooth &kind, Type type, Type res
                     {PartPlane<double>(plan, part).data()}, zeros});
             }
             const SmoothPart smooth_part{slab, 1, part, lo, hi};
-            over_terms(plan, kind, type, result, x, smooth_part, in.begin, in.end, true, float_sums, [&](auto &terms) {
+            over_terms(plan, kind, type, result, x, smooth_part, in.begin, in.end, false, true, float_sums, [&](auto &terms) {
                 using S = std::decay_t<decltype(terms.sum[0])>;
                 const CotangentPart back{plan, kind, type, result, x, g, in};
                 if (back_in_floats)
