@@ -219,9 +219,8 @@ struct Smooth {
                 return Both{w, w * r};
             });
         else
-            fill([power = Power<E>(parameter, scale)](V size, V) NDPOOL_INLINED {
-                return Both{{}, power.template of<LANES<E>>(size)};
-            });
+            fill([power = Power<E>(parameter, scale)](V size, V)
+                     NDPOOL_INLINED { return Both{{}, power.template of<LANES<E>>(size)}; });
     }
 
     // Calls f(i, cells) for registers of cells, the last of which may repeat some.
@@ -233,8 +232,8 @@ struct Smooth {
         if (i < length) f(i, load_some<N>(x + i, static_cast<int>(length - i)));
     }
 
-    // Whether floats will do for the terms: nothing underflows that matters. In a window of several cells an error in the
-    // last place of their sum is small beside log(n)/beta.
+    // Whether floats will do for the terms: nothing underflows that matters. In a window of several cells an error in
+    // the last place of their sum is small beside log(n)/beta.
     bool floats_do(double reach, Type result) const {
         if (!lp) return FUSED && reach < 50;
         if (parameter <= 4 && parameter == static_cast<double>(static_cast<int>(parameter))) return true;
@@ -334,6 +333,9 @@ struct SmoothPart {
     i64 lo, hi;
 };
 
+// The cells of a window that is longer than this are taken in pieces, of about so many.
+constexpr i64 PIECE = i64(1) << 15, LONG = 2 * PIECE;
+
 // The input of a part from cell in_begin to in_end-1 of its first pooled axis, as terms of type E, and the sums of its
 // windows, of type S.
 template <class E, class S>
@@ -380,7 +382,7 @@ struct TermPart {
         if (axis.adaptive && hi - lo == 1) last = first + axis.taps(lo).count - 1;
         if (first < in_begin) in_begin = first < 0 ? 0 : first;
         if (last >= in_end) in_end = last < axis.length ? last + 1 : axis.length;
-        in_pieces = can_be_in_pieces && slabs == 1 && hi - lo == 1 && axis.dilation == 1 && length() > 2 * PIECE;
+        in_pieces = can_be_in_pieces && slabs == 1 && hi - lo == 1 && axis.dilation == 1 && length() > LONG;
         const auto none = kind.no_range<E>(kind.count_pad && plan.padded);
         if (in_pieces) {
             auto range = none;
@@ -446,7 +448,6 @@ struct TermPart {
 
     // Calls f(plan, cells, from, many) for pieces of a window, as windows of their own: `many` cells from an element of
     // the slab on.
-    static constexpr i64 PIECE = i64(1) << 15;
     template <class F>
     void over_pieces(const F &f) {
         const i64 each = first_stride(plan), length = PIECE / each + 1;
@@ -458,6 +459,13 @@ struct TermPart {
             piece.cells = plan.cells / plan.axes[0].kernel * axis.kernel;
             f(piece, load_cells(begin * each, axis.length * each), begin * each, axis.length * each);
         }
+    }
+    // What the weights of a piece's cells are, but for the divisor of their window.
+    E *weights_of(const E *some, i64 many) {
+        if (kind.lp) slope_block.grow(many + 64, "slopes of a piece");
+        E *terms = terms_block.data(), *weights = kind.lp ? slope_block.data() : terms;
+        kind.terms(some, many, scale, terms, kind.lp ? weights : nullptr);
+        return weights;
     }
     // The sums of what terms(cells, from, many) makes of the cells of each piece.
     template <class Terms>
@@ -490,7 +498,8 @@ struct TermPart {
         }
     }
 
-    // Whether the part can be pooled as a plan of its own: some bins of an adaptive axis are not those of a shorter one.
+    // Whether the part can be pooled as a plan of its own: some bins of an adaptive axis are not those of a shorter
+    // one.
     bool has_plan() const { return !plan.axes[0].adaptive || (lo == 0 && hi == plan.axes[0].output); }
     Plan own_plan() const {
         if (plan.axes[0].adaptive || slabs > 1) {
@@ -581,9 +590,7 @@ struct TermPart {
         };
         if (in_pieces) {
             sum_pieces(to, [&](const E *some, i64 from, i64 many) {
-                if (kind.lp) slope_block.grow(many + 64, "slopes of a piece");
-                E *terms = terms_block.data(), *weighted = kind.lp ? slope_block.data() : terms;
-                kind.terms(some, many, scale, terms, kind.lp ? weighted : nullptr);
+                E *weighted = weights_of(some, many);
                 multiply(weighted, from, many);
                 return weighted;
             });
@@ -906,39 +913,76 @@ struct SmoothTarget {
     }
 };
 
-// What the outputs over a part of the input hand to its cells.
-struct CotangentPart {
+// gx, from terms.
+struct TermsBack {
     const Plan &plan;
     const Smooth &kind;
     Type type, result;
     const void *x, *g;
-    const InputPart &in;
+    void *gx;
+    Way way;
+    const Route &route;
+    bool float_sums;      // whether sums of terms are in floats, where the terms are
+    bool back_in_floats;  // and what is handed back
 
-    // Calls use(job) with the Transposition, whose sums are of type Q.
-    template <class Q, class Terms, class Use>
-    void hand_on(const Terms &terms, const Use &use) const {
-        using E = std::decay_t<decltype(terms.e[0])>;
-        using S = std::decay_t<decltype(terms.sum[0])>;
-        constexpr int N = LANES<S>;
-        const OutputPart &part = terms.part;
-        const i64 count = terms.count(), start = part.row_begin * plan.out_row + part.begin * plan.inner;
-        const PartPlane<Q> outputs(plan, part);
-        Q *plane = outputs.data(), *q = plane + start;
-        auto all = terms.template truth<N>();
-        over_chunks(count, [&](i64 first, i64 some) {
-            S from[CHUNK];
-            terms.load_plane(result, g, in.slab * plan.out_slab + start + first, some, from);
-            for (i64 i = 0; i < some; i += N) {
-                vec<S, N> sum = load<N>(terms.sum + first + i), zero{};
-                for (i64 past = some; past < i + N; ++past) sum[past - i] = 1;
-                auto good = kind.good<E, N>(sum);
-                all &= good;
-                store_as<N>(q + first + i, good ? kind.share<E, N>(load<N>(from + i), sum) : zero);
+    void run() const {
+        if (!has_long_windows()) return run_in_parts();
+        parallel(plan.outer, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
+            for (i64 slab = begin; slab < end; ++slab) {
+                if (run_in_pieces(slab)) continue;
+                const Plan one = plan.part(0, plan.axes[0].length, 0, 1);
+                auto from = [](const void *p, i64 element, Type type) {
+                    return static_cast<const char *>(p) + element * size_of(type);
+                };
+                const i64 cell = slab * plan.in_slab, output = slab * plan.out_slab;
+                TermsBack{one,         kind, type,  result,     from(x, cell, type), from(g, output, result),
+                          in_gx(cell), way,  route, float_sums, back_in_floats}
+                    .run_in_parts();
             }
         });
-        Transposition<SumSource<Q, Q>, SmoothTarget<E, Q>, std::is_same_v<Q, float>> job{
-            {plane}, {result, in.gx, terms.slope}};
-        if (terms.template everywhere<N>(all)) return use(job);
+    }
+
+  private:
+    void *in_gx(i64 cell) const { return static_cast<char *>(gx) + cell * size_of(result); }
+
+    // Whether there is one window along the first axis, over all of it, that is longer than what stays in the cache.
+    bool has_long_windows() const {
+        const Axis &axis = plan.axes[0];
+        const bool one = axis.output == 1 && axis.dilation == 1 && axis.taps(0).count == axis.length;
+        return one && way == Way::SPREAD && plan.in_slab > LONG;
+    }
+
+    void run_in_parts() const {
+        auto prepare = [&](const InputPart &in, const OutputPart &part, const auto &use) {
+            const i64 rows_each = plan.dim_count ? plan.out_rows / plan.axes[0].output : 1;
+            const i64 lo = plan.dim_count ? part.row_begin / rows_each : part.begin;
+            const i64 hi = plan.dim_count ? part.row_end / rows_each : part.end;
+            if (lo == hi) {
+                SmoothTarget<double, double> zeros{result, in.gx, nullptr};
+                return use(Transposition<SumSource<double>, SmoothTarget<double, double>, false>{
+                    {PartPlane<double>(plan, part).data()}, zeros});
+            }
+            const SmoothPart whole{in.slab, 1, part, lo, hi};
+            over_terms(plan, kind, type, result, x, whole, in.begin, in.end, false, true, float_sums, [&](auto &terms) {
+                using S = std::decay_t<decltype(terms.sum[0])>;
+                if (back_in_floats)
+                    hand_on<S>(terms, in, use);
+                else
+                    hand_on<double>(terms, in, use);
+            });
+        };
+        transpose_all(plan, gx, size_of(result), way, route, prepare);
+    }
+
+    // Calls use(job) with the Transposition for a part of the input, whose sums are of type Q.
+    template <class Q, class Terms, class Use>
+    void hand_on(const Terms &terms, const InputPart &in, const Use &use) const {
+        using E = std::decay_t<decltype(terms.e[0])>;
+        const PartPlane<Q> outputs(plan, terms.part);
+        const bool good = divide_cotangents(terms, outputs.data());
+        Transposition<SumSource<Q, Q>, SmoothTarget<E, Q>, std::is_same_v<Q, float>> job{{outputs.data()},
+                                                                                         {result, in.gx, terms.slope}};
+        if (good) return use(job);
         const i64 low = terms.low();
         const Scratch<double> block(terms.length() + 64, "what windows by themselves bring");
         double *extra = block.data();
@@ -953,45 +997,68 @@ struct CotangentPart {
         job.to.extra = extra - low;
         use(job);
     }
+
+    // What the outputs of a part hand on, in a plane of the slab: 0 for those that are not good. Says whether all are.
+    template <class Q, class Terms>
+    bool divide_cotangents(const Terms &terms, Q *plane) const {
+        using E = std::decay_t<decltype(terms.e[0])>;
+        using S = std::decay_t<decltype(terms.sum[0])>;
+        constexpr int N = LANES<S>;
+        const i64 start = terms.part.row_begin * plan.out_row + terms.part.begin * plan.inner;
+        auto all = terms.template truth<N>();
+        over_chunks(terms.count(), [&](i64 first, i64 some) {
+            S from[CHUNK];
+            terms.load_plane(result, g, terms.slab * plan.out_slab + start + first, some, from);
+            for (i64 i = 0; i < some; i += N) {
+                vec<S, N> sum = load<N>(terms.sum + first + i), zero{};
+                for (i64 past = some; past < i + N; ++past) sum[past - i] = 1;
+                auto good = kind.good<E, N>(sum);
+                all &= good;
+                store_as<N>(plane + start + first + i, good ? kind.share<E, N>(load<N>(from + i), sum) : zero);
+            }
+        });
+        return terms.template everywhere<N>(all);
+    }
+
+    // Adds up all terms of a slab, and then fills it piece by piece; says whether all sums were good.
+    bool run_in_pieces(i64 slab) const {
+        const SmoothPart whole{slab, 1, {0, plan.out_rows, 0, plan.last().output}, 0, 1};
+        bool good = false;
+        over_terms(plan, kind, type, result, x, whole, plan.axes[0].length, 0, true, false, false, [&](auto &terms) {
+            using E = std::decay_t<decltype(terms.e[0])>;
+            const PartPlane<double> outputs(plan, terms.part);
+            good = terms.in_pieces && divide_cotangents(terms, outputs.data());
+            if (!good) return;
+            terms.over_pieces([&](const Plan &piece, const E *some, i64 from, i64 many) {
+                const E *weights = terms.weights_of(some, many);
+                transpose_all(piece, in_gx(slab * plan.in_slab + from), size_of(result), Way::SPREAD, {},
+                              [&](const InputPart &in, const OutputPart &, const auto &use) {
+                                  use(Transposition<SumSource<double>, SmoothTarget<E, double>, false>{
+                                      {outputs.data()}, {result, in.gx, weights}});
+                              });
+            });
+        });
+        return good;
+    }
 };
 
 inline void smooth_vjp(const Plan &plan, const Smooth &kind, Type type, Type result, const void *x, const void *g,
                        void *gx, const Route &route) {
     const bool own = result == Type::F32 && !kind.lp && in_own_squares(plan, kind.parameter);
+    const bool float_sums = kind.floats_do_for_sums(plan, result);
     Way way = Way::OWN;
     if (!own || (route.asked != Way::NONE && route.asked != Way::OWN)) {
         way = Way::SPREAD;
-        if (kind.floats_do_for_sums(plan, result)) way = way_back<float>(plan, {0, 0, 0}, Way::SPREAD, route);
+        if (float_sums) way = way_back<float>(plan, {0, 0, 0}, Way::SPREAD, route);
         if (way == Way::SPREAD) way = way_back<double>(plan, {0, 0, 0}, Way::SPREAD, route);
     }
     if (route.tell(way)) return;
     if (way == Way::OWN)
         return squares_vjp(plan, kind.parameter, static_cast<const float *>(x), static_cast<const float *>(g),
                            Gradient(plan, gx, sizeof(float), route));
-    const bool float_sums = kind.floats_do_for_sums(plan, result);
     const bool back_in_floats =
         float_sums && way != Way::SPREAD && way == way_back<float>(plan, {0, 0, 0}, Way::SPREAD, route);
-    transpose_all(
-        plan, gx, size_of(result), way, route, [&](const InputPart &in, const OutputPart &part, const auto &use) {
-            const i64 slab = in.slab;
-            i64 rows_each = plan.dim_count ? plan.out_rows / plan.axes[0].output : 1;
-            i64 lo = plan.dim_count ? part.row_begin / rows_each : part.begin;
-            i64 hi = plan.dim_count ? part.row_end / rows_each : part.end;
-            if (lo == hi) {
-                SmoothTarget<double, double> zeros{result, in.gx, nullptr};
-                return use(Transposition<SumSource<double>, SmoothTarget<double, double>, false>{
-                    {PartPlane<double>(plan, part).data()}, zeros});
-            }
-            const SmoothPart smooth_part{slab, 1, part, lo, hi};
-            over_terms(plan, kind, type, result, x, smooth_part, in.begin, in.end, false, true, float_sums, [&](auto &terms) {
-                using S = std::decay_t<decltype(terms.sum[0])>;
-                const CotangentPart back{plan, kind, type, result, x, g, in};
-                if (back_in_floats)
-                    back.hand_on<S>(terms, use);
-                else
-                    back.hand_on<double>(terms, use);
-            });
-        });
+    TermsBack{plan, kind, type, result, x, g, gx, way, route, float_sums, back_in_floats}.run();
 }
 
 }  // namespace NDPOOL_LEVEL
