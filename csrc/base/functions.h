@@ -265,7 +265,7 @@ class Power<float> {
         V rest = product_error<N>(log.t, per_log_2, a) + (log.t * 0x1.4ae0cp-26f + log.tail() * per_log_2);
         // p times that, as a whole number and a rest; p k less a whole number is exact.
         V b = a * factor;
-        V n = factor * k + b + WHOLE - WHOLE;
+        V n = factor * k + (b + factor * rest) + WHOLE - WHOLE;
         V r = product_error<N>(factor, k, n) + b;
         r += product_error<N>(factor, a, b) + (factor * rest + low * (k + a));
         V none{}, power = exp2_of<N>(n, r, -125.0f);
