@@ -234,8 +234,9 @@ struct Smooth {
 
     // Whether floats will do for the terms: nothing underflows that matters. In a window of several cells an error in
     // the last place of their sum is small beside log(n)/beta.
-    bool floats_do(double reach, Type result) const {
+    bool floats_do(double reach, Type result, bool back) const {
         if (!lp) return FUSED && reach < 50;
+        if (back && parameter != 1 && parameter != 2 && result != Type::F16) return false;  // powers of small ratios
         if (parameter <= 4 && parameter == static_cast<double>(static_cast<int>(parameter))) return true;
         return FUSED && parameter <= (result == Type::F32 ? 8 : 64);
     }
@@ -306,8 +307,8 @@ struct Smooth {
     auto good(S sum) const {
         using A = std::decay_t<decltype(sum[0])>;
         constexpr bool narrow = std::is_same_v<E, float>;
-        // The logarithm in Lp's powers loses digits as it grows.
-        auto least = static_cast<A>(narrow ? 1e-25 : lp ? 1e-30 : 1e-130);
+        // The logarithm in Lp's powers loses digits as it grows, and the root of a small p leaves them lost.
+        auto least = static_cast<A>(narrow ? 1e-25 : !lp ? 1e-130 : parameter < 2 ? 1e-15 : 1e-30);
         auto some = (sum >= least) & (sum <= static_cast<A>(narrow ? 1e30 : 1e300));
         return lp ? some | (sum == 0) : some;
     }
@@ -664,24 +665,30 @@ struct TermPart {
     }
 };
 
-// Calls f(terms) with the terms in floats where those do, and their sums where asked to; in doubles where not.
+// What terms are for: the way back, or forward; whether they may be taken in pieces; whether slopes are wanted with
+// them, and sums in floats, where the terms are.
+struct TermUse {
+    bool back, pieces, slopes, float_sums;
+};
+
+// Calls f(terms) with the terms in floats where those do; in doubles where not.
 template <class F>
 void over_terms(const Plan &plan, const Smooth &kind, Type type, Type result, const void *x, const SmoothPart &part,
-                i64 begin, i64 end, bool forward, bool with_slope, bool float_sums, const F &f) {
-    if (result != Type::F64) {
-        TermPart<float, float> terms(plan, kind, type, x, part, begin, end, forward);
-        if (kind.floats_do(terms.reach, result)) {
-            if (float_sums) {
-                terms.sum_terms(with_slope);
+                i64 begin, i64 end, const TermUse &use, const F &f) {
+    if (result != Type::F64 && kind.floats_do(0, result, use.back)) {
+        TermPart<float, float> terms(plan, kind, type, x, part, begin, end, use.pieces);
+        if (kind.floats_do(terms.reach, result, use.back)) {
+            if (use.float_sums) {
+                terms.sum_terms(use.slopes);
                 return f(terms);
             }
             TermPart<float, double> wider(terms);
-            wider.sum_terms(with_slope);
+            wider.sum_terms(use.slopes);
             return f(wider);
         }
     }
-    TermPart<double, double> terms(plan, kind, type, x, part, begin, end, forward);
-    terms.sum_terms(with_slope);
+    TermPart<double, double> terms(plan, kind, type, x, part, begin, end, use.pieces);
+    terms.sum_terms(use.slopes);
     f(terms);
 }
 
@@ -759,9 +766,9 @@ struct TermsForward {
     bool value;  // whether y is asked for
 
     void run() const {
-        const bool float_sums = kind.floats_do_for_sums(plan, result);
+        const TermUse use{false, true, t != nullptr, kind.floats_do_for_sums(plan, result)};
         over_output_parts(plan, [&](const SmoothPart &part) {
-            over_terms(plan, kind, type, result, x, part, plan.axes[0].length, 0, true, t != nullptr, float_sums,
+            over_terms(plan, kind, type, result, x, part, plan.axes[0].length, 0, use,
                        [&](auto &terms) { fill(terms); });
         });
     }
@@ -829,7 +836,8 @@ struct TermsForward {
                 const bool real = rows.real * taps.count == 1;
                 for (i64 e = 0; e < plan.inner; ++e) {
                     const i64 to = (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e;
-                    const i64 cell = slab * plan.in_slab + (real ? rows.offset[0] : 0) + taps.first * plan.inner + e;
+                    const i64 cell =
+                        slab * plan.in_slab + (real ? rows.base + rows.offset[0] : 0) + taps.first * plan.inner + e;
                     write(result, y, to, real ? read(type, x, cell) : 0.0);
                 }
             }
@@ -963,13 +971,14 @@ struct TermsBack {
                     {PartPlane<double>(plan, part).data()}, zeros});
             }
             const SmoothPart whole{in.slab, 1, part, lo, hi};
-            over_terms(plan, kind, type, result, x, whole, in.begin, in.end, false, true, float_sums, [&](auto &terms) {
-                using S = std::decay_t<decltype(terms.sum[0])>;
-                if (back_in_floats)
-                    hand_on<S>(terms, in, use);
-                else
-                    hand_on<double>(terms, in, use);
-            });
+            over_terms(plan, kind, type, result, x, whole, in.begin, in.end, {true, false, true, float_sums},
+                       [&](auto &terms) {
+                           using S = std::decay_t<decltype(terms.sum[0])>;
+                           if (back_in_floats)
+                               hand_on<S>(terms, in, use);
+                           else
+                               hand_on<double>(terms, in, use);
+                       });
         };
         transpose_all(plan, gx, size_of(result), way, route, prepare);
     }
@@ -1024,20 +1033,21 @@ struct TermsBack {
     bool run_in_pieces(i64 slab) const {
         const SmoothPart whole{slab, 1, {0, plan.out_rows, 0, plan.last().output}, 0, 1};
         bool good = false;
-        over_terms(plan, kind, type, result, x, whole, plan.axes[0].length, 0, true, false, false, [&](auto &terms) {
-            using E = std::decay_t<decltype(terms.e[0])>;
-            const PartPlane<double> outputs(plan, terms.part);
-            good = terms.in_pieces && divide_cotangents(terms, outputs.data());
-            if (!good) return;
-            terms.over_pieces([&](const Plan &piece, const E *some, i64 from, i64 many) {
-                const E *weights = terms.weights_of(some, many);
-                transpose_all(piece, in_gx(slab * plan.in_slab + from), size_of(result), Way::SPREAD, {},
-                              [&](const InputPart &in, const OutputPart &, const auto &use) {
-                                  use(Transposition<SumSource<double>, SmoothTarget<E, double>, false>{
-                                      {outputs.data()}, {result, in.gx, weights}});
-                              });
-            });
-        });
+        over_terms(plan, kind, type, result, x, whole, plan.axes[0].length, 0, {true, true, false, false},
+                   [&](auto &terms) {
+                       using E = std::decay_t<decltype(terms.e[0])>;
+                       const PartPlane<double> outputs(plan, terms.part);
+                       good = terms.in_pieces && divide_cotangents(terms, outputs.data());
+                       if (!good) return;
+                       terms.over_pieces([&](const Plan &piece, const E *some, i64 from, i64 many) {
+                           const E *weights = terms.weights_of(some, many);
+                           transpose_all(piece, in_gx(slab * plan.in_slab + from), size_of(result), Way::SPREAD, {},
+                                         [&](const InputPart &in, const OutputPart &, const auto &use) {
+                                             use(Transposition<SumSource<double>, SmoothTarget<E, double>, false>{
+                                                 {outputs.data()}, {result, in.gx, weights}});
+                                         });
+                       });
+                   });
         return good;
     }
 };
