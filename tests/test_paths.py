@@ -381,7 +381,7 @@ def test_smooth_squares_of_hostile_numbers(beta, flavour):
 
 
 def smooth_of_all(kind, x):
-    """y and the weights of one window over all axes but the first, in float64."""
+    """The value and the weights of one window over all axes but the first, in float64."""
     axes, x = tuple(range(1, x.ndim)), x.astype(np.float64)
     if isinstance(kind, SmoothMax):
         best = (np.max if kind.beta > 0 else np.min)(x, axes, keepdims=True)
@@ -463,7 +463,8 @@ def test_norms_of_windows_of_zeros(p, shape, axes):
     for level in _engine.levels():
         _engine.set_level(level)
         y, pullback = pool.vjp(x)
-        assert (y[zero] == 0).all() and (y[~zero] > 0).all()
+        assert (y[zero] == 0).all()
+        assert (y[~zero] > 0).all()
         np.testing.assert_allclose(pullback(g), expected, rtol=1e-6, atol=1e-6)
         assert (pool.jvp(x, np.full_like(x, np.inf))[1][zero] == 0).all()
 
