@@ -897,7 +897,7 @@ struct SmoothTarget {
         // A cell that got nothing stays 0, even if its weight is not finite; and one without weight.
         if (weight) {
             const vec<A, N> w = load_as<A, N>(weight + at);
-            out = (sum == 0) | (w == 0) ? zero : sum * w;
+            out = ((sum == 0) | (w == 0)) ? zero : sum * w;
         }
         if (extra) out += load_as<A, N>(extra + at);
         if (result == Type::F32)
