@@ -274,7 +274,7 @@ def test_smooth_max_lies_between_its_bounds():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("p", [1, 2, 2.5, 3, 10, 100.5])
+@pytest.mark.parametrize("p", [1, 1.3, 2, 2.5, 3, 4, 7.5, 10, 100.5])
 @pytest.mark.parametrize("n", [1, 2, 9, 100])
 @pytest.mark.parametrize("largest", [1e2, 1e30])
 def test_lp_against_mpmath(dtype, p, n, largest):
@@ -287,7 +287,7 @@ def test_lp_against_mpmath(dtype, p, n, largest):
         assert abs(mpmath.mpf(float(ours)) - exact) <= TOLERANCE[x.dtype] * exact, (float(ours), exact, cells[:4])
 
 
-@pytest.mark.parametrize("kind", [SmoothMax(1.0), SmoothMax(-50.0), Lp(2), Lp(2.5)], ids=repr)
+@pytest.mark.parametrize("kind", [SmoothMax(1.0), SmoothMax(-50.0), Lp(2), Lp(2.5), Lp(3), Lp(4)], ids=repr)
 @pytest.mark.parametrize("largest", [1e2, 1e30])
 def test_smooth_weights_against_mpmath(kind, largest):
     """The weights of every cell, through the JVP along each: absolute error 1e-13, as they lie in -1..1."""
@@ -310,6 +310,29 @@ def test_smooth_weights_against_mpmath(kind, largest):
                 exact = mpmath.sign(mp[k]) * (abs(mp[k]) / mp_lp(cells, kind.p)) ** (mpmath.mpf(kind.p) - 1)
             assert abs(ours - exact) <= 1e-13
             assert abs(theirs - exact) <= 1e-13
+
+
+@pytest.mark.parametrize("dtype", [d for d in hostile.FLOATS if d != np.float64], ids=lambda d: d.name)
+@pytest.mark.parametrize("shape", [(300, 9), (9, 300, 17)], ids=["rows", "channels last"])
+@pytest.mark.parametrize(
+    "kind", [SmoothMax(0.7), SmoothMax(-20.0), *(Lp(p) for p in (1, 1.3, 2, 2.5, 3, 4, 6, 7.5, 9, 40))], ids=repr
+)
+def test_smooth_kinds_of_narrow_floats_are_those_of_float64(kind, shape, dtype):
+    """Values within 2 last places and weights within 4, wherever these are normal numbers, at every level."""
+    rng = np.random.default_rng(5)
+    x = (rng.normal(size=shape) * 10.0 ** rng.uniform(-1, 1, shape)).astype(dtype)
+    wide = x.astype(np.float64)
+    pool = Pool(kind, Window((9,)), axes=(1,) if len(shape) == 2 else (0,))
+    y, pullback = pool.vjp(wide)
+    gx = pullback(np.ones_like(y))
+    eps, tiny = float(hostile.info(dtype).eps), float(hostile.info(dtype).tiny)
+    size = np.abs(y) + (math.log(9) / abs(kind.beta) if isinstance(kind, SmoothMax) else 0)
+    for level in _engine.levels():
+        _engine.set_level(level)
+        ours, pullback = pool.vjp(x)
+        assert (np.abs(ours.astype(np.float64) - y) <= 2 * eps * size).all()
+        weights = pullback(np.ones_like(ours)).astype(np.float64)
+        assert (np.abs(weights - gx) <= 4 * eps * np.abs(gx) + tiny).all()
 
 
 @pytest.mark.parametrize("dtype", hostile.FLOATS, ids=lambda d: d.name)

@@ -396,6 +396,110 @@ def test_smooth_squares_of_hostile_numbers(beta, flavour):
             within(vjp_by(pool, x, g, path), gx, vjp_allowance(pool, x, g, gx))
 
 
+def smooth_of_all(kind, x):
+    """The value and the weights of one window over all axes but the first, in float64."""
+    axes, x = tuple(range(1, x.ndim)), x.astype(np.float64)
+    if isinstance(kind, SmoothMax):
+        best = (np.max if kind.beta > 0 else np.min)(x, axes, keepdims=True)
+        terms = np.exp(kind.beta * (x - best))
+        total = terms.sum(axes, keepdims=True)
+        return best + np.log(total) / kind.beta, terms / total
+    y = (np.abs(x) ** kind.p).sum(axes, keepdims=True) ** (1 / kind.p)
+    return y, np.sign(x) * (np.abs(x) / y) ** (kind.p - 1)
+
+
+@pytest.mark.parametrize("kind", [SmoothMax(1.5), SmoothMax(-30.0), Lp(1), Lp(2), Lp(2.5)], ids=repr)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize("shape", [(2, 70001), (1, 3, 50003), (2, 301, 302), (1, 50, 45, 40), (3, 140, 140)])
+def test_long_windows(kind, dtype, shape):
+    """Windows longer than what stays in the cache, whose cells are taken in pieces; one with a NaN is by itself."""
+    rng = np.random.default_rng(6)
+    pool = Pool(kind, Global(), axes=tuple(range(1, len(shape))))
+    x = (rng.normal(size=(shape[0] + 1, *shape[1:])) / 4).astype(dtype)
+    x[-1].flat[-5] = np.nan
+    t = rng.normal(size=x.shape).astype(dtype)
+    g = rng.normal(size=(len(x), *[1] * (x.ndim - 1))).astype(dtype)
+    y, weights = smooth_of_all(kind, x)
+    change = (weights * t).sum(tuple(range(1, x.ndim)), keepdims=True)
+    mass = np.abs(weights * t).sum(tuple(range(1, x.ndim)), keepdims=True)
+    eps, tiny = float(np.finfo(dtype).eps), float(np.finfo(dtype).tiny)
+    eps = max(eps, 2.0**-40)
+    for level in _engine.levels():
+        _engine.set_level(level)
+        for ours in (pool(x), pool.jvp(x, t)[0]):
+            within(ours, y.astype(dtype), 2 * eps * finite_size(y))
+        within(pool.jvp(x, t)[1], change.astype(dtype), 4 * eps * finite_size(mass))
+        gx = weights * g
+        within(pool.vjp(x)[1](g), gx.astype(dtype), 4 * eps * finite_size(gx) + tiny)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize(
+    ("window", "shape", "axes"),
+    [
+        (Window((2, 2), 2, ceil_mode=True), (3, 9, 71), None),
+        (Window((3,), 1, 2), (5, 101), None),
+        (Window((3, 3), 2, 2), (1, 8, 9, 20), (1, 2)),
+        (Window((2,), 1, 1, 5), (4, 7), None),
+        (Adaptive((7, 9)), (2, 5, 9), None),
+        (Window((1, 1)), (2, 5, 67), None),
+    ],
+)
+def test_a_smooth_maximum_of_one_cell_is_that_cell(dtype, window, shape, axes):
+    """To the last bit, by the engine's choice and by terms, however near to 0 the cell is."""
+    rng = np.random.default_rng(7)
+    x = (rng.normal(size=shape) * 10.0 ** rng.uniform(-4, 0, shape)).astype(dtype)
+    for count_include_pad in (False, True):
+        pool = Pool(SmoothMax(0.3, count_include_pad), window, axes)
+        cells = Pool(Sum(), window, axes)(np.ones(shape))
+        if count_include_pad:
+            cells = Pool(Sum(), window, axes)(np.ones(shape)) / Pool(Avg(), window, axes)(np.ones(shape))
+        single = np.abs(cells - 1) < 1e-9
+        expected = Pool(Sum(), window, axes)(x)[single]
+        assert single.any() or count_include_pad
+        for level in _engine.levels():
+            _engine.set_level(level)
+            for path in (*ways(pool, x, "forward"), "stream"):
+                if path in ("", "stream", "terms"):
+                    same(forward_by(pool, x, path)[single], expected)
+            same(pool(x)[single], expected)
+
+
+@pytest.mark.parametrize("p", [1, 2, 2.5, 3])
+@pytest.mark.parametrize(("shape", "axes"), [((6, 40, 41), None), ((3, 20, 21, 17), (1, 2)), ((70, 6, 5), None)])
+def test_norms_of_windows_of_zeros(p, shape, axes):
+    """They are 0, and hand on nothing, not even of a cotangent that is infinite."""
+    rng = np.random.default_rng(8)
+    x = np.maximum(rng.normal(size=shape) - 1.5, 0).astype(np.float32)
+    pool = Pool(Lp(p), Window((2, 2), 1), axes)
+    zero = Pool(Max(), Window((2, 2), 1), axes)(x) == 0
+    g = rng.normal(size=zero.shape).astype(np.float32)
+    expected = spec.vjp(pool, x, np.where(zero, 0, g).astype(np.float32))
+    g[zero] = np.inf
+    for level in _engine.levels():
+        _engine.set_level(level)
+        y, pullback = pool.vjp(x)
+        assert (y[zero] == 0).all()
+        assert (y[~zero] > 0).all()
+        np.testing.assert_allclose(pullback(g), expected, rtol=1e-6, atol=1e-6)
+        assert (pool.jvp(x, np.full_like(x, np.inf))[1][zero] == 0).all()
+
+
+@pytest.mark.parametrize("kind", [SmoothMax(1.5), SmoothMax(-400.0), Lp(2.5), Lp(7)], ids=repr)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_small_slabs_of_every_size_of_number(kind, dtype):
+    """Several are computed together, with one scale: those that it does not suit are computed again."""
+    rng = np.random.default_rng(9)
+    x = (rng.normal(size=(40, 5, 7)) * 10.0 ** rng.uniform(-12, 6, (40, 1, 1))).astype(dtype)
+    pool = Pool(kind, Window((3, 3), 2, 1))
+    g = rng.normal(size=pool.output_shape(x.shape)).astype(dtype)
+    y, gx = spec.forward(pool, x), spec.vjp(pool, x, g)
+    for level in _engine.levels():
+        _engine.set_level(level)
+        within(pool(x), y, value_allowance(pool, x, y))
+        within(pool.vjp(x)[1](g), gx, vjp_allowance(pool, x, g, gx))
+
+
 @pytest.mark.parametrize("kind", [Max(), Min("all"), Avg(), SmoothMax(2.0), SmoothMax(-2.0), Lp(2)], ids=repr)
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize(

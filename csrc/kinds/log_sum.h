@@ -110,6 +110,13 @@ inline bool floats_do_for(const Plan &plan, double beta) {
     return plan.cells <= 4 && size > 1e-30 && size < 1e30;
 }
 
+// Whether it is faster than the terms of all cells and their sums: where merges are few, and rows of cells are merged.
+inline bool suits_log_sum(const Plan &plan) {
+    const Axis &axis = plan.last();
+    if (plan.cells > 4) return false;
+    return plan.inner > 1 || (!axis.adaptive && axis.stride < 8 && (axis.kernel == 2 || axis.stride == 2));
+}
+
 template <class F>
 void log_sum_all(const Plan &plan, double beta, bool count_pad, const void *x, void *y, const Route &route) {
     LogSum<F> kind{beta};
@@ -222,7 +229,7 @@ inline void squares_vjp(const Plan &plan, double beta, const float *x, const flo
     constexpr int N = LANES<float>;
     using V = vec<float, N>;
     const Axis &rows = plan.axes[0];
-    const ExpTerm exp_term(beta);
+    const ExpTerm<float> exp_term(beta);
     const i64 width = plan.in_row, outputs = plan.out_row;
     auto two_rows = [=](auto least, auto past, const float *x, const float *g, float *gx) NDPOOL_INLINED {
         constexpr bool PAST = decltype(past)::value;
