@@ -88,7 +88,8 @@ class RecentRows {
         length = elements;
         room = (elements + 2 * LANES<A>)*(arrays.t ? 2 : 1);
         slots = ENOUGH / (room * static_cast<i64>(sizeof(A)));
-        slots = slots < AT_ONCE ? AT_ONCE : slots > rows ? rows : slots;
+        if (slots < AT_ONCE) slots = AT_ONCE;
+        if (slots > rows) slots = rows;
         numbers.grow(slots * room, "rows as keys");
         starts.grow(slots, "where rows start");
         for (i64 slot = 0; slot < slots; ++slot) starts[slot] = -1;
@@ -166,6 +167,7 @@ class Looker {
         std::memset(keys.data(), 0, sizeof(I) * (room + phases + given.output_room()));
         if (given.steps == 1) phase = row;
         if (given.along == Along::PHASES) taps = given.taps(taps_room);
+        if (given.along == Along::SEGMENTS) lay_out_lanes();
     }
 
     // The best key of each column of an output row; it may be made at `key`.
@@ -330,25 +332,41 @@ class Looker {
     NDPOOL_INLINE void over_segment(i64 o, const F &f) const {
         const Axis &axis = columns->axis;
         const i64 inner = columns->inner, period = axis.dilation * inner;
-        const i64 taken = period <= N ? N / period * period : inner;  // lanes
-        const i64 step = period <= N ? taken : period;
         const Axis::Taps taps = axis.taps(o);
         const i64 first = (taps.first - columns->first_cell) * inner;
         const i64 span = taps.count ? (taps.count - 1) * period + inner : 0;
-        const I *wanted = y + (o - columns->begin) * inner;
-        vec<I, N> best, there;
-        for (int l = 0; l < N; ++l) {
-            there[l] = l < taken && l % period < inner ? -1 : 0;
-            best[l] = wanted[l % inner];
-        }
+        const vec<I, N> best = repeated(y + (o - columns->begin) * inner), there = load<N>(lanes_there);
         for (i64 i = 0; i < span; i += step) {
             vec<I, N> equal = (load<N>(row.key + first + i) == best) & there;
             if (span - i < N) equal &= iota() < static_cast<I>(span - i);
-            f(first + i, equal, taps.skipped + i / period);
+            f(first + i, equal, CARRIED == Carried::PLACE ? taps.skipped + i / period : 0);
         }
     }
 
+    // The elements of a place, again and again.
+    template <class T>
+    NDPOOL_INLINE vec<T, N> repeated(const T *place) const {
+        if (columns->inner == 1) return splat<T, N>(*place);
+        T lanes[N];
+        for (int l = 0; l < N; ++l) lanes[l] = place[element[l]];
+        return load<N>(lanes);
+    }
+
   private:
+    i64 step = N;                  // of a segment, at a time
+    I lanes_there[N], element[N];  // which lanes are cells of the window, and which element of a place they are
+    A ahead[N];                    // how far along the window
+
+    void lay_out_lanes() {
+        const i64 inner = columns->inner, period = columns->axis.dilation * inner;
+        const i64 taken = period <= N ? N / period * period : inner;  // lanes
+        step = period <= N ? taken : period;
+        for (i64 l = 0; l < N; ++l) {
+            lanes_there[l] = l < taken && l % period < inner ? -1 : 0;
+            element[l] = static_cast<I>(l % inner);
+            ahead[l] = static_cast<A>(l / period);
+        }
+    }
     static vec<I, N> iota() {
         vec<I, N> v;
         for (int l = 0; l < N; ++l) v[l] = static_cast<I>(l);
@@ -356,15 +374,14 @@ class Looker {
     }
     // Windows one by one, along their cells.
     void ask_segments() {
-        const i64 inner = columns->inner, period = columns->axis.dilation * inner;
+        const i64 inner = columns->inner;
         const BestRow<A> from = row;
-        vec<A, N> ahead;  // of the lanes, along the window
-        for (int l = 0; l < N; ++l) ahead[l] = static_cast<A>(l / period);
+        const vec<A, N> along = load<N>(ahead);
         for (i64 o = columns->begin; o < columns->end; ++o) {
             Found found;
             const A kernel = static_cast<A>(columns->axis.kernel);
             over_segment(o, [&](i64 i, vec<I, N> equal, i64 tap)
-                                NDPOOL_INLINED { found.add(from, i, equal, kernel, ahead + static_cast<A>(tap)); });
+                                NDPOOL_INLINED { found.add(from, i, equal, kernel, along + static_cast<A>(tap)); });
             const i64 at = (o - columns->begin) * inner;
             for (i64 e = 0; e < inner; ++e) {
                 if constexpr (COUNTS) count[at + e] = folded(found.count, e, inner);
@@ -461,25 +478,16 @@ class TieMaker {
         const Columns<A> &columns = *look.columns;
         std::memset(to, 0, sizeof(A) * columns.column_room());
         for (i64 o = columns.begin; o < columns.end; ++o) {
-            const A *shares = look.share + (o - columns.begin) * columns.inner;
-            vec<A, N> share, none{};
-            for (int l = 0; l < N; ++l) share[l] = shares[l % columns.inner];
+            const vec<A, N> share = look.repeated(look.share + (o - columns.begin) * columns.inner), none{};
             look.over_segment(o, [&](i64 i, vec<I, N> equal, i64)
                                      NDPOOL_INLINED { store<N>(to + i, load<N>(to + i) + (equal ? share : none)); });
         }
     }
 };
 
-template <class A>
-void ties_vjp(const Plan &plan, const TiedArrays<A> &arrays, const Gradient &gradient) {
-    if (arrays.policy == Ties::SPLIT)
-        pull_by_columns<A>(plan, gradient, arrays.floats, [&] { return TieMaker<A, true>(plan, arrays); });
-    else
-        pull_by_columns<A>(plan, gradient, arrays.floats, [&] { return TieMaker<A, false>(plan, arrays); });
-}
-
-// Calls f(look, rows, at) for all outputs, some of a row at a time, from output `at` on, after their windows were
-// asked.
+// Calls f(look, start, at, outputs) for all outputs, some of a row at a time, after their windows were asked: those
+// from output `at` on, of the row whose windows start at element `start` of the slab. They are in look.count and
+// look.sum.
 template <class Look, class A, class F>
 void over_asked(const Plan &plan, const TiedArrays<A> &arrays, const F &f) {
     const i64 outputs = plan.last().output, part = part_of_row(plan), parts = (outputs + part - 1) / part;
@@ -502,51 +510,8 @@ void over_asked(const Plan &plan, const TiedArrays<A> &arrays, const F &f) {
             look.start(columns, index / plan.out_rows);
             look.find_best(rows, nullptr);
             look.ask(index * plan.out_row + from * plan.inner);
-            f(look, rows, index * plan.out_row + from * plan.inner);
+            f(look, rows.start, index * plan.out_row + from * plan.inner, look.outputs());
         }
-    });
-}
-
-// Tangents as they are, of the first of the cells that tie.
-inline void first_jvp(const Plan &plan, const TiedArrays<double> &arrays, const void *t, void *dy, i64 element_bytes) {
-    const Places places(plan);
-    over_asked<Looker<double, false, Carried::PLACE>>(plan, arrays, [&](auto &look, const OutputRow &rows, i64 at) {
-        for (i64 i = 0; i < look.outputs(); ++i) {
-            const i64 o = look.columns->begin + i / plan.inner, place = static_cast<i64>(look.sum[i]);
-            const i64 cell = rows.start + plan.last().start(o) * plan.inner + i % plan.inner + places.distance(place);
-            std::memcpy(static_cast<char *>(dy) + (at + i) * element_bytes,
-                        static_cast<const char *>(t) + (at / plan.out_slab * plan.in_slab + cell) * element_bytes,
-                        static_cast<std::size_t>(element_bytes));
-        }
-    });
-}
-
-// `element_bytes` are those of an element of dy.
-template <class A>
-void ties_jvp(const Plan &plan, const TiedArrays<A> &arrays, void *dy, i64 element_bytes) {
-    auto put = [&](auto &look, const OutputRow &, i64 at) {
-        arrays.floats.write(look.sum, look.outputs(), static_cast<char *>(dy) + at * element_bytes);
-    };
-    if (arrays.policy == Ties::ALL) return over_asked<Looker<A, false, Carried::SUM>>(plan, arrays, put);
-    over_asked<Looker<A, true, Carried::SUM>>(plan, arrays, [&](auto &look, const OutputRow &rows, i64 at) {
-        for (i64 i = 0; i < look.outputs(); ++i) look.sum[i] /= look.count[i];
-        put(look, rows, at);
-    });
-}
-
-// The winners of windows with more places than a lane of the merging way can hold.
-inline void find_winners(const Plan &plan, const TiedArrays<double> &arrays, void *winners, int bytes) {
-    over_asked<Looker<double, false, Carried::PLACE>>(plan, arrays, [&](auto &look, const OutputRow &, i64 at) {
-        auto put = [&](auto *to) {
-            using W = std::decay_t<decltype(*to)>;
-            for (i64 i = 0; i < look.outputs(); ++i) to[at + i] = static_cast<W>(static_cast<i64>(look.sum[i]));
-        };
-        if (bytes == 1)
-            put(static_cast<std::uint8_t *>(winners));
-        else if (bytes == 2)
-            put(static_cast<std::uint16_t *>(winners));
-        else
-            put(static_cast<std::uint32_t *>(winners));
     });
 }
 
