@@ -494,23 +494,20 @@ void over_asked(const Plan &plan, const TiedArrays<A> &arrays, const F &f) {
     parallel(plan.outer * plan.out_rows * parts, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
         OutputRow rows(plan);
         Look look(plan, arrays);
-        rows.move_to(begin / parts % plan.out_rows);
         for (i64 unit = begin; unit < end; ++unit) {
-            const i64 index = unit / parts, from = unit % parts * part,
-                      to = from + part < outputs ? from + part : outputs;
+            // Row after row of the same part, so that what was read for one serves the next.
+            const i64 slab = unit / (parts * plan.out_rows), rest = unit % (parts * plan.out_rows);
+            const i64 row = rest % plan.out_rows, from = rest / plan.out_rows * part;
+            const i64 to = from + part < outputs ? from + part : outputs;
             i64 first = 0, last = plan.last().length;
             if (parts > 1) Columns<A>::seen(plan.last(), from, to, &first, &last);
             const Columns<A> columns(plan, from, to, first, last);
-            if (unit > begin && unit % parts == 0) {
-                if (index % plan.out_rows == 0)
-                    rows.move_to(0);
-                else
-                    rows.move_on(1);
-            }
-            look.start(columns, index / plan.out_rows);
+            unit == begin || row == 0 ? rows.move_to(row) : rows.move_on(1);
+            const i64 at = (slab * plan.out_rows + row) * plan.out_row + from * plan.inner;
+            look.start(columns, slab);
             look.find_best(rows, nullptr);
-            look.ask(index * plan.out_row + from * plan.inner);
-            f(look, rows.start, index * plan.out_row + from * plan.inner, look.outputs());
+            look.ask(at);
+            f(look, rows.start, at, look.outputs());
         }
     });
 }

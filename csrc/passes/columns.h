@@ -52,6 +52,40 @@ struct FloatRows {
 template <class A, class G>
 constexpr FloatRows<A> FLOAT_ROWS = {read_numbers<A, G>, write_numbers<A, G>};
 
+// --- every S-th lane of S registers ------------------------------------------------------------------
+
+// Lane i of phase F is element S*i + F of the registers. With register R and those before it done, the lanes that are
+// in it come from there, and the others stay.
+template <int S, int F, int R>
+struct OfPhase {
+    static constexpr int of(int n, int i) {
+        const int at = S * i + F;
+        return at / n == R ? n + at % n : i;
+    }
+};
+// Lane i of register R is of phase (R*N + i) % S.
+template <int S, int R, int F>
+struct OfRegister {
+    static constexpr int of(int n, int i) {
+        const int at = R * n + i;
+        return at % S == F ? n + at / S : i;
+    }
+};
+template <int N, template <int, int, int> class Pick, int S, int TO, int FROM = 0, class V>
+NDPOOL_INLINE V picked_from(const V *from, V sofar) {
+    if constexpr (FROM == S)
+        return sofar;
+    else
+        return picked_from<N, Pick, S, TO, FROM + 1>(from, picked<N, Pick<S, TO, FROM>>(sofar, from[FROM]));
+}
+template <int N, int S, template <int, int, int> class Pick, int TO = 0, class V>
+NDPOOL_INLINE void repick(const V *from, V *to) {
+    if constexpr (TO < S) {
+        to[TO] = picked_from<N, Pick, S, TO>(from, from[0]);
+        repick<N, S, Pick, TO + 1>(from, to);
+    }
+}
+
 // --- along the row ----------------------------------------------------------------------------------
 
 // Some outputs of a row, and the cells that they see, in the order in which registers take them.
@@ -67,7 +101,7 @@ class Columns {
     using I = typename IntOf<sizeof(A)>::s;
     static constexpr int N = LANES<A>;
 
-    static constexpr i64 MOST_PHASES = 4;
+    static constexpr i64 MOST_PHASES = 6;
     const Axis &axis;
     const i64 inner, begin, end;  // outputs
     const i64 first_cell, cells;  // of the row
@@ -117,7 +151,7 @@ class Columns {
     }
 
     // How much room a row of columns and one of outputs need.
-    i64 column_room() const { return size + 2 * N; }
+    i64 column_room() const { return size + (steps + 1) * N; }
     i64 output_room() const { return outputs + 2 * N; }
 
     // The first and the last cell + 1 that outputs begin..end-1 see, or a little more.
@@ -133,29 +167,30 @@ class Columns {
     // The phases of a row of columns: the cells that windows have at the same places, side by side.
     template <class T>
     void split(const T *row, T *phases) const {
-        if (inner == 1 && steps == 2) {
-            for (i64 i = 0; 2 * i < size; i += N) {
-                auto a = load<N>(row + 2 * i), b = load<N>(row + 2 * i + N);
-                store<N>(phases + i, every_second<N, 0>(a, b));
-                store<N>(phases + apart + i, every_second<N, 1>(a, b));
+        with_steps([&](auto many) NDPOOL_INLINED {
+            constexpr int S = decltype(many)::value;
+            for (i64 i = 0; S * i < size; i += N) {
+                vec<I, N> from[S], to[S];
+                for (int r = 0; r < S; ++r) from[r] = bits<vec<I, N>>(load<N>(row + S * i + r * N));
+                repick<N, S, OfPhase>(from, to);
+                for (int f = 0; f < S; ++f) store<N>(phases + f * apart + i, bits<vec<T, N>>(to[f]));
             }
-            return;
-        }
-        over_phases([&](i64 in_row, i64 in_phases) NDPOOL_INLINED { phases[in_phases] = row[in_row]; });
+        });
+        if (inner > 1) over_phases([&](i64 in_row, i64 in_phases) { phases[in_phases] = row[in_row]; });
     }
     // And back.
     template <class T>
     void join(const T *phases, T *row) const {
-        if (inner == 1 && steps == 2) {
-            for (i64 i = 0; 2 * i < size; i += N) {
-                auto a = load<N>(phases + i), b = load<N>(phases + apart + i);
-                zip<N>(a, b);
-                store<N>(row + 2 * i, a);
-                store<N>(row + 2 * i + N, b);
+        with_steps([&](auto many) NDPOOL_INLINED {
+            constexpr int S = decltype(many)::value;
+            for (i64 i = 0; S * i < size; i += N) {
+                vec<I, N> from[S], to[S];
+                for (int f = 0; f < S; ++f) from[f] = bits<vec<I, N>>(load<N>(phases + f * apart + i));
+                repick<N, S, OfRegister>(from, to);
+                for (int r = 0; r < S; ++r) store<N>(row + S * i + r * N, bits<vec<T, N>>(to[r]));
             }
-            return;
-        }
-        over_phases([&](i64 in_row, i64 in_phases) NDPOOL_INLINED { row[in_row] = phases[in_phases]; });
+        });
+        if (inner > 1) over_phases([&](i64 in_row, i64 in_phases) { row[in_row] = phases[in_phases]; });
     }
 
     // Where the cells of a window are, in phases from the window on, and where the windows over a column are, in a row
@@ -193,6 +228,18 @@ class Columns {
     }
 
   private:
+    // Calls f with the number of phases, where places are single elements.
+    template <class F>
+    NDPOOL_INLINE void with_steps(const F &f) const {
+        if (inner > 1) return;
+        switch (steps) {
+            case 2: return f(Size<2>());
+            case 3: return f(Size<3>());
+            case 4: return f(Size<4>());
+            case 5: return f(Size<5>());
+            case 6: return f(Size<6>());
+        }
+    }
     template <class F>
     NDPOOL_INLINE void over_phases(const F &f) const {
         const i64 windows = size / (steps * inner), steps = this->steps, inner = this->inner, apart = this->apart;
