@@ -244,8 +244,7 @@ void scatter_winners(const Plan &plan, const W *winners, const G *g, G *gx) {
                         sum[start + cell] += load_as<A, 1>(g + at + i)[0];
                 });
             }
-            if constexpr (!std::is_same_v<G, A>)
-                for (i64 i = 0; i < high - low; ++i) store_as<1>(to + i, vec<A, 1>{sum[i]});
+            if constexpr (!std::is_same_v<G, A>) write_numbers<A, G>(sum, high - low, to);
         });
     });
 }
@@ -258,13 +257,105 @@ inline void gather_narrow_winners(const Plan &plan, const std::uint8_t *winners,
         [&](const InputPart &in) { return NarrowTarget<float, false>{in.gx, brain, 1, plan.in_row}; });
 }
 
+// What windows hand to the columns of their winners.
+template <class A>
+struct WinnerShares {
+    using I = typename IntOf<sizeof(A)>::s;
+    static constexpr int N = LANES<A>;
+    const I *along, *across;  // the winners' places along the row, and those of their rows in the window
+    const A *g;
+    A *share;
+    I *owner;
+
+    struct State {
+        vec<A, N> sum;
+        vec<I, N> owner;
+    };
+    NDPOOL_INLINE State begin(i64) const { return {vec<A, N>{}, splat<I, N>(-1)}; }
+    NDPOOL_INLINE void take(State &state, i64 output, i64 place) const {
+        const vec<A, N> none{};
+        const vec<I, N> equal = load<N>(along + output) == static_cast<I>(place);
+        state.sum += equal ? load<N>(g + output) : none;
+        state.owner = equal ? load<N>(across + output) : state.owner;  // all that chose a column chose the same cell
+    }
+    NDPOOL_INLINE void finish(i64 i, const State &state) const {
+        store<N>(share + i, state.sum);
+        store<N>(owner + i, state.owner);
+    }
+};
+
+// Reads winners as their places along the row and across.
+template <class A, class W>
+void read_places(const void *from, i64 at, i64 count, i64 kernel, typename IntOf<sizeof(A)>::s *along,
+                 typename IntOf<sizeof(A)>::s *across) {
+    using I = typename IntOf<sizeof(A)>::s;
+    const W *winners = static_cast<const W *>(from) + at;
+    const A inverse = 1 / static_cast<A>(kernel);
+    exact_blocks<LANES<A>>(count, [&](auto size, i64 i) NDPOOL_INLINED {
+        constexpr int N = decltype(size)::value;
+        const vec<I, N> place = convert<I, N>(load<N>(winners + i));
+        // The half keeps the product away from whole numbers, further than it is rounded.
+        const vec<I, N> row = convert<I, N>((convert<A, N>(place) + A(0.5)) * inverse);
+        store<N>(across + i, row);
+        store<N>(along + i, place - row * static_cast<I>(kernel));
+    });
+}
+
+template <class A>
+class WinnerMaker {
+  public:
+    using I = typename IntOf<sizeof(A)>::s;
+    using Read = void (*)(const void *from, i64 at, i64 count, i64 kernel, I *along, I *across);
+    WinnerMaker(const void *winners, Read read, const void *g, const FloatRows<A> &floats)
+        : winners(winners), read(read), g(g), floats(floats) {}
+
+    void start(const Columns<A> &given, i64) {
+        columns = &given;
+        const i64 room = given.output_room(), phases = given.steps * given.apart + LANES<A>;
+        numbers.grow(room + phases, "cotangents of a row");
+        places.grow(2 * room + phases, "winners of a row");
+        std::memset(numbers.data(), 0, sizeof(A) * room);  // where there is no output none is handed on
+        std::memset(places.data(), -1, sizeof(I) * 2 * room);
+        if (given.along == Along::PHASES) taps = given.taps(taps_room);
+    }
+    void make(const OutputRow &, i64 at, A *share, I *owner) {
+        const i64 room = columns->output_room(), count = (columns->end - columns->begin) * columns->inner;
+        I *along = places.data(), *across = along + room;
+        read(winners, at, count, columns->axis.kernel, along + columns->border, across + columns->border);
+        floats.read(g, at, count, numbers.data() + columns->border);
+        if (columns->steps == 1)
+            return columns->hand(WinnerShares<A>{along, across, numbers.data(), share, owner}, taps, list);
+        A *shares = numbers.data() + room;
+        I *owners = across + room;
+        columns->hand(WinnerShares<A>{along, across, numbers.data(), shares, owners}, taps, list);
+        columns->join(shares, share);
+        columns->join(owners, owner);
+    }
+    static const I *keys(i64) { return nullptr; }
+
+  private:
+    const void *winners;
+    const Read read;
+    const void *g;
+    const FloatRows<A> &floats;
+    const Columns<A> *columns = nullptr;
+    Scratch<A> numbers;
+    Scratch<I> places;
+    Scratch<i64> taps_room, list;
+    typename Columns<A>::Taps taps{};
+};
+
 // G is the type of the cotangents, A that in which they are added up.
 template <class W, class G, class A>
 void winners_vjp(const Plan &plan, const W *winners, const G *g, G *gx, const Route &route) {
-    const Way way = way_back<A>(plan, {9, 0, plan.inner >= 4 * LANES<A> ? 9 : 0, sizeof(W) == 1}, Way::SCATTER, route);
+    const Lanes lanes{LANES<A>,        FEW_LANES<A>, true, false, LEVEL_IS_TUNED ? Tuned::ALL : Tuned::NOT,
+                      !LEVEL_IS_TUNED, true};
+    // A float holds places of two bytes, and the row and the column that they are made of.
+    const bool by_columns = Columns<A>::along_of(plan) != Along::SEGMENTS && (sizeof(W) < 4 || sizeof(A) == 8);
+    const Way way = choose_winners_back(plan, lanes, sizeof(W) == 1, by_columns, route.asked);
     if (route.tell(way)) return;
     if constexpr (sizeof(W) == 1) {
-        if (way != Way::SCATTER) {
+        if (way == Way::GATHER || way == Way::SQUARES) {
             const Gradient gradient(plan, gx, sizeof(G), route);
             if constexpr (std::is_same_v<G, A>)
                 return gather_winners<A>(
@@ -277,6 +368,9 @@ void winners_vjp(const Plan &plan, const W *winners, const G *g, G *gx, const Ro
                 return gather_narrow_winners(plan, winners, gradient, way, std::is_same_v<G, BFloat>, g);
         }
     }
+    if (way == Way::COLUMNS)
+        return pull_by_columns<A>(plan, Gradient(plan, gx, sizeof(G), route), FLOAT_ROWS<A, G>,
+                                  [&] { return WinnerMaker<A>(winners, read_places<A, W>, g, FLOAT_ROWS<A, G>); });
     scatter_winners<W, G, A>(plan, winners, g, gx);
 }
 

@@ -152,7 +152,7 @@ class Looker {
         columns = &given;
         if (as_before) return;
         shape = given.shape();
-        recent.start(given.cells * given.inner, plan.in_row);
+        if (plan.dim_count) recent.start(given.cells * given.inner, plan.in_row);
         const i64 room = given.column_room(), phases = given.steps > 1 ? given.steps * given.apart + 2 * N : 0;
         floats.grow(2 * (room + phases) + 3 * given.output_room(), "columns and their outputs");
         row.count = floats.data(), row.carried = row.count + room;
@@ -165,6 +165,9 @@ class Looker {
         keys.grow(room + phases + given.output_room(), "keys of columns and their outputs");
         row.key = keys.data(), phase.key = row.key + room, y = phase.key + phases;
         std::memset(keys.data(), 0, sizeof(I) * (room + phases + given.output_room()));
+        if (plan.dim_count == 0)
+            for (i64 i = 0; i < given.cells * given.inner; ++i)
+                row.count[given.lead + i] = 1, row.carried[given.lead + i] = 0;
         if (given.steps == 1) phase = row;
         if (given.along == Along::PHASES) taps = given.taps(taps_room);
         if (given.along == Along::SEGMENTS) lay_out_lanes();
@@ -179,7 +182,12 @@ class Looker {
         BestRow<A> to = row;
         to.key += columns->lead, to.count += columns->lead, to.carried += columns->lead;
         const i64 length = columns->cells * columns->inner;
-        for (i64 r = 0; r < rows.count;) r = merge_some(rows, r, to, length);
+        if (plan.dim_count == 0) {  // a column is one cell
+            arrays.keys(arrays.x, start_of(0), length, arrays.flip, to.key);
+            if (CARRIED == Carried::SUM) arrays.floats.read(arrays.t, start_of(0), length, to.carried);
+        } else {
+            for (i64 r = 0; r < rows.count;) r = merge_some(rows, r, to, length);
+        }
         const vec<A, N> none{};
         store<N>(to.count + length, none);
         store<N>(to.carried + length, none + NOTHING);
