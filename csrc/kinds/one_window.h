@@ -168,17 +168,25 @@ void look_at_all(const Plan &plan, const TiedArrays<A> &arrays, const F &f) {
     });
 }
 
-// `element_bytes` are those of an element of dy.
+// `element_bytes` are those of an element of dy. Says whether all sums are finite.
 template <class A>
-void ties_jvp(const Plan &plan, const TiedArrays<A> &arrays, void *dy, i64 element_bytes) {
+bool ties_jvp(const Plan &plan, const TiedArrays<A> &arrays, void *dy, i64 element_bytes) {
+    bool finite = true;
     auto put = [&](auto &look, i64, i64 at, i64 outputs) {
+        bool here = true;
+        for (i64 i = 0; i < outputs; ++i) here &= look.sum[i] - look.sum[i] == 0;
+        if (!here) __atomic_store_n(&finite, false, __ATOMIC_RELAXED);
         arrays.floats.write(look.sum, outputs, static_cast<char *>(dy) + at * element_bytes);
     };
-    if (arrays.policy == Ties::ALL) return look_at_all<A, false, Carried::SUM>(plan, arrays, put);
-    look_at_all<A, true, Carried::SUM>(plan, arrays, [&](auto &look, i64 start, i64 at, i64 outputs) {
-        for (i64 i = 0; i < outputs; ++i) look.sum[i] /= look.count[i];
-        put(look, start, at, outputs);
-    });
+    if (arrays.policy == Ties::ALL) {
+        look_at_all<A, false, Carried::SUM>(plan, arrays, put);
+    } else {
+        look_at_all<A, true, Carried::SUM>(plan, arrays, [&](auto &look, i64 start, i64 at, i64 outputs) {
+            for (i64 i = 0; i < outputs; ++i) look.sum[i] /= look.count[i];
+            put(look, start, at, outputs);
+        });
+    }
+    return finite;
 }
 
 // Calls f(output, place, start) for every output, with the place of the first cell that equals it and where the windows

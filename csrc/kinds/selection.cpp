@@ -141,8 +141,10 @@ i64 most_terms(const Plan &plan, Op op) {
 template <class A, class G>
 void ties_as(const Plan &plan, const Call &call, const Route &route) {
     const TiedArrays<A> arrays = tied_arrays<A, G>(call);
-    if (call.op == Op::TIES_JVP) return ties_jvp<A>(plan, arrays, call.dy, sizeof(G));
-    ties_vjp<A>(plan, arrays, Gradient(plan, call.gx, sizeof(G), route));
+    if (call.op == Op::TIES_VJP) return ties_vjp<A>(plan, arrays, Gradient(plan, call.gx, sizeof(G), route));
+    // A sum of floats may be beyond all floats where its share is not, so what is not finite is added up again.
+    if (!ties_jvp<A>(plan, arrays, call.dy, sizeof(G)) && sizeof(A) < sizeof(double))
+        ties_as<double, G>(plan, call, route);
 }
 
 void ties(const Plan &plan, const Call &call, const Route &route) {

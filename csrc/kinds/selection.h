@@ -260,87 +260,93 @@ inline void gather_narrow_winners(const Plan &plan, const std::uint8_t *winners,
 // What windows hand to the columns of their winners.
 template <class A>
 struct WinnerShares {
-    using I = typename IntOf<sizeof(A)>::s;
     static constexpr int N = LANES<A>;
-    const I *along, *across;  // the winners' places along the row, and those of their rows in the window
+    const std::uint8_t *along;  // the winners' places along the row
     const A *g;
-    A *share;
-    I *owner;
+    A *to;
+    const ByteRows *bytes = byte_rows();
 
-    struct State {
-        vec<A, N> sum;
-        vec<I, N> owner;
-    };
-    NDPOOL_INLINE State begin(i64) const { return {vec<A, N>{}, splat<I, N>(-1)}; }
-    NDPOOL_INLINE void take(State &state, i64 output, i64 place) const {
-        const vec<A, N> none{};
-        const vec<I, N> equal = load<N>(along + output) == static_cast<I>(place);
-        state.sum += equal ? load<N>(g + output) : none;
-        state.owner = equal ? load<N>(across + output) : state.owner;  // all that chose a column chose the same cell
+    NDPOOL_INLINE vec<A, N> begin(i64) const { return vec<A, N>{}; }
+    NDPOOL_INLINE void take(vec<A, N> &sum, i64 output, i64 place) const {
+        sum = add_where_equal<A, N>(sum, along + output, place, *bytes, load<N>(g + output));
     }
-    NDPOOL_INLINE void finish(i64 i, const State &state) const {
-        store<N>(share + i, state.sum);
-        store<N>(owner + i, state.owner);
+    NDPOOL_INLINE void finish(i64 i, vec<A, N> sum) const { store<N>(to + i, sum); }
+};
+// And in which row of the window a column's winner is: all windows that chose the column chose the same.
+template <int LANES_AT_ONCE>
+struct WinnerOwners {
+    static constexpr int N = LANES_AT_ONCE;
+    const std::uint8_t *along, *across;
+    std::uint8_t *to;
+
+    NDPOOL_INLINE vec<std::uint8_t, N> begin(i64) const { return splat<std::uint8_t, N>(255); }
+    NDPOOL_INLINE void take(vec<std::uint8_t, N> &owner, i64 output, i64 place) const {
+        owner = load<N>(along + output) == static_cast<std::uint8_t>(place) ? load<N>(across + output) : owner;
     }
+    NDPOOL_INLINE void finish(i64 i, vec<std::uint8_t, N> owner) const { store<N>(to + i, owner); }
 };
 
 // Reads winners as their places along the row and across.
-template <class A, class W>
-void read_places(const void *from, i64 at, i64 count, i64 kernel, typename IntOf<sizeof(A)>::s *along,
-                 typename IntOf<sizeof(A)>::s *across) {
-    using I = typename IntOf<sizeof(A)>::s;
+template <class W>
+void read_places(const void *from, i64 at, i64 count, i64 kernel, std::uint8_t *along, std::uint8_t *across) {
     const W *winners = static_cast<const W *>(from) + at;
-    const A inverse = 1 / static_cast<A>(kernel);
-    exact_blocks<LANES<A>>(count, [&](auto size, i64 i) NDPOOL_INLINED {
+    const float inverse = 1 / static_cast<float>(kernel);
+    exact_blocks<LANES<float>>(count, [&](auto size, i64 i) NDPOOL_INLINED {
         constexpr int N = decltype(size)::value;
-        const vec<I, N> place = convert<I, N>(load<N>(winners + i));
+        const auto place = convert<std::int32_t, N>(load<N>(winners + i));
         // The half keeps the product away from whole numbers, further than it is rounded.
-        const vec<I, N> row = convert<I, N>((convert<A, N>(place) + A(0.5)) * inverse);
-        store<N>(across + i, row);
-        store<N>(along + i, place - row * static_cast<I>(kernel));
+        const auto row = convert<std::int32_t, N>((convert<float, N>(place) + 0.5f) * inverse);
+        store<N>(across + i, convert<std::uint8_t, N>(row));
+        store<N>(along + i, convert<std::uint8_t, N>(place - row * static_cast<std::int32_t>(kernel)));
     });
 }
 
 template <class A>
 class WinnerMaker {
   public:
-    using I = typename IntOf<sizeof(A)>::s;
-    using Read = void (*)(const void *from, i64 at, i64 count, i64 kernel, I *along, I *across);
-    WinnerMaker(const void *winners, Read read, const void *g, const FloatRows<A> &floats)
-        : winners(winners), read(read), g(g), floats(floats) {}
+    using Owner = std::uint8_t;
+    using Read = void (*)(const void *from, i64 at, i64 count, i64 kernel, Owner *along, Owner *across);
+    WinnerMaker(const Plan &plan, const void *winners, Read read, const void *g, const FloatRows<A> &floats)
+        : has_rows(plan.dim_count > 0), winners(winners), read(read), g(g), floats(floats) {}
 
     void start(const Columns<A> &given, i64) {
         columns = &given;
-        const i64 room = given.output_room(), phases = given.steps * given.apart + LANES<A>;
+        const i64 room = given.output_room(), phases = given.steps * given.apart + 64;
         numbers.grow(room + phases, "cotangents of a row");
         places.grow(2 * room + phases, "winners of a row");
         std::memset(numbers.data(), 0, sizeof(A) * room);  // where there is no output none is handed on
-        std::memset(places.data(), -1, sizeof(I) * 2 * room);
+        std::memset(places.data(), 255, 2 * room);
         if (given.along == Along::PHASES) taps = given.taps(taps_room);
     }
-    void make(const OutputRow &, i64 at, A *share, I *owner) {
+    void make(const OutputRow &, i64 at, A *share, Owner *owner) {
         const i64 room = columns->output_room(), count = (columns->end - columns->begin) * columns->inner;
-        I *along = places.data(), *across = along + room;
+        Owner *along = places.data(), *across = along + room;
         read(winners, at, count, columns->axis.kernel, along + columns->border, across + columns->border);
         floats.read(g, at, count, numbers.data() + columns->border);
-        if (columns->steps == 1)
-            return columns->hand(WinnerShares<A>{along, across, numbers.data(), share, owner}, taps, list);
-        A *shares = numbers.data() + room;
-        I *owners = across + room;
-        columns->hand(WinnerShares<A>{along, across, numbers.data(), shares, owners}, taps, list);
-        columns->join(shares, share);
-        columns->join(owners, owner);
+        const bool apart = columns->steps > 1;
+        A *shares = apart ? numbers.data() + room : share;
+        columns->hand(WinnerShares<A>{along, numbers.data(), shares}, taps, list);
+        if (apart) columns->join(shares, share);
+        if (!has_rows) return;
+        Owner *owners = apart ? across + room : owner;
+        constexpr int MANY = LANES<std::uint8_t>, FEW = LANES<A>;
+        if (columns->along == Along::PHASES || columns->inner >= MANY)
+            columns->hand(WinnerOwners<MANY>{along, across, owners}, taps, list);
+        else
+            columns->hand(WinnerOwners<FEW>{along, across, owners}, taps, list);
+        if (apart) columns->join(owners, owner);
     }
-    static const I *keys(i64) { return nullptr; }
+    static const Owner *keys(i64) { return nullptr; }
 
   private:
+    const bool has_rows;
     const void *winners;
     const Read read;
     const void *g;
     const FloatRows<A> &floats;
     const Columns<A> *columns = nullptr;
     Scratch<A> numbers;
-    Scratch<I> places;
+    Scratch<Owner> places;
     Scratch<i64> taps_room, list;
     typename Columns<A>::Taps taps{};
 };
@@ -350,8 +356,9 @@ template <class W, class G, class A>
 void winners_vjp(const Plan &plan, const W *winners, const G *g, G *gx, const Route &route) {
     const Lanes lanes{LANES<A>,        FEW_LANES<A>, true, false, LEVEL_IS_TUNED ? Tuned::ALL : Tuned::NOT,
                       !LEVEL_IS_TUNED, true};
-    // A float holds places of two bytes, and the row and the column that they are made of.
-    const bool by_columns = Columns<A>::along_of(plan) != Along::SEGMENTS && (sizeof(W) < 4 || sizeof(A) == 8);
+    // Places along the row and across are bytes there, of which one is none.
+    const bool by_columns =
+        Columns<A>::along_of(plan) != Along::SEGMENTS && plan.last().kernel < 256 && plan.outer_cells < 256;
     const Way way = choose_winners_back(plan, lanes, sizeof(W) == 1, by_columns, route.asked);
     if (route.tell(way)) return;
     if constexpr (sizeof(W) == 1) {
@@ -370,7 +377,7 @@ void winners_vjp(const Plan &plan, const W *winners, const G *g, G *gx, const Ro
     }
     if (way == Way::COLUMNS)
         return pull_by_columns<A>(plan, Gradient(plan, gx, sizeof(G), route), FLOAT_ROWS<A, G>,
-                                  [&] { return WinnerMaker<A>(winners, read_places<A, W>, g, FLOAT_ROWS<A, G>); });
+                                  [&] { return WinnerMaker<A>(plan, winners, read_places<W>, g, FLOAT_ROWS<A, G>); });
     scatter_winners<W, G, A>(plan, winners, g, gx);
 }
 

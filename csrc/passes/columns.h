@@ -136,7 +136,7 @@ class Columns {
         lead = (before - origin * steps) * inner;
         i64 windows = (last_cell + axis.pad_lo - origin * steps + steps - 1) / steps;
         if (windows < end - origin + reach) windows = end - origin + reach;
-        apart = windows * inner + N;
+        apart = windows * inner + 32;
         size = windows * steps * inner;
         border = (begin - origin + reach) * inner;
         outputs = reach * inner + windows * inner;
@@ -151,8 +151,8 @@ class Columns {
     }
 
     // How much room a row of columns and one of outputs need.
-    i64 column_room() const { return size + (steps + 1) * N; }
-    i64 output_room() const { return outputs + 2 * N; }
+    i64 column_room() const { return size + (steps + 1) * N + 32; }
+    i64 output_room() const { return outputs + 2 * N + 32; }
 
     // The first and the last cell + 1 that outputs begin..end-1 see, or a little more.
     static void seen(const Axis &axis, i64 begin, i64 end, i64 *first, i64 *last) {
@@ -170,10 +170,10 @@ class Columns {
         with_steps([&](auto many) NDPOOL_INLINED {
             constexpr int S = decltype(many)::value;
             for (i64 i = 0; S * i < size; i += N) {
-                vec<I, N> from[S], to[S];
-                for (int r = 0; r < S; ++r) from[r] = bits<vec<I, N>>(load<N>(row + S * i + r * N));
+                vec<T, N> from[S], to[S];
+                for (int r = 0; r < S; ++r) from[r] = load<N>(row + S * i + r * N);
                 repick<N, S, OfPhase>(from, to);
-                for (int f = 0; f < S; ++f) store<N>(phases + f * apart + i, bits<vec<T, N>>(to[f]));
+                for (int f = 0; f < S; ++f) store<N>(phases + f * apart + i, to[f]);
             }
         });
         if (inner > 1) over_phases([&](i64 in_row, i64 in_phases) { phases[in_phases] = row[in_row]; });
@@ -184,10 +184,10 @@ class Columns {
         with_steps([&](auto many) NDPOOL_INLINED {
             constexpr int S = decltype(many)::value;
             for (i64 i = 0; S * i < size; i += N) {
-                vec<I, N> from[S], to[S];
-                for (int f = 0; f < S; ++f) from[f] = bits<vec<I, N>>(load<N>(phases + f * apart + i));
+                vec<T, N> from[S], to[S];
+                for (int f = 0; f < S; ++f) from[f] = load<N>(phases + f * apart + i);
                 repick<N, S, OfRegister>(from, to);
-                for (int r = 0; r < S; ++r) store<N>(row + S * i + r * N, bits<vec<T, N>>(to[r]));
+                for (int r = 0; r < S; ++r) store<N>(row + S * i + r * N, to[r]);
             }
         });
         if (inner > 1) over_phases([&](i64 in_row, i64 in_phases) { row[in_row] = phases[in_phases]; });
@@ -216,7 +216,7 @@ class Columns {
         return {cell, window, place, asks};
     }
 
-    // Every column asks the windows over it, N elements at a time:
+    // Every column asks the windows over it, From::N elements at a time, of which a place has as many or more:
     //   from.begin(i), state.take(output, place), from.finish(i, state)
     // with i in a row of columns (or of phases) and `output` in a row of outputs.
     template <class From>
@@ -256,7 +256,7 @@ class Columns {
         const i64 *window = taps.window, *place = taps.place, length = size / steps;
         for (i64 phase = 0; phase < steps; ++phase) {
             const i64 base = phase * apart, asks = taps.asks[phase];
-            for (i64 i = 0; i < length; i += N) {
+            for (i64 i = 0; i < length; i += From::N) {
                 auto state = from.begin(base + i);
                 for (i64 a = 0; a < asks; ++a) from.take(state, i + window[a], place[a]);
                 from.finish(base + i, state);
@@ -280,7 +280,7 @@ class Columns {
                 output[asks] = (o - begin) * inner;
                 place[asks++] = at;
             });
-            whole_blocks<N>(inner, [&](i64 e) NDPOOL_INLINED {
+            whole_blocks<From::N>(inner, [&](i64 e) NDPOOL_INLINED {
                 auto state = from.begin(w * inner + e);
                 for (i64 a = 0; a < asks; ++a) from.take(state, output[a] + e, place[a]);
                 from.finish(w * inner + e, state);
@@ -291,13 +291,16 @@ class Columns {
 
 // --- across the rows --------------------------------------------------------------------------------
 
-// The rows of columns that a part of the input needs: their shares, and who of a column gets them.
-template <class A>
+// The rows of columns that a part of the input needs: their shares, and who of a column gets them. An Owner is a byte,
+// the place of the cell's row in the window, or else the key of the cell.
+template <class A, class Owner>
 struct ColumnRows {
-    using I = typename IntOf<sizeof(A)>::s;
+    static constexpr int N = LANES<A>;
+    static constexpr bool KEYED = sizeof(Owner) > 1;
     Scratch<A> shares;
-    Scratch<I> owners;
+    Scratch<Owner> owners;
     i64 room = 0;
+    const ByteRows *bytes = byte_rows();
 
     void grow(i64 rows, i64 each) {
         room = each;
@@ -305,30 +308,23 @@ struct ColumnRows {
         owners.grow(rows * each, "owners of columns");
     }
     A *share(i64 row) const { return shares.data() + row * room; }
-    I *owner(i64 row) const { return owners.data() + row * room; }
+    Owner *owner(i64 row) const { return owners.data() + row * room; }
 
-    // The sums of `length` cells of an input row, from element `from` of a row of columns on. Of output row
-    // rows.row[r] - first those get a share whose owner is keys[i] or, without keys, rows.tag[r].
-    void collect(const InputRow &rows, i64 first, i64 from, i64 length, const I *keys, A *sums) const {
-        keys ? collect_by<true>(rows, first, from, length, keys, sums)
-             : collect_by<false>(rows, first, from, length, keys, sums);
-    }
-
-  private:
-    template <bool KEYED>
-    void collect_by(const InputRow &rows, i64 first, i64 from, i64 length, const I *keys, A *sums) const {
-        constexpr int N = LANES<A>;
+    // The sums of `length` cells of an input row, from element `from` of a row of columns on. `first` is the number of
+    // the first output row that is here.
+    void collect(const InputRow &rows, i64 first, i64 from, i64 length, const Owner *keys, A *sums) const {
         const i64 *row = rows.row, *tag = rows.tag, count = rows.count, room = this->room;
         const A *shares = this->shares.data() + from - first * room;
-        const I *owners = this->owners.data() + from - first * room;
+        const Owner *owners = this->owners.data() + from - first * room;
+        const ByteRows &bytes = *this->bytes;
         for (i64 i = 0; i < length; i += N) {
-            vec<I, N> key{};
-            if constexpr (KEYED) key = load<N>(keys + i);
             vec<A, N> sum{}, none{};
             for (i64 r = 0; r < count; ++r) {
-                if constexpr (!KEYED) key = splat<I, N>(static_cast<I>(tag[r]));
                 const i64 at = row[r] * room + i;
-                sum += load<N>(owners + at) == key ? load<N>(shares + at) : none;
+                if constexpr (KEYED)
+                    sum += load<N>(owners + at) == load<N>(keys + i) ? load<N>(shares + at) : none;
+                else
+                    sum = add_where_equal<A, N>(sum, owners + at, tag[r], bytes, load<N>(shares + at));
             }
             store<N>(sums + i, sum);
         }
@@ -338,14 +334,15 @@ struct ColumnRows {
 // Fills the gradient, part by part. A Maker, of which each thread has its own, makes what the cells of a part ask:
 //   start(columns, slab)                   before the rows of a part
 //   make(rows, row, at, share, owner)      those of an output row; `at` is its first output in the array
-//   keys(offset)                           what the cells of an input row are known by to their owners, or null
+//   keys(offset)                           what the cells of an input row are known by, if not by their place
+// Its Owner is one of those of ColumnRows.
 template <class A, class MakeMaker>
 void pull_by_columns(const Plan &plan, const Gradient &gradient, const FloatRows<A> &floats, const MakeMaker &maker) {
     over_input_parts(plan, gradient, [&](const auto &over) {
         auto own = maker();
         InputRow in_rows(plan);
         OutputRow out_rows(plan);
-        ColumnRows<A> made;
+        ColumnRows<A, typename decltype(own)::Owner> made;
         Scratch<A> sums;
         Outbox outbox;
         over([&](const InputPart &part) {
