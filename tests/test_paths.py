@@ -261,7 +261,7 @@ TIED = [
         for s in (1, 2, 5, 7)
     ),
     *(
-        road(f"{c} channels, dilated", Window((2, 3), (1, 7), 1, d), (9, 90, c), (0, 1))
+        road(f"{c} channels, dilated", Window((2, 3), (1, 7), 1, (1, d)), (9, 90, c), (0, 1))
         for c in (1, 3)
         for d in (3, 21)
     ),
@@ -269,16 +269,15 @@ TIED = [
     road("bins, 3 channels", Adaptive((4, 5)), (2, 13, 31, 3), (1, 2)),
     road("bins of a row, 3 channels", Adaptive((40,)), (2, 331, 3), (1,)),
     road("bins of places", Adaptive((5, 9)), (2, 13, 31, 40), (1, 2)),
-    road("rows that do not all fit", Window((3, 5), 1, 2), (5, 9, 70001), (1, 2)),
-    road("planes of rows that do not all fit", Window((3, 2, 3), 1), (7, 5, 30001), (0, 1, 2)),
+    road("rows that do not all fit", Window((3, 2), 1, 1), (11, 9001)),
+    road("planes of rows that do not all fit", Window((3, 2, 2), 1), (5, 5, 4001)),
     road("more than 64 windows over a cell", Window((9, 9), 1, 4), (2, 31, 33)),
     road("one window, padded", Window((700,), 1, ((40, 5),)), (3, 655)),
     road("one window, longer than its row", Window((40,), 3, ((7, 0),)), (3, 33, 5), (1,)),
     road("one window of many pieces", Global(), (2, 99, 101, 3), (1, 2)),
     road("one window, many channels", Global(), (2, 11, 13, 1031), (1, 2)),
     road("a carried axis between", Window((3, 5), 2, 1), (13, 4, 37), (0, 2)),
-    road("columns, exactly 255 rows", Window((255, 2), (3, 1)), (300, 40)),
-    road("columns, 256 rows", Window((256, 2), (3, 1)), (300, 40)),
+    road("many rows", Window((256, 2), (3, 1)), (300, 40)),
 ]
 
 
@@ -288,7 +287,7 @@ TIED = [
 def test_every_road_of_ties(kind, window, shape, axes, _, dtype):
     """The derivative of every policy, both ways, by each method; where cells are tied, and where one wins."""
     pool, dtype = Pool(kind, window, axes), np.dtype(dtype)
-    for flavour in ("ties", "normal"):
+    for flavour in ("ties", "any" if dtype.kind in "iu" else "normal"):
         x = numbers(np.random.default_rng(5), flavour, shape, dtype)
         t, g = directions(pool, shape, dtype)
         gathered = Gathered(pool, x)

@@ -257,112 +257,25 @@ inline void gather_narrow_winners(const Plan &plan, const std::uint8_t *winners,
         [&](const InputPart &in) { return NarrowTarget<float, false>{in.gx, brain, 1, plan.in_row}; });
 }
 
-// What windows hand to the columns of their winners.
-template <class A>
-struct WinnerShares {
-    static constexpr int N = LANES<A>;
-    const std::uint8_t *along;  // the winners' places along the row
-    const A *g;
-    A *to;
-    const ByteRows *bytes = byte_rows();
-
-    NDPOOL_INLINE vec<A, N> begin(i64) const { return vec<A, N>{}; }
-    NDPOOL_INLINE void take(vec<A, N> &sum, i64 output, i64 place) const {
-        sum = add_where_equal<A, N>(sum, along + output, place, *bytes, load<N>(g + output));
+// Where gathering was measured to be faster. To visit the winners takes one add for each output, in any window. So with
+// channels last it is the windows over a cell that decide, as long as these are not many beside the outputs.
+inline GatherLimits winner_limits(const Plan &plan, i64 lanes, bool can) {
+    i64 over = 1;  // windows, or so
+    for (int a = 0; a < plan.axis_count; ++a) {
+        const Axis &axis = plan.axes[a];
+        over *= axis.adaptive ? (axis.output + axis.length - 1) / axis.length
+                              : (axis.kernel + axis.stride - 1) / axis.stride;
     }
-    NDPOOL_INLINE void finish(i64 i, vec<A, N> sum) const { store<N>(to + i, sum); }
-};
-// And in which row of the window a column's winner is: all windows that chose the column chose the same.
-template <int LANES_AT_ONCE>
-struct WinnerOwners {
-    static constexpr int N = LANES_AT_ONCE;
-    const std::uint8_t *along, *across;
-    std::uint8_t *to;
-
-    NDPOOL_INLINE vec<std::uint8_t, N> begin(i64) const { return splat<std::uint8_t, N>(255); }
-    NDPOOL_INLINE void take(vec<std::uint8_t, N> &owner, i64 output, i64 place) const {
-        owner = load<N>(along + output) == static_cast<std::uint8_t>(place) ? load<N>(across + output) : owner;
-    }
-    NDPOOL_INLINE void finish(i64 i, vec<std::uint8_t, N> owner) const { store<N>(to + i, owner); }
-};
-
-// Reads winners as their places along the row and across.
-template <class W>
-void read_places(const void *from, i64 at, i64 count, i64 kernel, std::uint8_t *along, std::uint8_t *across) {
-    const W *winners = static_cast<const W *>(from) + at;
-    const float inverse = 1 / static_cast<float>(kernel);
-    exact_blocks<LANES<float>>(count, [&](auto size, i64 i) NDPOOL_INLINED {
-        constexpr int N = decltype(size)::value;
-        const auto place = convert<std::int32_t, N>(load<N>(winners + i));
-        // The half keeps the product away from whole numbers, further than it is rounded.
-        const auto row = convert<std::int32_t, N>((convert<float, N>(place) + 0.5f) * inverse);
-        store<N>(across + i, convert<std::uint8_t, N>(row));
-        store<N>(along + i, convert<std::uint8_t, N>(place - row * static_cast<std::int32_t>(kernel)));
-    });
+    return {plan.axis_count == 1 ? 15 : 9, 0, plan.inner >= 4 * lanes && over <= 9 ? 50 : 0, can};
 }
-
-template <class A>
-class WinnerMaker {
-  public:
-    using Owner = std::uint8_t;
-    using Read = void (*)(const void *from, i64 at, i64 count, i64 kernel, Owner *along, Owner *across);
-    WinnerMaker(const Plan &plan, const void *winners, Read read, const void *g, const FloatRows<A> &floats)
-        : has_rows(plan.dim_count > 0), winners(winners), read(read), g(g), floats(floats) {}
-
-    void start(const Columns<A> &given, i64) {
-        columns = &given;
-        const i64 room = given.output_room(), phases = given.steps * given.apart + 64;
-        numbers.grow(room + phases, "cotangents of a row");
-        places.grow(2 * room + phases, "winners of a row");
-        std::memset(numbers.data(), 0, sizeof(A) * room);  // where there is no output none is handed on
-        std::memset(places.data(), 255, 2 * room);
-        if (given.along == Along::PHASES) taps = given.taps(taps_room);
-    }
-    void make(const OutputRow &, i64 at, A *share, Owner *owner) {
-        const i64 room = columns->output_room(), count = (columns->end - columns->begin) * columns->inner;
-        Owner *along = places.data(), *across = along + room;
-        read(winners, at, count, columns->axis.kernel, along + columns->border, across + columns->border);
-        floats.read(g, at, count, numbers.data() + columns->border);
-        const bool apart = columns->steps > 1;
-        A *shares = apart ? numbers.data() + room : share;
-        columns->hand(WinnerShares<A>{along, numbers.data(), shares}, taps, list);
-        if (apart) columns->join(shares, share);
-        if (!has_rows) return;
-        Owner *owners = apart ? across + room : owner;
-        constexpr int MANY = LANES<std::uint8_t>, FEW = LANES<A>;
-        if (columns->along == Along::PHASES || columns->inner >= MANY)
-            columns->hand(WinnerOwners<MANY>{along, across, owners}, taps, list);
-        else
-            columns->hand(WinnerOwners<FEW>{along, across, owners}, taps, list);
-        if (apart) columns->join(owners, owner);
-    }
-    static const Owner *keys(i64) { return nullptr; }
-
-  private:
-    const bool has_rows;
-    const void *winners;
-    const Read read;
-    const void *g;
-    const FloatRows<A> &floats;
-    const Columns<A> *columns = nullptr;
-    Scratch<A> numbers;
-    Scratch<Owner> places;
-    Scratch<i64> taps_room, list;
-    typename Columns<A>::Taps taps{};
-};
 
 // G is the type of the cotangents, A that in which they are added up.
 template <class W, class G, class A>
 void winners_vjp(const Plan &plan, const W *winners, const G *g, G *gx, const Route &route) {
-    const Lanes lanes{LANES<A>,        FEW_LANES<A>, true, false, LEVEL_IS_TUNED ? Tuned::ALL : Tuned::NOT,
-                      !LEVEL_IS_TUNED, true};
-    // Places along the row and across are bytes there, of which one is none.
-    const bool by_columns =
-        Columns<A>::along_of(plan) != Along::SEGMENTS && plan.last().kernel < 256 && plan.outer_cells < 256;
-    const Way way = choose_winners_back(plan, lanes, sizeof(W) == 1, by_columns, route.asked);
+    const Way way = way_back<A>(plan, winner_limits(plan, LANES<A>, sizeof(W) == 1), Way::SCATTER, route);
     if (route.tell(way)) return;
     if constexpr (sizeof(W) == 1) {
-        if (way == Way::GATHER || way == Way::SQUARES) {
+        if (way != Way::SCATTER) {
             const Gradient gradient(plan, gx, sizeof(G), route);
             if constexpr (std::is_same_v<G, A>)
                 return gather_winners<A>(
@@ -375,9 +288,6 @@ void winners_vjp(const Plan &plan, const W *winners, const G *g, G *gx, const Ro
                 return gather_narrow_winners(plan, winners, gradient, way, std::is_same_v<G, BFloat>, g);
         }
     }
-    if (way == Way::COLUMNS)
-        return pull_by_columns<A>(plan, Gradient(plan, gx, sizeof(G), route), FLOAT_ROWS<A, G>,
-                                  [&] { return WinnerMaker<A>(plan, winners, read_places<W>, g, FLOAT_ROWS<A, G>); });
     scatter_winners<W, G, A>(plan, winners, g, gx);
 }
 

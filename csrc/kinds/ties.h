@@ -153,7 +153,7 @@ class Looker {
         if (as_before) return;
         shape = given.shape();
         if (plan.dim_count) recent.start(given.cells * given.inner, plan.in_row);
-        const i64 room = given.column_room(), phases = given.steps > 1 ? given.steps * given.apart + 64 : 0;
+        const i64 room = given.column_room(), phases = given.steps > 1 ? given.steps * given.apart + 2 * N : 0;
         floats.grow(2 * (room + phases) + 3 * given.output_room(), "columns and their outputs");
         row.count = floats.data(), row.carried = row.count + room;
         phase.count = row.carried + room, phase.carried = phase.count + phases;
@@ -448,12 +448,11 @@ template <class A, bool SPLIT>
 class TieMaker {
   public:
     using I = typename IntOf<sizeof(A)>::s;
-    using Owner = I;
     TieMaker(const Plan &plan, const TiedArrays<A> &arrays) : look(plan, arrays), arrays(arrays) {}
 
     void start(const Columns<A> &columns, i64 slab) {
         look.start(columns, slab);
-        if (columns.steps > 1) apart.grow(columns.steps * columns.apart + 64, "shares of phases");
+        if (columns.steps > 1) apart.grow(columns.steps * columns.apart + LANES<A>, "shares of phases");
     }
     void make(const OutputRow &rows, i64 at, A *share, I *owner) {
         constexpr int N = LANES<A>;

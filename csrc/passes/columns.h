@@ -7,7 +7,7 @@
 //
 //     outputs of a row  --hand-->  shares of the columns, and who of a column gets them  --collect-->  cells
 //
-// Two kinds know who gets the share of a column: winners by their place in the window, ties by being equal to it.
+// The one of its column is who has its key; see ties.h.
 #pragma once
 #include "passes/back.h"
 
@@ -136,7 +136,7 @@ class Columns {
         lead = (before - origin * steps) * inner;
         i64 windows = (last_cell + axis.pad_lo - origin * steps + steps - 1) / steps;
         if (windows < end - origin + reach) windows = end - origin + reach;
-        apart = windows * inner + 32;
+        apart = windows * inner + N;
         size = windows * steps * inner;
         border = (begin - origin + reach) * inner;
         outputs = reach * inner + windows * inner;
@@ -151,8 +151,8 @@ class Columns {
     }
 
     // How much room a row of columns and one of outputs need.
-    i64 column_room() const { return size + (steps + 1) * N + 32; }
-    i64 output_room() const { return outputs + 2 * N + 32; }
+    i64 column_room() const { return size + (steps + 1) * N; }
+    i64 output_room() const { return outputs + 2 * N; }
 
     // The first and the last cell + 1 that outputs begin..end-1 see, or a little more.
     static void seen(const Axis &axis, i64 begin, i64 end, i64 *first, i64 *last) {
@@ -216,7 +216,7 @@ class Columns {
         return {cell, window, place, asks};
     }
 
-    // Every column asks the windows over it, From::N elements at a time, of which a place has as many or more:
+    // Every column asks the windows over it, N elements at a time:
     //   from.begin(i), state.take(output, place), from.finish(i, state)
     // with i in a row of columns (or of phases) and `output` in a row of outputs.
     template <class From>
@@ -240,15 +240,13 @@ class Columns {
             case 6: return f(Size<6>());
         }
     }
+    // Calls f(i, k) for the elements i of a row of columns, with their place k in phases.
     template <class F>
     NDPOOL_INLINE void over_phases(const F &f) const {
-        const i64 windows = size / (steps * inner), steps = this->steps, inner = this->inner, apart = this->apart;
+        const i64 windows = size / (steps * inner);
         for (i64 phase = 0; phase < steps; ++phase)
-            if (inner == 1)
-                for (i64 m = 0; m < windows; ++m) f(m * steps + phase, phase * apart + m);
-            else
-                for (i64 m = 0; m < windows; ++m)
-                    for (i64 e = 0; e < inner; ++e) f((m * steps + phase) * inner + e, phase * apart + m * inner + e);
+            for (i64 m = 0; m < windows; ++m)
+                for (i64 e = 0; e < inner; ++e) f((m * steps + phase) * inner + e, phase * apart + m * inner + e);
     }
     template <class From>
     void hand_phases(const From &given, const Taps &taps) const {
@@ -256,7 +254,7 @@ class Columns {
         const i64 *window = taps.window, *place = taps.place, length = size / steps;
         for (i64 phase = 0; phase < steps; ++phase) {
             const i64 base = phase * apart, asks = taps.asks[phase];
-            for (i64 i = 0; i < length; i += From::N) {
+            for (i64 i = 0; i < length; i += N) {
                 auto state = from.begin(base + i);
                 for (i64 a = 0; a < asks; ++a) from.take(state, i + window[a], place[a]);
                 from.finish(base + i, state);
@@ -280,7 +278,7 @@ class Columns {
                 output[asks] = (o - begin) * inner;
                 place[asks++] = at;
             });
-            whole_blocks<From::N>(inner, [&](i64 e) NDPOOL_INLINED {
+            whole_blocks<N>(inner, [&](i64 e) NDPOOL_INLINED {
                 auto state = from.begin(w * inner + e);
                 for (i64 a = 0; a < asks; ++a) from.take(state, output[a] + e, place[a]);
                 from.finish(w * inner + e, state);
@@ -291,16 +289,14 @@ class Columns {
 
 // --- across the rows --------------------------------------------------------------------------------
 
-// The rows of columns that a part of the input needs: their shares, and who of a column gets them. An Owner is a byte,
-// the place of the cell's row in the window, or else the key of the cell.
-template <class A, class Owner>
+// The rows of columns that a part of the input needs: their shares, and the keys of the cells that get them.
+template <class A>
 struct ColumnRows {
     static constexpr int N = LANES<A>;
-    static constexpr bool KEYED = sizeof(Owner) > 1;
+    using I = typename IntOf<sizeof(A)>::s;
     Scratch<A> shares;
-    Scratch<Owner> owners;
+    Scratch<I> owners;
     i64 room = 0;
-    const ByteRows *bytes = byte_rows();
 
     void grow(i64 rows, i64 each) {
         room = each;
@@ -308,23 +304,20 @@ struct ColumnRows {
         owners.grow(rows * each, "owners of columns");
     }
     A *share(i64 row) const { return shares.data() + row * room; }
-    Owner *owner(i64 row) const { return owners.data() + row * room; }
+    I *owner(i64 row) const { return owners.data() + row * room; }
 
     // The sums of `length` cells of an input row, from element `from` of a row of columns on. `first` is the number of
     // the first output row that is here.
-    void collect(const InputRow &rows, i64 first, i64 from, i64 length, const Owner *keys, A *sums) const {
-        const i64 *row = rows.row, *tag = rows.tag, count = rows.count, room = this->room;
+    void collect(const InputRow &rows, i64 first, i64 from, i64 length, const I *keys, A *sums) const {
+        const i64 *row = rows.row, count = rows.count, room = this->room;
         const A *shares = this->shares.data() + from - first * room;
-        const Owner *owners = this->owners.data() + from - first * room;
-        const ByteRows &bytes = *this->bytes;
+        const I *owners = this->owners.data() + from - first * room;
         for (i64 i = 0; i < length; i += N) {
+            const vec<I, N> key = load<N>(keys + i);
             vec<A, N> sum{}, none{};
             for (i64 r = 0; r < count; ++r) {
                 const i64 at = row[r] * room + i;
-                if constexpr (KEYED)
-                    sum += load<N>(owners + at) == load<N>(keys + i) ? load<N>(shares + at) : none;
-                else
-                    sum = add_where_equal<A, N>(sum, owners + at, tag[r], bytes, load<N>(shares + at));
+                sum += load<N>(owners + at) == key ? load<N>(shares + at) : none;
             }
             store<N>(sums + i, sum);
         }
@@ -334,15 +327,14 @@ struct ColumnRows {
 // Fills the gradient, part by part. A Maker, of which each thread has its own, makes what the cells of a part ask:
 //   start(columns, slab)                   before the rows of a part
 //   make(rows, row, at, share, owner)      those of an output row; `at` is its first output in the array
-//   keys(offset)                           what the cells of an input row are known by, if not by their place
-// Its Owner is one of those of ColumnRows.
+//   keys(offset)                           the keys of the cells of an input row
 template <class A, class MakeMaker>
 void pull_by_columns(const Plan &plan, const Gradient &gradient, const FloatRows<A> &floats, const MakeMaker &maker) {
     over_input_parts(plan, gradient, [&](const auto &over) {
         auto own = maker();
         InputRow in_rows(plan);
         OutputRow out_rows(plan);
-        ColumnRows<A, typename decltype(own)::Owner> made;
+        ColumnRows<A> made;
         Scratch<A> sums;
         Outbox outbox;
         over([&](const InputPart &part) {
@@ -371,8 +363,7 @@ void pull_by_columns(const Plan &plan, const Gradient &gradient, const FloatRows
                 if (!filled) {
                     sums.grow(length + columns.N, "sums of a row");
                     if (!rows) in_rows.count = 0;
-                    made.collect(in_rows, seen.row_begin, from, length, rows ? own.keys(row * plan.in_row) : nullptr,
-                                 sums.data());
+                    made.collect(in_rows, seen.row_begin, from, length, own.keys(row * plan.in_row), sums.data());
                     filled = sums.data();
                 }
                 char *to = part.gx + at * gradient.element_bytes;

@@ -7,8 +7,8 @@
 namespace ndpool {
 namespace {
 
-const char *const NAMES[] = {"slide",  "direct",  "tiles",   "cells",  "segments", "widen", "rows", "squares",
-                             "gather", "columns", "scatter", "spread", "own",      "terms", "ties"};
+const char *const NAMES[] = {"slide",   "direct", "tiles",   "cells",  "segments", "widen", "rows",
+                             "squares", "gather", "scatter", "spread", "own",      "terms", "ties"};
 
 using Condition = bool (*)(const Plan &, const Lanes &);
 
@@ -108,29 +108,6 @@ Way choose_back(const Plan &plan, const Lanes &lanes, const GatherLimits &limits
     const i64 most = places ? limits.channels_last : short_row ? limits.in_short_rows : limits.most;
     if (squares && (!short_row || plan.cells <= most)) return Way::SQUARES;
     return (places || cells) && plan.cells <= most ? Way::GATHER : always;
-}
-
-// How many windows there are over a cell, or so.
-static i64 windows_over_a_cell(const Plan &plan) {
-    i64 windows = 1;
-    for (int a = 0; a < plan.axis_count; ++a) {
-        const Axis &axis = plan.axes[a];
-        windows *= axis.adaptive ? (axis.output + axis.length - 1) / axis.length
-                                 : (axis.kernel + axis.stride - 1) / axis.stride;
-    }
-    return windows;
-}
-
-Way choose_winners_back(const Plan &plan, const Lanes &lanes, bool bytes, bool columns, Way asked) {
-    if (asked == Way::COLUMNS) {
-        if (!columns) cannot_go(asked);
-        return asked;
-    }
-    const i64 over = windows_over_a_cell(plan), any = INT64_MAX;
-    const i64 in_places = plan.inner >= lanes.many && over <= 9 ? any : 0;
-    const Way way = choose_back(plan, lanes, {9, 0, in_places, bytes}, Way::SCATTER, asked);
-    if (asked != Way::NONE || way != Way::SCATTER || !columns) return way;
-    return over >= 4 ? Way::COLUMNS : way;
 }
 
 // --- what the ways ask ----------------------------------------------------------------------------

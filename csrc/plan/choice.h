@@ -19,7 +19,6 @@ enum class Way {
     // Back.
     SQUARES,  // cells ask the windows over them, two by two cells at a time
     GATHER,   // cells ask the windows over them
-    COLUMNS,  // windows hand to columns along the row, and these to cells across the rows
     SCATTER,  // winners hand to their cells
     SPREAD,   // rows of windows are added up, then spread along the row
     OWN,      // SmoothMax: every window has its cells to itself
@@ -59,10 +58,6 @@ struct GatherLimits {
 };
 // The way back: SQUARES, GATHER, or the one that can always be gone.
 Way choose_back(const Plan &plan, const Lanes &lanes, const GatherLimits &limits, Way always, Way asked);
-
-// The way back to winners: these, COLUMNS or SCATTER. Whether the windows can be gathered (`bytes` of winners alone)
-// and go by columns is for the kind to know.
-Way choose_winners_back(const Plan &plan, const Lanes &lanes, bool bytes, bool columns, Way asked);
 
 // The parts of the choice that the ways themselves ask.
 
