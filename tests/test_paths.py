@@ -269,6 +269,96 @@ def test_every_road(kind, window, shape, axes, dtype):
                         same(ours, theirs)
 
 
+#: Along the row windows go side by side, by the phases of their stride; one by one; or along the elements of a place.
+TIED = [
+    *(
+        road(f"{c} channels, k3s{s}", Window((2, 3), s, 1), (2, 13, 50, c), (1, 2))
+        for c in (2, 3)
+        for s in (1, 2, 5, 7)
+    ),
+    *(
+        road(f"{c} channels, dilated", Window((2, 3), (1, 7), 1, (1, d)), (9, 90, c), (0, 1))
+        for c in (1, 3)
+        for d in (3, 21)
+    ),
+    road("places, dilated", Window((3, 4), (2, 3), 3, 2), (2, 17, 31, 33), (1, 2)),
+    road("bins, 3 channels", Adaptive((4, 5)), (2, 13, 31, 3), (1, 2)),
+    road("bins of a row, 3 channels", Adaptive((40,)), (2, 331, 3), (1,)),
+    road("bins of places", Adaptive((5, 9)), (2, 13, 31, 40), (1, 2)),
+    road("rows that do not all fit", Window((3, 2), 1, 1), (11, 9001)),
+    road("planes of rows that do not all fit", Window((3, 2, 2), 1), (5, 5, 4001)),
+    road("more than 64 windows over a cell", Window((9, 9), 1, 4), (2, 31, 33)),
+    road("one window, padded", Window((700,), 1, ((40, 5),)), (3, 655)),
+    road("one window, longer than its row", Window((40,), 3, ((7, 0),)), (3, 33, 5), (1,)),
+    road("one window of many pieces", Global(), (2, 99, 101, 3), (1, 2)),
+    road("one window, many channels", Global(), (2, 11, 13, 1031), (1, 2)),
+    road("a carried axis between", Window((3, 5), 2, 1), (13, 4, 37), (0, 2)),
+    road("many rows", Window((256, 2), (3, 1)), (300, 40)),
+]
+
+
+@pytest.mark.parametrize("kind", [Max("all"), Min("split"), Max()], ids=repr)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.uint8, np.int64, np.float64], ids=lambda d: d.__name__)
+@pytest.mark.parametrize(("window", "shape", "axes", "_"), TIED)
+def test_every_road_of_ties(kind, window, shape, axes, _, dtype):
+    """The derivative of every policy, both ways, by each method; where cells are tied, and where one wins."""
+    pool, dtype = Pool(kind, window, axes), np.dtype(dtype)
+    for flavour in ("ties", "any" if dtype.kind in "iu" else "normal"):
+        x = numbers(np.random.default_rng(5), flavour, shape, dtype)
+        t, g = directions(pool, shape, dtype)
+        gathered = Gathered(pool, x)
+        (dy, dy_allowed), (gx, gx_allowed) = [
+            (theirs.astype(t.dtype), 2 * last_place(t.dtype, mass) + 2.0**-40 * mass)
+            for theirs, mass in (
+                (gathered.jvp(t), gathered.jvp(np.abs(t))),
+                (gathered.vjp(g), gathered.vjp(np.abs(g))),
+            )
+        ]
+        for level in _engine.levels():
+            _engine.set_level(level)
+            within(pool.jvp(x, t)[1], dy, dy_allowed)
+            within(pool.linearize(x)[1].push(t), dy, dy_allowed)
+            for way in ways(pool, x, "pull"):
+                ours = vjp_by(pool, x, g, way)
+                within(ours, gx, gx_allowed)
+                same(vjp_by(pool, x, g, f"{way}+stream", 3), ours)
+            if kind.ties == "first":
+                same(pool.with_indices(x)[1], gathered.winners())
+
+
+@pytest.mark.parametrize("kind", [Max("all"), Max("split"), Min("all"), Min("split")], ids=repr)
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.float32, np.float64], ids=lambda d: d.__name__)
+@pytest.mark.parametrize("end", ["lowest", "highest", "nan"])
+def test_ties_at_the_ends_of_a_type(kind, dtype, end):
+    """Padding ties with no cell, be these as low or as high as can be; NaNs are equal, and so are zeros."""
+    dtype = np.dtype(dtype)
+    least, most = (-np.inf, np.inf) if dtype.kind == "f" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    x = np.full((2, 9, 40), least if end == "lowest" else most, dtype)
+    x[:, ::2, 1::3] = 0
+    x[:, 1::3, ::2] = -0.0 if dtype.kind == "f" else 0
+    if end == "nan" and dtype.kind == "f":
+        x[0, ::4, ::3] = np.nan
+        x[1, 1::4, ::5] = -np.nan
+    for window in (Window((3, 3), 1, 1), Window((3, 3), 2, 1), Window((2, 5), 7, 1), Adaptive((2, 3))):
+        pool = Pool(kind, window)
+        t, g = directions(pool, x.shape, dtype)
+        dy, gx = spec.jvp(pool, x, t)[1], spec.vjp(pool, x, g)
+        for level in _engine.levels():
+            _engine.set_level(level)
+            within(pool.jvp(x, t)[1], dy, 1e-5)
+            within(pool.vjp(x)[1](g), gx, 1e-5)
+
+
+def test_a_share_of_a_sum_beyond_all_floats():
+    """Tangents whose mean is a float, and whose sum is none."""
+    pool = Pool(Max("split"), Window((3, 3), 2, 1))
+    x = np.zeros((4, 33), np.float32)
+    t = np.full(x.shape, 3e38, np.float32)
+    for level in _engine.levels():
+        _engine.set_level(level)
+        same(pool.jvp(x, t)[1], np.full(pool.output_shape(x.shape), 3e38, np.float32))
+
+
 @pytest.mark.parametrize("kind", [Sum(), Avg(), SmoothMax(1.5)], ids=lambda kind: type(kind).__name__)
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("padding", [((2, 2), (4, 2)), ((3, 0), (5, 6)), ((9, 9), (8, 9)), ((4, 1), (3, 3))])

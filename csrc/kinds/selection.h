@@ -1,7 +1,7 @@
 // Max and Min: the values, their winners, and the derivative as a walk over the winners.
 #pragma once
 #include "kinds/keys.h"
-#include "passes/back.h"
+#include "kinds/one_window.h"
 #include "plan/call.h"
 
 namespace ndpool {
@@ -29,57 +29,6 @@ struct ValueSink {
     template <int N>
     void put(i64 at, const typename Extreme<K>::template State<N> &s, int count) {
         put_some<N, PAST>(row + at, count, [&](T *p) { key.template out<N>(p, s.v); });
-    }
-};
-
-// Where a winner is, from its place in the window: the distance from the window's start, in elements.
-class Places {
-  public:
-    Places(const Plan &plan) : plan(plan) {
-        if (plan.cells > TABLE) return;
-        for (i64 place = 0; place < plan.cells; ++place) table[place] = decode(place);
-    }
-    i64 distance(i64 place) const {
-        if (place >= plan.cells) return 0;  // no winner of this plan's
-        return plan.cells <= TABLE ? table[place] : decode(place);
-    }
-
-    // Calls f(i, cell) for the elements i of an output row, outputs begin..end-1, with the cell that won each, counted
-    // from where the row's windows start.
-    template <class W, class F>
-    void over_row(const W *winners, i64 begin, i64 end, const F &f) const {
-        const Axis &last = plan.last();
-        i64 inner = plan.inner;
-        if (sizeof(W) == 1 && inner == 1 && !last.adaptive) {  // every value of a byte has its entry
-            i64 start = last.start(begin);
-            for (i64 o = begin; o < end; ++o, start += last.stride) f(o, start + table[winners[o]]);
-        } else if (sizeof(W) == 1) {
-            for (i64 o = begin; o < end; ++o) {
-                i64 start = last.start(o) * inner;
-                for (i64 e = o * inner; e < (o + 1) * inner; ++e, ++start) f(e, start + table[winners[e]]);
-            }
-        } else {
-            for (i64 e = begin * inner; e < end * inner; ++e)
-                f(e, last.start(e / inner) * inner + e % inner + distance(static_cast<i64>(winners[e])));
-        }
-    }
-
-  private:
-    static constexpr i64 TABLE = 1024;
-    const Plan &plan;
-    i64 table[TABLE] = {};
-
-    i64 decode(i64 place) const {
-        const Axis &last = plan.last();
-        i64 distance = place % last.kernel * last.dilation * plan.inner;
-        place /= last.kernel;
-        for (int d = plan.dim_count - 1; d >= 0; --d) {
-            if (plan.dims[d].axis < 0) continue;
-            const Axis &axis = plan.axes[plan.dims[d].axis];
-            distance += place % axis.kernel * axis.dilation * plan.dims[d].in_stride;
-            place /= axis.kernel;
-        }
-        return distance;
     }
 };
 
@@ -202,7 +151,7 @@ struct WinnerSink {
     void pick_as(const W *winners, const Plan &plan, i64 slab, const OutputRow &rows, i64 begin, i64 end) {
         const E *from = static_cast<const E *>(t) + slab * plan.in_slab + rows.start;
         E *to = static_cast<E *>(dy) + index * plan.out_row;
-        places->over_row(winners, begin, end, [&](i64 i, i64 cell) { to[i] = from[cell]; });
+        places->over_row(plan, winners, begin, end, [&](i64 i, i64 cell) { to[i] = from[cell]; });
     }
 };
 
@@ -288,13 +237,12 @@ void scatter_winners(const Plan &plan, const W *winners, const G *g, G *gx) {
                 i64 at = (in.slab * plan.out_rows + row) * plan.out_row;
                 i64 start = rows.start - low;
                 auto size = static_cast<std::uint64_t>(high - low);
-                places.over_row(winners + at, part.begin, part.end, [&](i64 i, i64 cell) {
+                places.over_row(plan, winners + at, part.begin, part.end, [&](i64 i, i64 cell) {
                     if (static_cast<std::uint64_t>(start + cell) < size)
                         sum[start + cell] += load_as<A, 1>(g + at + i)[0];
                 });
             }
-            if constexpr (!std::is_same_v<G, A>)
-                for (i64 i = 0; i < high - low; ++i) store_as<1>(to + i, vec<A, 1>{sum[i]});
+            if constexpr (!std::is_same_v<G, A>) write_numbers<A, G>(sum, high - low, to);
         });
     });
 }
@@ -307,10 +255,22 @@ inline void gather_narrow_winners(const Plan &plan, const std::uint8_t *winners,
         [&](const InputPart &in) { return NarrowTarget<float, false>{in.gx, brain, 1, plan.in_row}; });
 }
 
+// Where gathering was measured to be faster. To visit the winners takes one add for each output, in any window. So with
+// channels last it is the windows over a cell that decide, as long as these are not many beside the outputs.
+inline GatherLimits winner_limits(const Plan &plan, i64 lanes, bool can) {
+    i64 over = 1;  // windows, or so
+    for (int a = 0; a < plan.axis_count; ++a) {
+        const Axis &axis = plan.axes[a];
+        over *= axis.adaptive ? (axis.output + axis.length - 1) / axis.length
+                              : (axis.kernel + axis.stride - 1) / axis.stride;
+    }
+    return {plan.axis_count == 1 ? 15 : 9, 0, plan.inner >= 4 * lanes && over <= 9 ? 50 : 0, can};
+}
+
 // G is the type of the cotangents, A that in which they are added up.
 template <class W, class G, class A>
 void winners_vjp(const Plan &plan, const W *winners, const G *g, G *gx, const Route &route) {
-    const Way way = way_back<A>(plan, {9, 0, plan.inner >= 4 * LANES<A> ? 9 : 0, sizeof(W) == 1}, Way::SCATTER, route);
+    const Way way = way_back<A>(plan, winner_limits(plan, LANES<A>, sizeof(W) == 1), Way::SCATTER, route);
     if (route.tell(way)) return;
     if constexpr (sizeof(W) == 1) {
         if (way != Way::SCATTER) {
@@ -329,122 +289,29 @@ void winners_vjp(const Plan &plan, const W *winners, const G *g, G *gx, const Ro
     scatter_winners<W, G, A>(plan, winners, g, gx);
 }
 
-// The flat index over the pooled axes of every winner.
+// The flat index over the pooled axes of every winner: where it is in a slab without the dimensions that are carried
+// along.
 template <class W>
 void expand(const Plan &plan, const W *winners, i64 *indices) {
+    Plan bare = plan;
+    i64 stride = plan.last().length;
+    for (int d = plan.dim_count - 1; d >= 0; --d) {
+        const int axis = plan.dims[d].axis;
+        bare.dims[d].in_stride = axis < 0 ? 0 : stride;
+        if (axis >= 0) stride *= plan.axes[axis].length;
+    }
+    bare.inner = 1;
+    const Places places(bare);
     parallel(plan.outer * plan.out_rows, worth_threads(plan.outer * plan.out_slab), [&](i64 begin, i64 end) {
         for (i64 row = begin; row < end; ++row) {
-            i64 base[MAX_DIMS], rest = row % plan.out_rows;
-            for (int d = plan.dim_count - 1; d >= 0; --d) {
-                i64 o = rest % plan.dims[d].out_count;
-                rest /= plan.dims[d].out_count;
-                base[d] = plan.dims[d].axis < 0 ? 0 : plan.axes[plan.dims[d].axis].start(o);
-            }
-            for (i64 i = 0; i < plan.out_row; ++i) {
-                const Axis &last = plan.last();
-                i64 place = static_cast<i64>(winners[row * plan.out_row + i]);
-                i64 index = last.start(i / plan.inner) + place % last.kernel * last.dilation, scale = last.length;
-                place /= last.kernel;
-                for (int d = plan.dim_count - 1; d >= 0; --d) {
-                    if (plan.dims[d].axis < 0) continue;
-                    const Axis &axis = plan.axes[plan.dims[d].axis];
-                    index += scale * (base[d] + place % axis.kernel * axis.dilation);
-                    place /= axis.kernel;
-                    scale *= axis.length;
-                }
-                indices[row * plan.out_row + i] = index;
+            const i64 first = start_of_row(bare, row % plan.out_rows);
+            const W *won = winners + row * plan.out_row;
+            i64 *to = indices + row * plan.out_row;
+            for (i64 o = 0; o < plan.last().output; ++o) {
+                const i64 start = first + plan.last().start(o);
+                for (i64 e = 0; e < plan.inner; ++e) *to++ = start + places.distance(*won++);
             }
         }
-    });
-}
-
-// --- by looking: every cell that equals the output ------------------------------------------------
-
-// Calls seen(cell, place, among) for the cells that lean on output o (and element e), of which there are `among`; cell
-// is an element of the slab, place that in the window.
-template <class K, class F>
-inline void over_ties(const Plan &plan, const K &key, const typename K::In *x, const typename K::In *y,
-                      const OutputRow &rows, i64 o, i64 e, Ties policy, const F &seen) {
-    const Axis &last = plan.last();
-    Axis::Taps taps = last.taps(o);
-    auto best = key.template in<1>(y);
-    i64 step = last.dilation * plan.inner, first = taps.first * plan.inner + e;
-    auto ties = [&](i64 cell) { return K::template equal<1>(key.template in<1>(x + cell), best)[0] != 0; };
-    i64 among = 1;
-    if (policy == Ties::SPLIT) {
-        among = 0;
-        for (i64 r = 0; r < rows.count; ++r)
-            for (i64 k = 0; k < taps.count; ++k) among += ties(rows.offset[r] + first + k * step);
-    }
-    for (i64 r = 0; r < rows.count; ++r)
-        for (i64 k = 0; k < taps.count; ++k) {
-            i64 cell = rows.offset[r] + first + k * step;
-            if (!ties(cell)) continue;
-            seen(cell, rows.tag[r] * last.kernel + taps.skipped + k, among);
-            if (policy == Ties::FIRST) return;
-        }
-}
-
-// Calls f(rows, slab, at, o, e) for every output `at`, on several threads.
-template <class F>
-void over_outputs(const Plan &plan, const F &f) {
-    parallel(plan.outer * plan.out_rows, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
-        OutputRow rows(plan);
-        for (i64 row = begin; row < end; ++row) {
-            rows.move_to(row % plan.out_rows);
-            for (i64 i = 0; i < plan.out_row; ++i)
-                f(rows, row / plan.out_rows * plan.in_slab, row * plan.out_row + i, i / plan.inner, i % plan.inner);
-        }
-    });
-}
-
-// The winners of windows with more places than a lane of the merging way can hold.
-template <class K, class W>
-void find_winners(const Plan &plan, const K &key, const typename K::In *x, const typename K::In *y, W *winners) {
-    over_outputs(plan, [&](const OutputRow &rows, i64 slab, i64 at, i64 o, i64 e) {
-        over_ties(plan, key, x + slab, y + at, rows, o, e, Ties::FIRST,
-                  [&](i64, i64 place, i64) { winners[at] = static_cast<W>(place); });
-    });
-}
-
-template <class K, class G>
-void ties_jvp(const Plan &plan, const K &key, const typename K::In *x, const typename K::In *y, const G *t, G *dy,
-              Ties policy) {
-    over_outputs(plan, [&](const OutputRow &rows, i64 slab, i64 at, i64 o, i64 e) {
-        double sum = 0, share = 1;
-        over_ties(plan, key, x + slab, y + at, rows, o, e, policy, [&](i64 cell, i64, i64 among) {
-            sum += load_as<double, 1>(t + slab + cell)[0];
-            share = static_cast<double>(among);
-        });
-        store_as<1>(dy + at, vec<double, 1>{sum / share});
-    });
-}
-
-template <class K, class G>
-void ties_vjp(const Plan &plan, const K &key, const typename K::In *x, const typename K::In *y, const G *g, G *gx,
-              Ties policy) {
-    over_input_parts(plan, Gradient(gx, sizeof(G)), [&](const auto &over) {
-        OutputRow rows(plan);
-        over([&](const InputPart &in) {
-            i64 low = in.begin * first_stride(plan), high = in.end * first_stride(plan);
-            const Scratch<double> sums(high - low, "sums of a part");
-            double *sum = sums.data();
-            std::memset(sum, 0, sizeof(double) * (high - low));
-            OutputPart part = outputs_over(plan, in.begin, in.end);
-            for (i64 row = part.row_begin; row < part.row_end; ++row) {
-                rows.move_to(row);
-                for (i64 i = part.begin * plan.inner; i < part.end * plan.inner; ++i) {
-                    i64 at = (in.slab * plan.out_rows + row) * plan.out_row + i;
-                    double share = load_as<double, 1>(g + at)[0];
-                    over_ties(plan, key, x + in.slab * plan.in_slab, y + at, rows, i / plan.inner, i % plan.inner,
-                              policy, [&](i64 cell, i64, i64 among) {
-                                  if (cell >= low && cell < high) sum[cell - low] += share / static_cast<double>(among);
-                              });
-                }
-            }
-            G *to = gx + in.slab * plan.in_slab + low;
-            for (i64 i = 0; i < high - low; ++i) store_as<1>(to + i, vec<double, 1>{sum[i]});
-        });
     });
 }
 

@@ -930,8 +930,7 @@ struct TermsBack {
     void *gx;
     Way way;
     const Route &route;
-    bool float_sums;      // whether sums of terms are in floats, where the terms are
-    bool back_in_floats;  // and what is handed back
+    bool float_sums;  // whether sums of terms are in floats, where the terms are
 
     void run() const {
         if (!has_long_windows()) return run_in_parts();
@@ -943,8 +942,8 @@ struct TermsBack {
                     return static_cast<const char *>(p) + element * size_of(type);
                 };
                 const i64 cell = slab * plan.in_slab, output = slab * plan.out_slab;
-                TermsBack{one,         kind, type,  result,     from(x, cell, type), from(g, output, result),
-                          in_gx(cell), way,  route, float_sums, back_in_floats}
+                TermsBack{one,         kind, type,  result,    from(x, cell, type), from(g, output, result),
+                          in_gx(cell), way,  route, float_sums}
                     .run_in_parts();
             }
         });
@@ -974,7 +973,7 @@ struct TermsBack {
             over_terms(plan, kind, type, result, x, whole, in.begin, in.end, {true, false, true, float_sums},
                        [&](auto &terms) {
                            using S = std::decay_t<decltype(terms.sum[0])>;
-                           if (back_in_floats)
+                           if (float_sums)
                                hand_on<S>(terms, in, use);
                            else
                                hand_on<double>(terms, in, use);
@@ -1066,7 +1065,7 @@ inline void smooth_vjp(const Plan &plan, const Smooth &kind, Type type, Type res
     if (way == Way::OWN)
         return squares_vjp(plan, kind.parameter, static_cast<const float *>(x), static_cast<const float *>(g),
                            Gradient(plan, gx, sizeof(float), route));
-    TermsBack{plan, kind, type, result, x, g, gx, way, route, float_sums, float_sums}.run();
+    TermsBack{plan, kind, type, result, x, g, gx, way, route, float_sums}.run();
 }
 
 }  // namespace NDPOOL_LEVEL
