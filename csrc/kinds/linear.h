@@ -256,9 +256,9 @@ void sum_vjp(const Plan &plan, Divisor divisor, const G *g, G *gx, const Route &
     auto target = [&](const InputPart &in, auto zero, double scale) {
         using Sum = decltype(zero);
         if constexpr (sizeof(G) == 2)
-            return NarrowTarget<Sum>{in.gx, std::is_same_v<G, BFloat>, static_cast<Sum>(scale), plan.in_row};
+            return NarrowTarget<Sum>{in.gx, std::is_same_v<G, BFloat>, static_cast<Sum>(scale)};
         else
-            return GradientTarget<G, Sum>{reinterpret_cast<G *>(in.gx), static_cast<Sum>(scale), plan.in_row};
+            return GradientTarget<G, Sum>{reinterpret_cast<G *>(in.gx), static_cast<Sum>(scale)};
     };
     auto run = [&](const auto &prepare) { transpose_all(plan, gx, sizeof(G), way, route, prepare, cuts); };
     // Divided first, in a plane of their own.

@@ -252,7 +252,7 @@ inline void gather_narrow_winners(const Plan &plan, const std::uint8_t *winners,
     gather_winners<float>(
         plan, winners, gradient, way,
         [&](const InputPart &in, Scratch<float> &block) { return widened(plan, in, brain, g, block); },
-        [&](const InputPart &in) { return NarrowTarget<float, false>{in.gx, brain, 1, plan.in_row}; });
+        [&](const InputPart &in) { return NarrowTarget<float>{in.gx, brain, 1}; });
 }
 
 // Where gathering was measured to be faster. To visit the winners takes one add for each output, in any window. So with
@@ -279,9 +279,7 @@ void winners_vjp(const Plan &plan, const W *winners, const G *g, G *gx, const Ro
                 return gather_winners<A>(
                     plan, winners, gradient, way,
                     [&](const InputPart &in, Scratch<A> &) { return g + in.slab * plan.out_slab; },
-                    [&](const InputPart &in) {
-                        return GradientTarget<G, A, false>{reinterpret_cast<G *>(in.gx), 1, plan.in_row};
-                    });
+                    [&](const InputPart &in) { return GradientTarget<G, A>{reinterpret_cast<G *>(in.gx), 1}; });
             else
                 return gather_narrow_winners(plan, winners, gradient, way, std::is_same_v<G, BFloat>, g);
         }

@@ -10,7 +10,7 @@
 //   SPARES_PADDING         whether outputs hand nothing on at the places of their windows that are padding
 // and where the result goes is a Target:
 //   put<N>(at, sum, count) the first `count` of N sums, for the cells from element `at` of the slab on
-//   REPEATS                whether rows that the same outputs see get the same
+//   REPEATS                whether cells that the same outputs see get the same
 //   instead(other)         the same to other memory; with element_bytes()
 //   STREAMS                whether past_the_caches() is the same, with stores that go there
 #pragma once
@@ -502,16 +502,15 @@ NDPOOL_INLINE void with_narrow(bool brain, const F &f) {
 }
 
 // Writes sums as 16-bit floats, of one sort or the other, times a number.
-template <class A, bool REPEATING = true>
+template <class A>
 struct NarrowTarget {
     void *gx;  // the slab's
     bool brain;
     A scale;
-    i64 row;  // elements of a row
-    static constexpr bool REPEATS = REPEATING, STREAMS = false, PAST = false;
+    static constexpr bool REPEATS = true, STREAMS = false, PAST = false;
 
     static i64 element_bytes() { return 2; }
-    NarrowTarget instead(void *other) const { return {other, brain, scale, row}; }
+    NarrowTarget instead(void *other) const { return {other, brain, scale}; }
     template <int N>
     void put(i64 at, vec<A, N> sum, int count) const {
         with_narrow(brain, [&](auto zero) {
@@ -522,16 +521,15 @@ struct NarrowTarget {
 };
 
 // Writes sums as G, times a number.
-template <class G, class A, bool REPEATING = true, bool STREAMING = false>
+template <class G, class A, bool STREAMING = false>
 struct GradientTarget {
     G *gx;  // the slab's
     A scale;
-    i64 row;  // elements of a row
-    static constexpr bool REPEATS = REPEATING, STREAMS = std::is_floating_point_v<G>, PAST = STREAMING;
+    static constexpr bool REPEATS = true, STREAMS = std::is_floating_point_v<G>, PAST = STREAMING;
 
     static i64 element_bytes() { return sizeof(G); }
-    GradientTarget<G, A, REPEATING, true> past_the_caches() const { return {gx, scale, row}; }
-    GradientTarget instead(void *other) const { return {static_cast<G *>(other), scale, row}; }
+    GradientTarget<G, A, true> past_the_caches() const { return {gx, scale}; }
+    GradientTarget instead(void *other) const { return {static_cast<G *>(other), scale}; }
     template <int N>
     void put(i64 at, vec<A, N> sum, int count) const {
         if constexpr (PAST)

@@ -356,7 +356,7 @@ void pull_by_columns(const Plan &plan, const Gradient &gradient, const FloatRows
                 const i64 at = (part.slab * plan.out_rows + seen.row_begin + row) * plan.out_row;
                 own.make(out_rows, at + seen.begin * plan.inner, made.share(row), made.owner(row));
             }
-            over_part_rows(plan, in_rows, part, [&](i64 row, i64 begin, i64 end, bool) {
+            over_part_rows(plan, in_rows, part, [&](i64 row, i64 begin, i64 end) {
                 const i64 length = (end - begin) * plan.inner, at = row * plan.in_row + begin * plan.inner;
                 const i64 from = columns.lead + (begin - first) * plan.inner;
                 const A *filled = cut && rows ? made.share(0) + from : nullptr;
