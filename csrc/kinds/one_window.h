@@ -126,7 +126,7 @@ class OneWindow {
                 store<N>(summed + i, load<N>(summed + i) + (equal ? load<N>(number + i) : none));
             if constexpr (CARRIED == Carried::PLACE) {
                 const vec<A, N> place = load<N>(number + i), least = load<N>(summed + i);
-                store<N>(summed + i, equal & (place < least) ? place : least);
+                store<N>(summed + i, (equal & (place < least)) ? place : least);
             }
         }
     }

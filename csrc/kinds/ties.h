@@ -284,7 +284,7 @@ class Looker {
             if constexpr (CARRIED == Carried::SUM) sum += equal ? load<N>(from.carried + i) : none;
             if constexpr (CARRIED == Carried::PLACE) {
                 const vec<A, N> place = load<N>(from.carried + i) * kernel + tap;
-                sum = equal & (place < sum) ? place : sum;
+                sum = (equal & (place < sum)) ? place : sum;
             }
         }
         NDPOOL_INLINE void put(A *count_to, A *sum_to) const {
