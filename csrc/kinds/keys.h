@@ -293,6 +293,19 @@ struct ArgExtreme : ArgBest<typename K::Key, TANGENT> {
 
     explicit ArgExtreme(const K &key, const In *x = nullptr, const Lane *t = nullptr) : key(key), x(x), t(t) {}
     Lanes lanes() const { return {}; }
+    // Of values without places: the better one, whether a is better, and whether v is as good as the best there is.
+    template <int N>
+    static vec<Lane, N> best(vec<Lane, N> a, vec<Lane, N> b) {
+        return Order<Lane>::template best<N>(a, b);
+    }
+    template <int N>
+    static auto beats(vec<Lane, N> a, vec<Lane, N> b) {
+        return Order<Lane>::template better<N>(a, b);
+    }
+    template <int N>
+    static auto equals_best(vec<Lane, N> v, vec<Lane, N> best) {
+        return Order<Lane>::template as_good<N>(v, best);
+    }
     template <int N>
     State<N> lift(const In *p, i64 tag) const {
         State<N> a;

@@ -53,6 +53,12 @@ struct Cells {
     static void reduce_row(const Source &from, i64 at, i64 row, i64 count, i64 radix, i64 tag, Lane *to) {
         const P own = kind(from);
         const In *x = cell(from, at);
+        if constexpr (P::TAGGED)
+            if (count >= 8 * N) {
+                const i64 first = first_best(own, x, count);
+                return L::template put<1>(
+                    to, 1, L::template retag<1>(own.template lift<1>(x + first, row), radix, tag + first));
+            }
         auto cells = [&](auto size, i64 k) NDPOOL_INLINED {
             constexpr int M = decltype(size)::value;
             if constexpr (M > 1) prefetch<M>(x + k);
@@ -106,6 +112,49 @@ struct Cells {
     }
 
   private:
+    // Which of `count` cells side by side, at least a register, is the first of the best: the best value of one chunk
+    // after the other, without its place, and then the place in the chunk that had it.
+    static i64 first_best(const P &own, const In *x, i64 count) {
+        constexpr i64 CHUNK = 64 * N;
+        auto key = [&](i64 i) NDPOOL_INLINED { return own.key.template in<N>(x + i); };
+        vec<Lane, 1> best{};
+        i64 best_chunk = 0, best_length = 0;
+        for (i64 begin = 0; begin < count; begin += CHUNK) {
+            // The last chunk is a register at least, and overlaps its neighbour where it would be less.
+            const i64 at = count - begin < N ? count - N : begin, length = count - at < CHUNK ? count - at : CHUNK;
+            const vec<Lane, 1> value = best_of(length, [&](i64 i) NDPOOL_INLINED {
+                prefetch<N>(x + at + i);
+                return key(at + i);
+            });
+            if (begin == 0 || P::template beats<1>(value, best)[0]) best = value, best_chunk = at, best_length = length;
+        }
+        const vec<Lane, N> all = splat<Lane, N>(best[0]);
+        for (i64 i = best_chunk;; i += N) {
+            const i64 at = i + N <= best_chunk + best_length ? i : best_chunk + best_length - N;
+            const auto found = P::template equals_best<N>(key(at), all);
+            for (int l = 0; l < N; ++l)
+                if (found[l]) return at + l;
+        }
+    }
+    // The best of `length` cells, a register at least; cells(i) are those from the i-th on.
+    template <class F>
+    NDPOOL_INLINE static vec<Lane, 1> best_of(i64 length, const F &cells) {
+        constexpr int U = 4;
+        vec<Lane, N> best[U];
+        for (int u = 0; u < U; ++u) best[u] = cells(0);
+        i64 i = 0;
+        for (; i + U * N <= length; i += U * N) {
+            NDPOOL_UNROLL
+            for (int u = 0; u < U; ++u) best[u] = P::template best<N>(best[u], cells(i + u * N));
+        }
+        for (; i + N <= length; i += N) best[0] = P::template best<N>(best[0], cells(i));
+        if (i < length) best[1] = P::template best<N>(best[1], cells(length - N));
+        for (int u = 1; u < U; ++u) best[0] = P::template best<N>(best[0], best[u]);
+        vec<Lane, 1> one{best[0][0]};
+        for (int l = 1; l < N; ++l) one = P::template best<1>(one, vec<Lane, 1>{best[0][l]});
+        return one;
+    }
+
     // The cells of one window: the first in each row is at x + offset, and they are `step` elements apart.
     struct Place {
         const In *x;

@@ -135,8 +135,14 @@ bool can_batch(const Plan &plan, bool forward) {
     return plan.outer > 1 || (forward && row_pieces(plan, 8, 0).count > 1);
 }
 
+// Small windows in steps of two have ways in registers, along rows of some outputs.
+bool in_long_pairs(const Plan &plan) {
+    return plan.inner == 1 && small_steps_of_two(plan.last()) && plan.last().output >= 16;
+}
+
 // On the way back, it is rows of cells that are short.
 bool suits_batch_back(const Plan &plan, i64 lanes, i64 bytes) {
+    if (in_long_pairs(plan)) return false;
     if (!fill_lanes(plan.outer, lanes) || plan.in_slab * lanes * bytes > (1 << 20)) return false;
     return plan.in_row < (plan.inner >= lanes ? 100 : 64) && plan.inner <= 2 * lanes;
 }
@@ -144,6 +150,7 @@ bool suits_batch_back(const Plan &plan, i64 lanes, i64 bytes) {
 bool suits_batch(const Plan &plan, bool forward, i64 lanes, i64 bytes, i64 result_bytes) {
     const Axis &axis = plan.last();
     if (!forward) return suits_batch_back(plan, lanes, bytes);
+    if (in_long_pairs(plan)) return false;
     // A long window is reduced along itself.
     if ((axis.adaptive || axis.stride >= axis.kernel) && axis.kernel >= 16 * lanes) return false;
     const bool fill = fill_lanes(plan.outer, lanes) && plan.in_slab * lanes * bytes <= (1 << 20);
