@@ -259,7 +259,8 @@ void over_part_rows(const Plan &plan, InputRow &rows, const InputPart &part, con
 template <class A>
 Way way_back(const Plan &plan, const GatherLimits &limits, Way always, const Route &route) {
     return choose_back(
-        plan, {LANES<A>, FEW_LANES<A>, false, false, LEVEL_IS_TUNED ? Tuned::ALL : Tuned::NOT, false, !LEVEL_IS_TUNED},
+        plan,
+        {LANES<A>, FEW_LANES<A>, false, false, LEVEL_IS_TUNED ? Tuned::ALL : Tuned::NOT, false, false, !LEVEL_IS_TUNED},
         limits, always, route.asked);
 }
 

@@ -10,7 +10,7 @@ namespace NDPOOL_LEVEL {
 
 // Whether the first axis of a kind can go by itself: no place in the window is kept, and merging is cheap.
 template <class P>
-constexpr bool SLIDES = !P::TAGGED && !P::HEAVY;
+constexpr bool SLIDES = LEVEL_IS_TUNED && !P::TAGGED && !P::HEAVY;
 
 // An array of cells, of which the passes know lanes alone.
 template <class L>
@@ -29,7 +29,7 @@ struct RowSource {
     // suffixes: from (length, rest) to (output, rest). Without tags; see slide.h.
     void (*slide)(const RowSource &, const Axis &, i64 at, Lane *to, i64 plane, i64 rest, i64 begin, i64 end);
     // Merges all cells of the windows begin..end-1 along the last axis, for every element of a place, into States side
-    // by side at `to`, which has room for a register more.
+    // by side at `to`, which has room for a register more. Null for States that are in lanes already.
     void (*merge_places)(const RowSource &, i64 base, const OutputRow &, const Axis &, i64 inner, i64 begin, i64 end,
                          Lane *to, i64 plane);
 };
@@ -80,13 +80,11 @@ struct Cells {
                 merge_runs(own, place, inner, to, plane);
                 continue;
             }
+            // Several windows at a time where places are short, or else several registers of a place.
             constexpr int U = P::HEAVY ? 1 : 4;
-            if (U > 1 && inner < U * N && o >= whole.first && o + U <= whole.stop &&
-                (inner >= N || beyond - (last + (U - 1) * axis.stride * inner) >= N)) {
-                merge_windows<U>(own, place, axis.stride * inner, inner, to, plane);
-                o += U - 1, to += (U - 1) * inner;
-                continue;
-            }
+            const bool together = U > 1 && inner < U * N && o >= whole.first && o + U <= whole.stop &&
+                                  (inner >= N || beyond - (last + (U - 1) * axis.stride * inner) >= N);
+            const i64 apart = together ? axis.stride * inner : N, to_apart = together ? inner : N;
             // Whether a register may be read at every cell of a place that is shorter.
             const bool can_read = inner >= N || beyond - last >= N;
             for (i64 i = 0; i < inner;) {
@@ -95,14 +93,13 @@ struct Cells {
                     L::template put<N>(to + i, plane, L::template empty<N>());
                 else if (!can_read)
                     merge_some(own, place, static_cast<int>(inner), to, plane);
-                else if (U > 1 && inner - i >= U * N)
-                    merge_all<U>(own, place, i, N, to + i, N, plane), i += (U - 1) * N;
-                else if (!P::HEAVY && taps.count >= 8)
-                    merge_many(own, place, i, to + i, plane);
+                else if (U > 1 && (together || inner - i >= U * N))
+                    merge_all<U>(own, place, i, apart, to + i, to_apart, plane), i += together ? 0 : (U - 1) * N;
                 else
                     merge_all<1>(own, place, i, N, to + i, N, plane);
                 i += N;
             }
+            if (together) o += U - 1, to += (U - 1) * inner;
         }
     }
 
@@ -174,19 +171,9 @@ struct Cells {
         }
     };
 
-    // U windows that follow each other, of places shorter than U registers. Cells are `apart` from window to window. A
-    // place that is shorter than a register is written over by the next one.
-    template <int U>
-    NDPOOL_INLINE static void merge_windows(const P &own, const Place &place, i64 apart, i64 inner, Lane *to,
-                                            i64 plane) {
-        for (i64 i = 0; i < inner; i += N) {
-            const i64 at = i + N <= inner || inner < N ? i : inner - N;
-            merge_all<U>(own, place, at, apart, to + at, inner, plane);
-        }
-    }
-
     // U registers of every cell, from element i of each place on; they are `apart` from each other, and their results
-    // `to_apart`.
+    // `to_apart`. Of windows that follow each other, a place that is shorter than a register is written over by the
+    // next.
     template <int U>
     NDPOOL_INLINE static void merge_all(const P &own, const Place &place, i64 i, i64 apart, Lane *to, i64 to_apart,
                                         i64 plane) {
@@ -211,33 +198,6 @@ struct Cells {
         }
         NDPOOL_UNROLL
         for (int u = 0; u < U; ++u) L::template put<N>(to + u * to_apart, plane, state[u]);
-    }
-
-    // One register of every cell, where there are many: four States in turn, so that none waits for the other.
-    NDPOOL_INLINE static void merge_many(const P &own, const Place &place, i64 i, Lane *to, i64 plane) {
-        typename P::template State<N> state[4];
-        const i64 count = place.taps.count;
-        for (i64 r = 0; r < place.rows.count; ++r) {
-            const In *p = place.x + place.rows.offset[r] + i;
-            const i64 tag = place.rows.tag[r] * place.kernel + place.taps.skipped;
-            auto add = [&](int u, i64 k) NDPOOL_INLINED {
-                prefetch<N>(p + k * place.step);
-                auto next = own.template lift<N>(p + k * place.step, tag + k);
-                if (r == 0 && k < 4)
-                    state[u] = next;
-                else
-                    own.template merge<N>(state[u], next);
-            };
-            i64 k = 0;
-            for (; k + 4 <= count; k += 4) {
-                NDPOOL_UNROLL
-                for (int u = 0; u < 4; ++u) add(u, k + u);
-            }
-            for (; k < count; ++k) add(0, k);
-        }
-        const auto lanes = own.lanes();
-        for (int u = 1; u < 4; ++u) lanes.template merge_any<N>(state[0], state[u]);
-        L::template put<N>(to, plane, state[0]);
     }
 
     // Long windows over places shorter than a register: a row's cells lie side by side, and whole registers of them are
@@ -303,6 +263,11 @@ RowSource<typename P::Lanes> source_of(const P &p, const typename P::In *x, i64 
         return {&p, x, elements, C::merge, C::reduce_row, C::slide_columns, C::merge_places};
     else
         return {&p, x, elements, C::merge, C::reduce_row, nullptr, C::merge_places};
+}
+template <class L>
+RowSource<L> source_of(const StoredStates<L> &states, const typename L::Lane *lanes, i64 elements) {
+    using C = Cells<StoredStates<L>>;
+    return {&states, lanes, elements, C::merge, C::reduce_row, C::slide_columns, nullptr};
 }
 
 }  // namespace NDPOOL_LEVEL

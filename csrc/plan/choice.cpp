@@ -53,7 +53,7 @@ bool can_tiles(const Plan &plan, const Lanes &lanes) {
            plan.last().kernel == plan.outer_cells && (plan.last().kernel == 2 || plan.last().kernel == 3);
 }
 
-bool channels_last(const Plan &plan, const Lanes &) { return plan.inner > 1; }
+bool can_cells(const Plan &plan, const Lanes &lanes) { return plan.inner > 1 && !lanes.stored; }
 // Loads and merges for each output: of all cells, or of the rows once and then along the row. To read a narrow cell is
 // as much as two merges.
 bool suits_cells(const Plan &plan, const Lanes &lanes) {
@@ -83,7 +83,7 @@ const Entry FORWARD[] = {
     {Way::SLIDE, can_slide, suits_slide},
     {Way::DIRECT, can_direct, always},
     {Way::TILES, can_tiles, always},
-    {Way::CELLS, channels_last, suits_cells},
+    {Way::CELLS, can_cells, suits_cells},
     {Way::SEGMENTS, can_segments, suits_segments},
     {Way::WIDEN, can_widen, suits_widen},
     {Way::ROWS, can_rows, always},

@@ -44,6 +44,7 @@ struct Lanes {
     bool tagged;    // whether places in the window matter
     bool slides;    // whether the first axis can go by itself
     Tuned tuned;
+    bool stored;       // whether cells are States that were stored before
     bool narrow;       // whether cells of one or two bytes are read into wider lanes
     bool short_build;  // whether the level has the ways alone that every plan needs
 };
