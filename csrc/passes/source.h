@@ -84,7 +84,9 @@ struct Cells {
             constexpr int U = P::HEAVY ? 1 : 4;
             const bool together = U > 1 && inner < U * N && o >= whole.first && o + U <= whole.stop &&
                                   (inner >= N || beyond - (last + (U - 1) * axis.stride * inner) >= N);
-            const i64 apart = together ? axis.stride * inner : N, to_apart = together ? inner : N;
+            const Registers across = together ? Registers{axis.stride * inner, 1, 0, inner} : Registers{N, 1, 0, N};
+            // Of a long window, every fourth cell, so that none waits for the other.
+            const bool in_quarters = U > 1 && !together && inner < U * N && taps.count >= 16;
             // Whether a register may be read at every cell of a place that is shorter.
             const bool can_read = inner >= N || beyond - last >= N;
             for (i64 i = 0; i < inner;) {
@@ -94,9 +96,11 @@ struct Cells {
                 else if (!can_read)
                     merge_some(own, place, static_cast<int>(inner), to, plane);
                 else if (U > 1 && (together || inner - i >= U * N))
-                    merge_all<U>(own, place, i, apart, to + i, to_apart, plane), i += together ? 0 : (U - 1) * N;
+                    merge_all<U>(own, place, i, across, to + i, plane), i += together ? 0 : (U - 1) * N;
+                else if (in_quarters)
+                    merge_quarters<U>(own, place, i, to + i, plane);
                 else
-                    merge_all<1>(own, place, i, N, to + i, N, plane);
+                    merge_all<1>(own, place, i, across, to + i, plane);
                 i += N;
             }
             if (together) o += U - 1, to += (U - 1) * inner;
@@ -171,33 +175,60 @@ struct Cells {
         }
     };
 
-    // U registers of every cell, from element i of each place on; they are `apart` from each other, and their results
-    // `to_apart`. Of windows that follow each other, a place that is shorter than a register is written over by the
-    // next.
+    // Several registers at a time: how far apart they are, by how much the tag grows from cell to cell and from
+    // register to register, and how far apart their results are.
+    struct Registers {
+        i64 apart, tag_step, tag_apart, to_apart;
+    };
+
+    // U registers of every cell, from element i of each place on. Of windows that follow each other, a place that is
+    // shorter than a register is written over by the next.
     template <int U>
-    NDPOOL_INLINE static void merge_all(const P &own, const Place &place, i64 i, i64 apart, Lane *to, i64 to_apart,
-                                        i64 plane) {
+    __attribute__((noinline)) static void merge_all(const P &kind, const Place &place, i64 i, const Registers &across,
+                                                    Lane *to, i64 plane) {
+        const P own = kind;
+        const Registers by = across;  // copies, which no store can change
         typename P::template State<N> state[U];
         auto lift = [&](const In *p, i64 tag, int u)
-                        NDPOOL_INLINED { return own.template lift<N>(p + i + u * apart, tag); };
-        const i64 count = place.taps.count;
+                        NDPOOL_INLINED { return own.template lift<N>(p + i + u * by.apart, tag + u * by.tag_apart); };
+        const i64 count = place.taps.count, step = place.step;
         for (i64 r = 0; r < place.rows.count; ++r) {
             const In *p = place.x + place.rows.offset[r];
-            const i64 tag = place.rows.tag[r] * place.kernel + place.taps.skipped;
-            i64 k = 0;
+            i64 tag = place.rows.tag[r] * place.kernel + place.taps.skipped, k = 0;
             if (r == 0) {
                 NDPOOL_UNROLL
                 for (int u = 0; u < U; ++u) state[u] = lift(p, tag, u);
-                k = 1;
+                k = 1, p += step, tag += by.tag_step;
             }
-            for (p += k * place.step; k < count; ++k, p += place.step) {
+            for (; k < count; ++k, p += step, tag += by.tag_step) {
                 prefetch<U * N>(p + i);
                 NDPOOL_UNROLL
-                for (int u = 0; u < U; ++u) own.template merge<N>(state[u], lift(p, tag + k, u));
+                for (int u = 0; u < U; ++u) own.template merge<N>(state[u], lift(p, tag, u));
             }
         }
         NDPOOL_UNROLL
-        for (int u = 0; u < U; ++u) L::template put<N>(to + u * to_apart, plane, state[u]);
+        for (int u = 0; u < U; ++u) L::template put<N>(to + u * by.to_apart, plane, state[u]);
+    }
+
+    // One register of every cell: as many windows in one as there are registers, each of every U-th cell, and the cells
+    // that are left.
+    template <int U>
+    static void merge_quarters(const P &own, const Place &place, i64 i, Lane *to, i64 plane) {
+        const Axis::Taps &taps = place.taps;
+        const i64 many = taps.count / U, left = taps.count % U;
+        const Axis::Taps quarter{taps.first, many, taps.skipped}, rest{taps.first, left, taps.skipped + U * many};
+        Lane lanes[L::PLANES * (U + 1) * N];
+        constexpr i64 apart = (U + 1) * N;
+        merge_all<U>(own, {place.x, place.rows, place.kernel, quarter, U * place.step}, i, {place.step, U, 1, N}, lanes,
+                     apart);
+        if (left)
+            merge_all<1>(own, {place.x + U * many * place.step, place.rows, place.kernel, rest, place.step}, i,
+                         {N, 1, 0, N}, lanes + U * N, apart);
+        const auto l = own.lanes();
+        auto state = L::template get<N>(lanes, apart);
+        for (int u = 1; u < U + (left > 0); ++u)
+            l.template merge_any<N>(state, L::template get<N>(lanes + u * N, apart));
+        L::template put<N>(to, plane, state);
     }
 
     // Long windows over places shorter than a register: a row's cells lie side by side, and whole registers of them are
