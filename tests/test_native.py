@@ -157,8 +157,9 @@ def test_memory_that_cannot_be_had_is_named():
     for _ in range(3):
         with pytest.raises(MemoryError, match=r"there is no memory for \d{10,} bytes \([\w ]+\)"):
             plan.forward(x, y)
-        with pytest.raises(MemoryError, match=r"there is no memory for \d{10,} bytes \([\w ]+\)"):
-            plan.pull(None, None, None, y, x)
+    # The way back needs no list, and these windows see padding alone.
+    plan.pull(None, None, None, np.float32([[3 * wide, 6 * wide]]), x)
+    assert not x.any()
     given = arrays()
     made("sum", "").forward(np.ones_like(given["x"]), given["y"])
     assert given["y"][0].tolist() == [[4, 6, 6, 4], [6, 9, 9, 6], [4, 6, 6, 4]]

@@ -213,14 +213,11 @@ struct Smooth {
             fill([](V, V r) NDPOOL_INLINED { return Both{r * r, r * r * r}; });
         else if (parameter == 4)
             fill([](V, V r) NDPOOL_INLINED { return Both{r * r * r, r * r * (r * r)}; });
-        else if (slope)
+        else  // so that terms are the same with slopes and without
             fill([power = Power<E>(parameter - 1, scale)](V size, V r) NDPOOL_INLINED {
                 V w = power.template of<LANES<E>>(size);
                 return Both{w, w * r};
             });
-        else
-            fill([power = Power<E>(parameter, scale)](V size, V)
-                     NDPOOL_INLINED { return Both{{}, power.template of<LANES<E>>(size)}; });
     }
 
     // Calls f(i, cells) for registers of cells, the last of which may repeat some.
