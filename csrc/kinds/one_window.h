@@ -182,7 +182,8 @@ bool ties_jvp(const Plan &plan, const TiedArrays<A> &arrays, void *dy, i64 eleme
         look_at_all<A, false, Carried::SUM>(plan, arrays, put);
     } else {
         look_at_all<A, true, Carried::SUM>(plan, arrays, [&](auto &look, i64 start, i64 at, i64 outputs) {
-            for (i64 i = 0; i < outputs; ++i) look.sum[i] /= look.count[i];
+            // A y that no cell has has no share of anything.
+            for (i64 i = 0; i < outputs; ++i) look.sum[i] /= look.count[i] > 1 ? look.count[i] : 1;
             put(look, start, at, outputs);
         });
     }
