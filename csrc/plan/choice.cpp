@@ -114,6 +114,8 @@ Way choose_forward(const Plan &plan, const Lanes &lanes, Way asked) {
 // --- either -------------------------------------------------------------------------------------
 
 bool fill_lanes(i64 rows, i64 lanes) { return rows >= lanes - lanes / 4; }
+// Whether a slab a lane stays in the second-level cache.
+bool slabs_stay_near(const Plan &plan, i64 lanes, i64 bytes) { return plan.in_slab <= (1 << 20) / (lanes * bytes); }
 
 RowPieces row_pieces(const Plan &plan, i64 lanes, i64 elements) {
     const Axis &axis = plan.last();
@@ -143,7 +145,7 @@ bool in_long_pairs(const Plan &plan) {
 // On the way back, it is rows of cells that are short.
 bool suits_batch_back(const Plan &plan, i64 lanes, i64 bytes) {
     if (in_long_pairs(plan)) return false;
-    if (!fill_lanes(plan.outer, lanes) || plan.in_slab * lanes * bytes > (1 << 20)) return false;
+    if (!fill_lanes(plan.outer, lanes) || !slabs_stay_near(plan, lanes, bytes)) return false;
     return plan.in_row < (plan.inner >= lanes ? 100 : 64) && plan.inner <= 2 * lanes;
 }
 
@@ -153,7 +155,7 @@ bool suits_batch(const Plan &plan, bool forward, i64 lanes, i64 bytes, i64 resul
     if (in_long_pairs(plan)) return false;
     // A long window is reduced along itself.
     if ((axis.adaptive || axis.stride >= axis.kernel) && axis.kernel >= 16 * lanes) return false;
-    const bool fill = fill_lanes(plan.outer, lanes) && plan.in_slab * lanes * bytes <= (1 << 20);
+    const bool fill = fill_lanes(plan.outer, lanes) && slabs_stay_near(plan, lanes, bytes);
     // To transpose a cell takes as much time as is lost between two rows over some hundred cells. Where places fill
     // registers by themselves, only very short rows lose more.
     const i64 cells_of_row = plan.in_slab / plan.out_rows;
