@@ -59,6 +59,7 @@ bool can_cells(const Plan &plan, const Lanes &lanes) { return plan.inner > 1 && 
 bool suits_cells(const Plan &plan, const Lanes &lanes) {
     const Axis &axis = plan.last();
     const i64 step = axis.adaptive ? axis.kernel : axis.stride < axis.kernel ? axis.stride : axis.kernel;
+    if (is_wide(axis)) return false;
     // Rows are merged by whole registers, however short a place is.
     if (plan.inner < lanes.many && (plan.outer_cells > 1 || (axis.stride == 1 && !axis.adaptive))) return false;
     const i64 read = lanes.narrow ? 2 * plan.outer_cells : plan.outer_cells;
@@ -162,7 +163,9 @@ bool suits_batch(const Plan &plan, bool forward, i64 lanes, i64 bytes, i64 resul
     if (plan.inner >= lanes) return fill && cells_of_row < 100 && plan.inner <= 2 * lanes;
     const bool small_steps = !axis.adaptive && axis.stride <= (plan.inner > 1 ? 1 : 2);
     const bool short_row = plan.out_row < (small_steps ? 2 : 4) * lanes;
-    if (fill && short_row && cells_of_row < (plan.dim_count > 0 ? 600 : 100)) return true;
+    // Bins would otherwise be reduced one by one.
+    const i64 few = axis.adaptive && plan.inner == 1 ? 4000 : plan.dim_count > 0 ? 600 : 100;
+    if (fill && short_row && cells_of_row < few) return true;
     if (plan.dim_count > 0) return false;
     // Along a long row, windows in small steps are shifted registers, and others are best one a lane.
     if (small_steps || plan.out_slab * result_bytes > 2 * plan.in_slab * bytes) return false;
