@@ -83,6 +83,20 @@ ROADS = [
     road("wide across rows alone", Window((24, 1), 2, ((3, 9), (0, 0))), (2, 60, 37)),
     road("wide along rows alone", Window((1, 24), 2, ((0, 0), (3, 9))), (2, 11, 80)),
     road("wide, longer than the array", Window((20, 20), 1, 15), (2, 11, 13)),
+    # Strands: pieces of few rows and of many, slabs that do not fill the lanes, elements of every size.
+    road("pieces of a row of bytes", Window((11,), 7, 3), (1, 30011), dtype=np.uint8),
+    road("pieces of many rows", Window((5,), 3, 2), (40, 4001), dtype=np.float16),
+    road("pieces of three channels", Window((9,), 4, 16, 2), (2, 4001, 3), (1,), np.float64),
+    road("slabs, one short of a register", Window((3, 2), (2, 1), 1), (15, 5, 7)),
+    road("slabs, more than are taken at a time", Adaptive((3, 2)), (700, 7, 5)),
+    road("slabs of five channels", Window((2, 3), 2, 1), (33, 4, 6, 5), (1, 2)),
+    road("slabs of 64-bit integers", Window((3, 3), 3), (21, 7, 7), dtype=np.int64),
+    # Long windows: whole registers of few channels, every fourth cell of some, the first of the best of one.
+    road("long windows of three channels", Window((70,), 64, 3), (2, 500, 3), (1,)),
+    road("long windows of twenty channels", Window((50,), 40, 5), (1, 300, 20), (1,)),
+    road("long windows of doubles", Window((300,), 290, 7), (2, 2000), dtype=np.float64),
+    # Across rows in bands.
+    road("wide across rows, in bands", Window((13, 2), 1, (6, 1)), (1, 240, 600)),
     # Winners in two bytes and in four.
     road("two-byte winners", Window((17, 17), 8, 8), (1, 60, 61)),
     road("exactly 256 cells", Window((16, 16), 16), (1, 50, 70)),
