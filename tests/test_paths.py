@@ -52,6 +52,7 @@ ROADS = [
     road("columns, k12s1", Window((2, 12), 1, (0, 5)), (2, 21, 77)),
     road("columns, k3s2d3 of five channels", Window((3, 3), 2, 3, 3), (2, 19, 30, 5), (1, 2)),
     road("columns, adaptive", Adaptive((9, 10)), (2, 21, 37)),
+    *(road(f"stride {s} of doubles", Window((3,), s, 1), (2, 331), dtype=np.float64) for s in range(2, 8)),
     # Channels last: fewer than, as many as, more than a register holds.
     *(
         road(f"{c} channels last", Window((3, 3), 2, 1), (2, 9, 11, c), (1, 2))

@@ -73,6 +73,9 @@ struct OfRegister {
 };
 template <int N, template <int, int, int> class Pick, int S, int TO, int FROM = 0, class V>
 NDPOOL_INLINE V picked_from(const V *from, V sofar) {
+#if defined(__AVX512F__) && !defined(__clang__)
+    asm("" : "+v"(sofar));  // GCC 12 makes one shuffle of several, and a wrong one where lanes are 64 bits
+#endif
     if constexpr (FROM == S)
         return sofar;
     else

@@ -101,7 +101,8 @@ void test_huge_windows(const Options &) {
     Numbers x(Type::F32, 16), y(Type::F32, 2), g(Type::F32, 2), gx(Type::F32, 16);
     for (int again = 0; again < 2; ++again) {
         expect_error<OutOfMemory>("there is no memory for", [&] { pool.forward(x.array(), y.array()); });
-        expect_error<OutOfMemory>("there is no memory for", [&] { pool.pull({}, {}, {}, g.array(), gx.array()); });
+        // The way back lists none.
+        pool.pull({}, {}, {}, g.array(), gx.array());
     }
     // After which all is as before.
     const PlannedPool small({IMAGES, "sum", "", 0, "float32", "float32", "float32", 0});
