@@ -72,9 +72,9 @@ struct SumSink {
     CountsAlong along = {};       // where divisors vary
     double across = 1;            // the row's part of the divisor, or one over it
     const Plan *whole = nullptr;  // with the first axis, where that was done before, from output `lo` on
-    i64 lo = 0;
+    i64 lo = 0, from = 0;         // and, where that was the only one, from which element of the counts on
 
-    SumSink<P, R, true> past_the_caches() const { return {y, divisor, row, along, across, whole, lo}; }
+    SumSink<P, R, true> past_the_caches() const { return {y, divisor, row, along, across, whole, lo, from}; }
     Scratch<double> take_room(const Plan &plan) {
         if (!divisor.varies()) return {};
         return along.fill(whole && whole->axis_count == 1 ? *whole : plan, divisor.by, BY_RECIPROCAL);
@@ -93,7 +93,10 @@ struct SumSink {
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
     static bool finishes() { return false; }
     // The first axis is done, and what follows is without it.
-    void leave_first_axis(const Plan &plan, i64 output) { whole = &plan, lo = output; }
+    void leave_first_axis(const Plan &plan, i64 output) {
+        whole = &plan, lo = output;
+        if (plan.axis_count == 1) from = lo * plan.inner;
+    }
     void advance(i64 elements) { y += elements; }
     template <class Use>
     NDPOOL_INLINE void over_arrays(const Use &use) {
@@ -101,7 +104,6 @@ struct SumSink {
     }
     template <int N>
     void put(i64 at, const typename P::template State<N> &s, int count) {
-        const i64 from = whole && whole->axis_count == 1 ? lo * whole->inner : 0;  // of the table
         put_some<N, PAST>(row + at, count, [&](R *p) {
             vec<A, N> total = P::template total<N>(s);
             if ((std::is_same_v<R, A> || std::is_integral_v<R>) && divisor.by == Count::NONE) {
