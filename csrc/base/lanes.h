@@ -51,8 +51,9 @@ template <class T, int N>
 using vec = typename VecOf<T, N>::type;
 
 // How many T are worked on at a time: a register of them, but of bytes not more than 32, as rows are often short.
+constexpr int lanes_of(int bytes) { return NDPOOL_VECTOR_BYTES / bytes > 32 ? 32 : NDPOOL_VECTOR_BYTES / bytes; }
 template <class T>
-constexpr int LANES = NDPOOL_VECTOR_BYTES / sizeof(T) > 32 ? 32 : NDPOOL_VECTOR_BYTES / sizeof(T);
+constexpr int LANES = lanes_of(static_cast<int>(sizeof(T)));
 
 // And in rows that are shorter than that.
 template <class T>

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "base/scratch.h"
+#include "base/types.h"
 
 namespace ndpool {
 
@@ -11,6 +12,9 @@ namespace ndpool {
 // one of the exceptions is thrown here. If no thread can be started, the calling one does all the work.
 void share_out(std::int64_t count, bool worth_it,
                void (*work)(const void *context, std::int64_t begin, std::int64_t end), const void *context);
+
+// Below this many elements, waking a thread costs more than it saves.
+NDPOOL_INLINE bool worth_threads(std::int64_t elements) { return elements >= (1 << 15); }
 
 template <class Work>
 void parallel(std::int64_t count, bool worth_it, const Work &work) {

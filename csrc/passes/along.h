@@ -262,12 +262,9 @@ class LanePooler {
     // Windows that are done already: every `stride`-th place.
     void copy_places(const Lane *cell, Sink &sink, i64 begin, i64 first, i64 end) {
         const i64 apart = room_for((end - first) * inner, phases);
-        over_places(
-            end - first,
-            [&](i64 o, i64 i) {
-                return L::template get<N>(cell + (first - begin + o) * axis.stride * inner + i, plane);
-            },
-            apart);
+        const Axis::Taps one{0, 1, 0};
+        for (i64 o = first; o < end; ++o)
+            merge_windows<1>(cell + (o - begin) * axis.stride * inner, one, phases.data() + (o - first) * inner, apart);
         put_lanes(sink, first * inner, phases.data(), apart, (end - first) * inner);
     }
 
@@ -309,17 +306,6 @@ class LanePooler {
             NDPOOL_UNROLL
             for (int u = 0; u < U; ++u) L::template put<N>(to + u * inner + at, apart, state[u]);
         }
-    }
-
-    // Puts state(o, i), N elements of place o from the i-th on, side by side into `phases`. A place that is shorter
-    // than a register is written over by the next one.
-    template <class F>
-    NDPOOL_INLINE void over_places(i64 places, const F &state, i64 apart) {
-        for (i64 o = 0; o < places; ++o)
-            for (i64 i = 0; i < inner; i += N) {
-                const i64 at = i + N <= inner || inner < N ? i : inner - N;
-                L::template put<N>(phases.data() + o * inner + at, apart, state(o, at));
-            }
     }
 
     // All cells of each window, straight from the input.

@@ -81,15 +81,11 @@ inline Plan with_lanes(const Plan &plan, i64 lanes) {
     return own;
 }
 
-// A register of the smallest elements is not filled: what is in the cache would be too much.
-inline i64 lanes_of(i64 bytes) { return NDPOOL_VECTOR_BYTES / bytes > 32 ? 32 : NDPOOL_VECTOR_BYTES / bytes; }
-
-constexpr i64 NEAR = 96 << 10;  // bytes that stay in the nearest cache
-
-// Every slab is a strand. As many at a time as stay near, and a register of them at least.
+// Every slab is a strand. As many at a time as have BATCH_BYTES, and a register of them at least.
 inline Strands whole_slabs(const Plan &plan, i64 bytes) {
-    const i64 register_of = lanes_of(bytes), all = (plan.outer + register_of - 1) / register_of * register_of;
-    i64 lanes = NEAR / (plan.in_slab * bytes) / register_of * register_of;
+    const i64 register_of = lanes_of(static_cast<int>(bytes)),
+              all = (plan.outer + register_of - 1) / register_of * register_of;
+    i64 lanes = BATCH_BYTES / (plan.in_slab * bytes) / register_of * register_of;
     lanes = lanes < register_of ? register_of : lanes > all ? all : lanes;
     return {with_lanes(plan, lanes),
             lanes,
@@ -99,7 +95,7 @@ inline Strands whole_slabs(const Plan &plan, i64 bytes) {
             {plan.out_slab, 0, plan.out_slab, 0}};
 }
 
-// Every row is cut into pieces that see no padding, of as many outputs each as stay near.
+// Every row is cut into pieces that see no padding.
 inline Strands pieces_of_rows(const Plan &plan, const RowPieces &cut, i64 lanes) {
     Plan piece = plan;
     Axis &axis = piece.axes[0];
@@ -176,18 +172,15 @@ void run_block(const Strands &strands, const Call &call, const Block &block, con
 template <class Run>
 void run_rest(const Plan &plan, const Call &call, i64 lo, i64 hi, const Run &run) {
     if (lo == hi) return;
-    const Axis &axis = plan.last();
-    const i64 last = axis.start(hi - 1) + axis.dilation * (axis.kernel - 1);
-    i64 begin = axis.start(lo), end = last < axis.length ? last + 1 : axis.length;
-    begin = begin < 0 ? 0 : begin < axis.length ? begin : axis.length - 1;
-    if (end <= begin) end = begin + 1;
-    const Plan part = plan.part(begin, end, lo, hi);
+    const CellRange cells = cells_under(plan.last(), lo, hi);
+    const Plan part = plan.part(cells.begin, cells.end, lo, hi);
     for (i64 slab = 0; slab < plan.outer; ++slab) {
         Call own = call;
         own.asked = Way::NONE, own.past_the_caches = false;
         over_arrays(own, [&](auto *&array, i64 bytes, bool input) {
             using Byte = std::conditional_t<std::is_same_v<decltype(array), void *&>, char, const char>;
-            const i64 at = input ? slab * plan.in_slab + begin * plan.inner : slab * plan.out_slab + lo * plan.inner;
+            const i64 at =
+                input ? slab * plan.in_slab + cells.begin * plan.inner : slab * plan.out_slab + lo * plan.inner;
             if (array) array = static_cast<Byte *>(array) + at * bytes;
         });
         run(part, own);
@@ -197,11 +190,11 @@ void run_rest(const Plan &plan, const Call &call, i64 lo, i64 hi, const Run &run
 // Runs the operation on all strands, with run(plan, call).
 template <class Run>
 void run_in_batches(const Plan &plan, const Call &call, const Run &run) {
-    const i64 bytes = size_of(call.type), lanes = lanes_of(bytes);
-    const RowPieces cut = is_forward(call.op) ? row_pieces(plan, lanes, NEAR / (lanes * bytes)) : RowPieces();
+    const i64 bytes = size_of(call.type), lanes = lanes_of(static_cast<int>(bytes));
+    const RowPieces cut = is_forward(call.op) ? row_pieces(plan, lanes, bytes) : RowPieces();
     const Strands strands = cut.count ? pieces_of_rows(plan, cut, lanes) : whole_slabs(plan, bytes);
     const i64 each = strands.blocks_of_group();
-    parallel(strands.groups * each, plan.outer * plan.in_slab >= (1 << 15), [&](i64 begin, i64 end) {
+    parallel(strands.groups * each, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
         for (i64 unit = begin; unit < end; ++unit) {
             const i64 first = unit % each * strands.lanes, left = strands.in_group - first;
             run_block(strands, call, {unit / each, first, left < strands.lanes ? left : strands.lanes}, run);

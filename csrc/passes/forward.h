@@ -31,9 +31,6 @@ inline i64 part_of_row(const Plan &plan) {
     return part < axis.output ? part : axis.output;
 }
 
-// Below this many elements, waking a thread costs more than it saves.
-inline bool worth_threads(i64 elements) { return elements >= (1 << 15); }
-
 // Whether outputs are better written past the caches.
 template <class In, class Out>
 bool streams_outputs(const Plan &plan, const Out *y, const Route &route) {
@@ -261,17 +258,14 @@ class SlidingPooler {
     // The outputs lo..hi-1 along the first axis, of `count` slabs.
     void pool_band(i64 first, i64 count, i64 lo, i64 hi) const {
         const Axis &axis = plan.axes[0];
-        i64 begin = axis.start(lo), end = axis.start(hi - 1) + axis.kernel;
-        begin = begin < 0 ? 0 : begin < axis.length ? begin : axis.length - 1;
-        end = end > axis.length ? axis.length : end <= begin ? begin + 1 : end;
-        if (bands == 1) begin = 0, end = axis.length;
-        const Plan own = plan.part(begin, end, lo, hi);
+        const CellRange cells = bands == 1 ? CellRange{0, axis.length} : cells_under(axis, lo, hi);
+        const Plan own = plan.part(cells.begin, cells.end, lo, hi);
         const i64 between = (hi - lo) * rest, plane = count * between + 64, cuts = (rest + columns - 1) / columns;
         const Scratch<Lane> block(L::PLANES * plane, "what is left when the first axis is done");
         parallel(count * cuts, worth_threads(count * plan.in_slab), [&](i64 one, i64 stop) {
             for (i64 unit = one; unit < stop; ++unit) {
                 const i64 slab = unit / cuts, column = unit % cuts * columns;
-                source.slide(source, own.axes[0], (first + slab) * plan.in_slab + begin * rest,
+                source.slide(source, own.axes[0], (first + slab) * plan.in_slab + cells.begin * rest,
                              block.data() + slab * between, plane, rest, column,
                              column + columns < rest ? column + columns : rest);
             }

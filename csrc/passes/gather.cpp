@@ -9,14 +9,11 @@
 namespace ndpool {
 namespace {
 
-// Below this many elements, waking a thread costs more than it saves.
-constexpr i64 WORTH_THREADS = 1 << 15;
-
 template <class W, class E>
 void gather_rows(const Plan &plan, const W *winners, const E *t, E *dy) {
     const Places places(plan);
     std::atomic<bool> strange{false};
-    parallel(plan.outer * plan.out_rows, plan.outer * plan.out_slab >= WORTH_THREADS, [&](i64 begin, i64 end) {
+    parallel(plan.outer * plan.out_rows, worth_threads(plan.outer * plan.out_slab), [&](i64 begin, i64 end) {
         const auto cells = static_cast<std::uint64_t>(plan.cells), slab = static_cast<std::uint64_t>(plan.in_slab);
         i64 strangers = 0;
         for (i64 row = begin; row < end; ++row) {

@@ -118,12 +118,12 @@ bool fill_lanes(i64 rows, i64 lanes) { return rows >= lanes - lanes / 4; }
 // Whether a slab a lane stays in the second-level cache.
 bool slabs_stay_near(const Plan &plan, i64 lanes, i64 bytes) { return plan.in_slab <= (1 << 20) / (lanes * bytes); }
 
-RowPieces row_pieces(const Plan &plan, i64 lanes, i64 elements) {
+RowPieces row_pieces(const Plan &plan, i64 lanes, i64 bytes) {
     const Axis &axis = plan.last();
     if (plan.dim_count > 0 || axis.adaptive) return {};
     const i64 reach = axis.dilation * (axis.kernel - 1), s = axis.stride;
     const auto [first, stop] = whole_outputs(axis, 0, axis.output);
-    const i64 least = 4 * reach / s + 1, near = elements / (s * plan.inner);
+    const i64 least = 4 * reach / s + 1, near = BATCH_BYTES / (lanes * bytes) / (s * plan.inner);
     i64 count = (stop - first) / (near < least ? least : near);
     const bool of_all_rows = fill_lanes(plan.outer, lanes);
     if (!of_all_rows) {
@@ -135,7 +135,7 @@ RowPieces row_pieces(const Plan &plan, i64 lanes, i64 elements) {
 }
 
 bool can_batch(const Plan &plan, bool forward) {
-    return plan.outer > 1 || (forward && row_pieces(plan, 8, 0).count > 1);
+    return plan.outer > 1 || (forward && row_pieces(plan, 8, 8).count > 0);
 }
 
 // Small windows in steps of two have ways in registers, along rows of some outputs.
@@ -169,7 +169,7 @@ bool suits_batch(const Plan &plan, bool forward, i64 lanes, i64 bytes, i64 resul
     if (plan.dim_count > 0) return false;
     // Along a long row, windows in small steps are shifted registers, and others are best one a lane.
     if (small_steps || plan.out_slab * result_bytes > 2 * plan.in_slab * bytes) return false;
-    return fill || row_pieces(plan, lanes, 1024).count > 0;
+    return fill || row_pieces(plan, lanes, bytes).count > 0;
 }
 
 // --- back ---------------------------------------------------------------------------------------

@@ -55,9 +55,11 @@ struct RowPieces {
     i64 count = 0, outputs = 0, first = 0;
     bool of_all_rows = false;  // whether there are rows enough that a piece of each fills the lanes
 };
-// Pieces of about so many elements, but not much shorter than their windows; where rows are few, so many pieces that
-// they fill the lanes.
-RowPieces row_pieces(const Plan &plan, i64 lanes, i64 elements);
+// BATCH works on about so many bytes of input at a time: a part of the second-level cache.
+constexpr i64 BATCH_BYTES = 96 << 10;
+// Pieces of as many elements of `bytes` as that leaves to a lane, but not much shorter than their windows; where rows
+// are few, so many pieces that they fill the lanes.
+RowPieces row_pieces(const Plan &plan, i64 lanes, i64 bytes);
 
 // Whether a plan goes by BATCH, with so many lanes of so many bytes, and results of so many; `forward` says that
 // windows are what is computed, and not cells.

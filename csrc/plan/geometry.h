@@ -67,6 +67,17 @@ NDPOOL_INLINE WholeOutputs whole_outputs(const Axis &axis, i64 begin, i64 end) {
     return {first > begin ? first : begin, stop < end ? stop : end};
 }
 
+// The cells that the windows lo..hi-1 of an axis reach over; one at least, where they see padding alone.
+struct CellRange {
+    i64 begin, end;
+};
+NDPOOL_INLINE CellRange cells_under(const Axis &axis, i64 lo, i64 hi) {
+    const i64 first = axis.start(lo), stop = axis.start(hi - 1) + axis.dilation * (axis.kernel - 1) + 1;
+    const i64 begin = first < 0 ? 0 : first < axis.length ? first : axis.length - 1;
+    const i64 end = stop < axis.length ? stop : axis.length;
+    return {begin, end > begin ? end : begin + 1};
+}
+
 constexpr int MAX_DIMS = 64;
 
 // A dimension between the leading ones and the last pooled axis: pooled itself, or carried along.
