@@ -13,39 +13,11 @@
 //   STREAMS                     whether past_the_caches() is the same, with stores that go there
 #pragma once
 #include "plan/choice.h"
+#include "base/phases.h"
 #include "passes/widen.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
-
-// Splits a row into phases: phase f has the cells f, f+s, f+2s, ... So a window that moves by s cells moves by one in
-// each.
-template <class L>
-void split_phases(const L *from, L *to, i64 cells, i64 s, i64 phase_length) {
-    if (s == 2) {
-        L *even = to, *odd = to + phase_length;
-        for (i64 j = 0; j < cells / 2; ++j) {
-            even[j] = from[2 * j];
-            odd[j] = from[2 * j + 1];
-        }
-        if (cells % 2) even[cells / 2] = from[cells - 1];
-        return;
-    }
-    if (s == 3) {
-        L *a = to, *b = to + phase_length, *c = to + 2 * phase_length;
-        for (i64 j = 0; j < cells / 3; ++j) {
-            a[j] = from[3 * j];
-            b[j] = from[3 * j + 1];
-            c[j] = from[3 * j + 2];
-        }
-        for (i64 i = cells / 3 * 3; i < cells; ++i) to[i % 3 * phase_length + i / 3] = from[i];
-        return;
-    }
-    for (i64 f = 0; f < s; ++f) {
-        L *phase = to + f * phase_length;
-        for (i64 i = f; i < cells; i += s) *phase++ = from[i];
-    }
-}
 
 // Pools outputs of one row after the other. Knows the cells as lanes alone.
 template <class L, class Sink>
@@ -174,7 +146,7 @@ class LanePooler {
         if (s > 1 && inner > 1) return copy_places(cell, sink, begin, first, end);
         if (s > 1) {
             for (int q = 0; q < L::PLANES; ++q)
-                split_phases(cell + q * plane, phases.data() + q * phase_plane, cells, s, phase_length);
+                split_phases(cell + q * plane, cells, s, phases.data() + q * phase_plane, phase_length);
             cell = phases.data();
         }
         cell += (first - begin) * inner;

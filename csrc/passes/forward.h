@@ -21,11 +21,11 @@ struct Route {
     }
 };
 
-// Rows longer than the nearest cache go in parts of this many outputs.
-inline i64 part_of_row(const Plan &plan) {
+// Rows longer than the nearest cache go in parts of this many outputs, which see about so many elements.
+inline i64 part_of_row(const Plan &plan, i64 elements = 4096) {
     const Axis &axis = plan.last();
     i64 stride = axis.adaptive ? (axis.length + axis.output - 1) / axis.output : axis.stride;
-    i64 part = 4096 / (stride * plan.inner) + 1;
+    i64 part = elements / (stride * plan.inner) + 1;
     i64 reach = axis.adaptive ? 1 : 4 * axis.dilation * axis.kernel / axis.stride;
     if (part < reach) part = reach;
     return part < axis.output ? part : axis.output;
@@ -105,12 +105,12 @@ struct RowUnits {
     // Rows at a time. To send many past the caches at once would keep the memory from being read meanwhile.
     const i64 most_rows;
 
-    RowUnits(const Plan &plan, bool streamed, bool in_lines)
+    RowUnits(const Plan &plan, bool streamed, bool in_lines, i64 elements)
         : plan(plan),
           streamed(streamed),
           in_lines(in_lines),
           outputs(plan.last().output),
-          part(part_of_row(plan)),
+          part(part_of_row(plan, elements)),
           parts((outputs + part - 1) / part),
           most_rows(parts > 1 ? 1 : (streamed ? 128 : 1024) / plan.out_row + 1) {}
     i64 count() const { return plan.outer * plan.out_rows * parts; }
@@ -152,8 +152,9 @@ struct RowUnits {
 
 // Pools everything with poolers that make(part) makes, for at most `part` outputs at a time.
 template <class Sink, class Make>
-void pool_rows(const Plan &plan, const Sink &sink, bool streamed, bool in_lines, const Make &make) {
-    const RowUnits units(plan, streamed, in_lines);
+void pool_rows(const Plan &plan, const Sink &sink, bool streamed, bool in_lines, const Make &make,
+               i64 elements = 4096) {
+    const RowUnits units(plan, streamed, in_lines, elements);
     parallel(units.count(), worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
         auto pooler = make(units.part);
         RowWorkOf<decltype(pooler), Sink> work(plan, pooler, sink);
@@ -171,7 +172,11 @@ constexpr Lanes lanes_alone() {
 // The general ways, from cells of any type.
 template <class L, class Sink>
 void pool_lanes(const Plan &plan, const L &l, const RowSource<L> &from, const Sink &sink, Way way, bool streamed) {
-    pool_rows(plan, sink, streamed, false, [&](i64 part) { return LanePooler<L, Sink>(plan, l, from, part, way); });
+    // A row rests in the nearest cache as States, and in steps once more as phases, beside what is read and written.
+    const i64 state = L::PLANES * static_cast<i64>(sizeof(typename L::Lane)),
+              elements = 4096 / (plan.inner > 1 ? 1 : state);
+    pool_rows(
+        plan, sink, streamed, false, [&](i64 part) { return LanePooler<L, Sink>(plan, l, from, part, way); }, elements);
 }
 
 // The plan that is left when the first pooled axis is done.
