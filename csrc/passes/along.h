@@ -51,13 +51,29 @@ class LanePooler {
         for (i64 c = 0; c < k; ++c) shifts[c] = s > 1 ? c * d % s * phase_length + c * d / s : c * d * inner;
     }
 
-    // Rows are pooled one at a time.
-    static i64 rows_at_a_time(const OutputRow &, const Sink &, i64) { return 1; }
+    // How many rows, of at most `most`, are pooled at a time: those that see the same.
+    static i64 rows_at_a_time(const OutputRow &rows, const Sink &sink, i64 most) {
+        if (sink.finishes()) return 1;
+        return rows.ahead + 1 < most ? rows.ahead + 1 : most;
+    }
 
-    // The outputs begin..end-1 of a row; `base` is where its rows start in the array. After element `room` of the row
-    // nothing may be written. Up to there, what follows the last output will be written later.
-    void pool(i64 base, const OutputRow &rows, Sink &sink, i64 begin, i64 end, i64 room, i64) {
+    // The outputs begin..end-1 of a row, and of `more` rows that follow; `base` is where its rows start in the array.
+    // After element `room` of the row nothing may be written. Up to there, what follows the last output will be written
+    // later.
+    void pool(i64 base, const OutputRow &rows, Sink &sink, i64 begin, i64 end, i64 room, i64 more) {
         this->room = room;
+        pool_one_row(base, rows, sink, begin, end);
+        Sink to = sink;
+        const i64 length = axis.output * inner;
+        for (i64 row = 1; row <= more; ++row) {
+            this->room -= length;
+            to.over_arrays([&](auto *, auto *&at) { at += length; });
+            pool_one_row(base + row * rows.step, rows, to, begin, end);
+        }
+    }
+
+  private:
+    void pool_one_row(i64 base, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
         if (way == Way::CELLS)
             pool_cells(base, rows, sink, begin, end);
         else if (way == Way::SEGMENTS)
@@ -68,7 +84,6 @@ class LanePooler {
             pool_row(base, rows, sink, begin, end);
     }
 
-  private:
     const Axis &axis;
     const L &l;
     const RowSource<L> &from;

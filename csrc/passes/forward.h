@@ -129,10 +129,11 @@ struct RowUnits {
         for (i64 unit = begin;;) {
             const i64 first = done * part, stop = first + part < outputs ? first + part : outputs;
             // An Outbox has room for a register more.
-            const i64 room = made_apart ? stop * plan.inner + 32 : written_to - index * plan.out_row;
+            const i64 most_elements = most_rows * part * plan.inner;
+            const i64 room = made_apart ? first * plan.inner + most_elements + 32 : written_to - index * plan.out_row;
             const i64 many = work.pool(plan,
                                        {slab, index, first, stop, most_rows < end - unit ? most_rows : end - unit, room,
-                                        made_apart ? outboxes : nullptr, most_rows * part * plan.inner},
+                                        made_apart ? outboxes : nullptr, most_elements},
                                        rows);
             unit += many;
             if (unit == end) break;

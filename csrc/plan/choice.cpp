@@ -162,7 +162,7 @@ bool suits_batch(const Plan &plan, bool forward, i64 lanes, i64 bytes, i64 resul
     const i64 cells_of_row = plan.in_slab / plan.out_rows;
     if (plan.inner >= lanes) return fill && cells_of_row < 100 && plan.inner <= 2 * lanes;
     // Phases of a row, for which there is no shuffle of bytes.
-    const i64 steps = plan.inner > 1 ? 1 : result_bytes == 1 ? 2 : bytes == 8 ? 5 : 8;
+    const i64 steps = plan.inner > 1 ? 1 : result_bytes == 1 ? 2 : bytes == 8 ? 5 : 6;
     const bool small_steps = !axis.adaptive && axis.stride <= steps;
     const bool short_row = plan.out_row < (small_steps ? 2 : 4) * lanes;
     // Bins would otherwise be reduced one by one.
