@@ -24,14 +24,14 @@ template <class L, class Sink>
 class LanePooler {
     using Lane = typename L::Lane;
     static constexpr int N = LANES<Lane>;
-    static constexpr bool WIDENS = LEVEL_IS_TUNED && !L::TAGGED;  // see choice.cpp
+    static constexpr bool WIDENS = LEVEL_IS_TUNED;  // see choice.cpp
     template <int M>
     using State = typename L::template State<M>;
 
   public:
     // For at most `part` outputs at a time.
     LanePooler(const Plan &plan, const L &l, const RowSource<L> &from, i64 part, Way way)
-        : axis(plan.last()), l(l), from(from), inner(plan.inner), way(way) {
+        : axis(plan.last()), l(l), from(from), inner(plan.inner), way(way), radix(way == Way::WIDEN ? 1 : axis.kernel) {
         if (way != Way::ROWS && way != Way::WIDEN) return;
         // Where places of several elements are far apart, the row is left as it is.
         if (way == Way::ROWS && inner > 1 && (axis.adaptive || axis.stride > 1)) return;
@@ -47,6 +47,8 @@ class LanePooler {
             phase_length = (cells + s - 1) / s + N;
             phase_plane = room_for(s * phase_length, phases);
         }
+        if (L::TAGGED && plan.cells + axis.kernel <= i64(1) << (8 * sizeof(Lane) < 32 ? 8 * sizeof(Lane) : 32))
+            place_of_padding = plan.outer_cells;
         shifts = Scratch<i64>(k, "cells of a window");
         for (i64 c = 0; c < k; ++c) shifts[c] = s > 1 ? c * d % s * phase_length + c * d / s : c * d * inner;
     }
@@ -89,12 +91,14 @@ class LanePooler {
     const RowSource<L> &from;
     const i64 inner;
     const Way way;
+    const i64 radix;  // of places along the row; wide windows have counted them
     i64 room = 0;
     Scratch<Lane> merged, totals,
         phases;  // the merged row; its wide windows; one of them in phases, or places side by side
     i64 plane = 0, phase_plane = 0, phase_length = 0;
-    Scratch<i64> shifts;    // where the cells of each tap start, among the phases
-    i64 edges_filled = -1;  // the part whose padded cells are in the row
+    Scratch<i64> shifts;       // where the cells of each tap start, among the phases
+    i64 edges_filled = -1;     // the part whose padded cells are in the row
+    i64 place_of_padding = 0;  // across the rows: one after all others, if lanes can hold the places that it leads to
 
     // Makes room for so many lanes of every plane, and two registers more; says how far apart the planes are.
     static i64 room_for(i64 lanes, Scratch<Lane> &block) {
@@ -134,21 +138,23 @@ class LanePooler {
         from.merge(from, base, rows, (origin + first) * inner, length, merged.data() + first * inner, plane);
         if (fill) fill_empty(stop * inner, cells * inner + N);
         edges_filled = begin;
-        // A padded cell may tie with a real one and must not win, so with tags the windows at the edges go one by one.
+        // A padded cell may tie with a real one and must not win. Where no place is left for it that is after all
+        // others, the windows at the edges go one by one.
         i64 inner_begin = begin, inner_end = end;
-        if (L::TAGGED) {
+        if (L::TAGGED && !place_of_padding) {
             while (inner_begin < end && (inner_begin - begin) * s < first) ++inner_begin;
             while (inner_end > inner_begin && (inner_end - 1 - begin) * s + (k - 1) * d >= stop) --inner_end;
         }
-        if (inner_begin < inner_end) pool_inside(rows, sink, begin, inner_begin, inner_end, cells);
-        if (L::TAGGED) {
-            for (i64 o = begin; o < inner_begin; ++o) pool_edge(sink, begin, o);
-            for (i64 o = inner_end; o < end; ++o) pool_edge(sink, begin, o);
-        }
+        const bool whole = inner_end - inner_begin < end - begin || (first == 0 && stop == cells);
+        const bool ordered = !L::TAGGED || (rows.count <= 1 && whole);
+        if (inner_begin < inner_end) pool_inside(ordered, sink, begin, inner_begin, inner_end, cells);
+        for (i64 o = begin; o < inner_begin; ++o) pool_edge(sink, begin, o);
+        for (i64 o = inner_end; o < end; ++o) pool_edge(sink, begin, o);
     }
 
-    // The outputs first..end-1 of a row of `cells` cells that starts with the window of output `begin`.
-    void pool_inside(const OutputRow &rows, Sink &sink, i64 begin, i64 first, i64 end, i64 cells) {
+    // The outputs first..end-1 of a row of `cells` cells that starts with the window of output `begin`. `ordered` says
+    // that the cells of a window come in row-major order.
+    void pool_inside(bool ordered, Sink &sink, i64 begin, i64 first, i64 end, i64 cells) {
         i64 s = axis.stride, d = axis.dilation, k = axis.kernel;
         if (way == Way::ROWS && s == 2 && d == 1 && k <= 3 && inner == 1) return pool_pairs(sink, begin, first, end);
         const Lane *cell = merged.data();
@@ -165,22 +171,20 @@ class LanePooler {
             cell = phases.data();
         }
         cell += (first - begin) * inner;
-        if (!L::TAGGED || rows.count <= 1)
+        if (ordered)
             merge_taps<true>(cell, k, sink, first * inner, (end - first) * inner);
         else
             merge_taps<false>(cell, k, sink, first * inner, (end - first) * inner);
     }
 
-    // ORDERED says that the cells come in row-major order.
     template <bool ORDERED>
     void merge_taps(const Lane *cell, i64 k, Sink &sink, i64 to, i64 length) {
         const int count = written(to, length);
         for (i64 i = 0; i < length; i += N) {
             const i64 at = i + N <= length || length < N ? i : length - N;
-            State<N> state = L::template retag<N>(L::template get<N>(cell + at, phase_plane), axis.kernel, 0);
+            State<N> state = L::template retag<N>(L::template get<N>(cell + at, phase_plane), radix, 0);
             for (i64 c = 1; c < k; ++c) {
-                State<N> next =
-                    L::template retag<N>(L::template get<N>(cell + shifts[c] + at, phase_plane), axis.kernel, c);
+                State<N> next = L::template retag<N>(L::template get<N>(cell + shifts[c] + at, phase_plane), radix, c);
                 if (ORDERED)
                     l.template merge<N>(state, next);
                 else
@@ -218,7 +222,9 @@ class LanePooler {
 
     // And up to N - 1 lanes more.
     void fill_empty(i64 begin, i64 end) {
-        for (i64 i = begin; i < end; i += N) L::template put<N>(merged.data() + i, plane, L::template empty<N>());
+        State<N> empty = L::template empty<N>();
+        if (place_of_padding) empty = L::template retag<N>(empty, 0, place_of_padding);
+        for (i64 i = begin; i < end; i += N) L::template put<N>(merged.data() + i, plane, empty);
     }
 
     // One window at the edge, of its real cells.
@@ -280,7 +286,7 @@ class LanePooler {
             const i64 at = i + N <= inner || inner < N ? i : inner - N;
             const Lane *cell = first + at;
             auto get = [&](i64 c, int u) NDPOOL_INLINED {
-                return L::template retag<N>(L::template get<N>(cell + c * step + u * next_window, plane), axis.kernel,
+                return L::template retag<N>(L::template get<N>(cell + c * step + u * next_window, plane), radix,
                                             taps.skipped + c);
             };
             State<N> state[U];

@@ -6,7 +6,7 @@ namespace ndpool {
 namespace NDPOOL_LEVEL {
 
 // Every cell becomes the window of `kernel` cells that starts there. Nothing is ever subtracted. The result is in
-// `total`; `row` is overwritten.
+// `total`. Without tags `row` is overwritten; with them it stays, and places are counted along the row, too.
 template <class P, int N>
 class Widener {
     using Lane = typename P::Lane;
@@ -23,12 +23,16 @@ class Widener {
     static constexpr i64 ROWS = IN_REGISTERS ? 2 + DOUBLINGS : P::PLANES, MARGIN = (3 + DOUBLINGS) * N;
 
     void widen() const {
-        if constexpr (IN_REGISTERS)
-            if (dilation * inner == 1 && kernel >= 2 * N && kernel <= 512) return widen_in_registers();
-        if (!P::IDEMPOTENT && kernel <= 256)
-            widen_in_two();
-        else
-            widen_by_doubling();
+        if constexpr (P::TAGGED) {
+            widen_with_places();
+        } else {
+            if constexpr (IN_REGISTERS)
+                if (dilation * inner == 1 && kernel >= 2 * N && kernel <= 512) return widen_in_registers();
+            if (!P::IDEMPOTENT && kernel <= 256)
+                widen_in_two();
+            else
+                widen_by_doubling();
+        }
     }
 
   private:
@@ -160,6 +164,24 @@ class Widener {
             for (int u = 0; u < U; ++u) P::template put<N>(to + i + u * N, plane, s[u]);
         };
         over_blocks(length, block);
+    }
+
+    // Windows of 2, 4, 8, ... cells are each two of the half, and any kernel is two that overlap: a cell that is merged
+    // twice is at the same place both times.
+    void widen_with_places() const {
+        auto merge_with = [&](const Lane *from, i64 radix, i64 more, i64 width) {
+            const i64 length = (cells - (width - 1) * dilation) * inner, apart = more * dilation * inner;
+            for (i64 i = 0; i < length; i += N) {
+                State s = P::template retag<N>(P::template get<N>(from + i, plane), radix, 0);
+                p.template merge_any<N>(s,
+                                        P::template retag<N>(P::template get<N>(from + apart + i, plane), radix, more));
+                P::template put<N>(total + i, plane, s);
+            }
+        };
+        merge_with(row, kernel, 1, 2);
+        i64 width = 2;
+        for (; 2 * width <= kernel; width *= 2) merge_with(total, 1, width, 2 * width);
+        if (width < kernel) merge_with(total, 1, kernel - width, kernel);
     }
 
     // Windows of 1, 2, 4, ... cells are each two of the half, and any kernel is two overlapping ones (Max) or a few

@@ -74,7 +74,7 @@ bool suits_segments(const Plan &plan, const Lanes &) {
 }
 
 bool can_widen(const Plan &plan, const Lanes &lanes) {
-    return !lanes.short_build && !lanes.tagged && !plan.last().adaptive && plan.last().kernel >= 3;
+    return !lanes.short_build && !plan.last().adaptive && plan.last().kernel >= 3;
 }
 bool suits_widen(const Plan &plan, const Lanes &) { return is_wide(plan.last()); }
 
