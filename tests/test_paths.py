@@ -189,6 +189,8 @@ ROADS = [
     road("uint8, channels last", Window((2, 2), 2), (2, 8, 11, 71), (1, 2), np.uint8),
     road("int16, k3s2", Window((3, 3), 2, 1), (2, 57, 131), None, np.int16),
     road("uint8, wide", Window((16, 16), 1, 7), (2, 33, 40), None, np.uint8),
+    road("uint8, wide, one row of places left", Window((15, 16), 1, 7), (2, 33, 90), None, np.uint8),
+    road("wide, in steps of 3, padded", Window((4, 13), 3, (1, 6)), (2, 21, 331)),
     road("uint8, two-byte winners", Window((17, 17), 8, 8), (1, 60, 61), None, np.uint8),
     road("int8, four-byte winners", Global(), (2, 257, 256), (1, 2), np.int8),
     road("int16", Window((3, 5), 1, (1, 2)), (2, 57, 61), None, np.int16),

@@ -156,7 +156,10 @@ bool suits_batch(const Plan &plan, bool forward, i64 lanes, i64 bytes, i64 resul
     if (in_long_pairs(plan)) return false;
     // A long window is reduced along itself.
     if ((axis.adaptive || axis.stride >= axis.kernel) && axis.kernel >= 16 * lanes) return false;
-    const bool fill = fill_lanes(plan.outer, lanes) && slabs_stay_near(plan, lanes, bytes);
+    // Rows of a register or two lose so much that even slabs which are further away are better transposed.
+    const bool near = slabs_stay_near(plan, lanes, bytes) ||
+                      (plan.out_row <= 2 * lanes && plan.in_slab <= (8 << 20) / (lanes * bytes));
+    const bool fill = fill_lanes(plan.outer, lanes) && near;
     // To transpose a cell takes as much time as is lost between two rows over some hundred cells. Where places fill
     // registers by themselves, only very short rows lose more.
     const i64 cells_of_row = plan.in_slab / plan.out_rows;
