@@ -200,7 +200,7 @@ struct ArgBest {
     using Lane = L;
     using Place = typename IntOf<sizeof(L)>::u;
     static constexpr int PLANES = TANGENT ? 3 : 2;
-    static constexpr bool TAGGED = true, CARRIES = false, HEAVY = false, IDEMPOTENT = false;
+    static constexpr bool TAGGED = true, CARRIES = false, HEAVY = false, IDEMPOTENT = true;
 
     template <int N>
     struct State {

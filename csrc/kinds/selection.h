@@ -2,6 +2,7 @@
 #pragma once
 #include "kinds/keys.h"
 #include "kinds/one_window.h"
+#include "passes/winner_columns.h"
 #include "plan/call.h"
 
 namespace ndpool {
@@ -208,41 +209,7 @@ void gather_winners(const Plan &plan, const std::uint8_t *winners, const Gradien
         over([&](const InputPart &part) {
             Scratch<A> block;
             WinnerSource<A, A> from{winners + part.slab * plan.out_slab, cotangents(part, block)};
-            gather_part<true>(plan, rows, part, from, target(part), way);
-        });
-    });
-}
-
-// The same by visiting every winner. Sums of narrow floats are kept in A and rounded once.
-template <class W, class G, class A>
-void scatter_winners(const Plan &plan, const W *winners, const G *g, G *gx) {
-    const Places places(plan);
-    over_input_parts(plan, Gradient(gx, sizeof(G)), [&](const auto &over) {
-        OutputRow rows(plan);
-        over([&](const InputPart &in) {
-            i64 low = in.begin * first_stride(plan), high = in.end * first_stride(plan);
-            G *to = reinterpret_cast<G *>(in.gx) + low;
-            Scratch<A> wider;
-            A *sum;
-            if constexpr (std::is_same_v<G, A>) {
-                sum = to;
-            } else {
-                wider.grow(high - low, "sums of a part");
-                sum = wider.data();
-            }
-            std::memset(sum, 0, sizeof(A) * (high - low));
-            OutputPart part = outputs_over(plan, in.begin, in.end);
-            for (i64 row = part.row_begin; row < part.row_end; ++row) {
-                rows.move_to(row);
-                i64 at = (in.slab * plan.out_rows + row) * plan.out_row;
-                i64 start = rows.start - low;
-                auto size = static_cast<std::uint64_t>(high - low);
-                places.over_row(plan, winners + at, part.begin, part.end, [&](i64 i, i64 cell) {
-                    if (static_cast<std::uint64_t>(start + cell) < size)
-                        sum[start + cell] += load_as<A, 1>(g + at + i)[0];
-                });
-            }
-            if constexpr (!std::is_same_v<G, A>) write_numbers<A, G>(sum, high - low, to);
+            gather_part(plan, rows, part, from, target(part), way);
         });
     });
 }
@@ -255,26 +222,119 @@ inline void gather_narrow_winners(const Plan &plan, const std::uint8_t *winners,
         [&](const InputPart &in) { return NarrowTarget<float>{in.gx, brain, 1}; });
 }
 
-// Where gathering was measured to be faster. To visit the winners takes one add for each output, in any window. So with
-// channels last it is the windows over a cell that decide, as long as these are not many beside the outputs.
-inline GatherLimits winner_limits(const Plan &plan, i64 lanes, bool can) {
-    i64 over = 1;  // windows, or so
-    for (int a = 0; a < plan.axis_count; ++a) {
-        const Axis &axis = plan.axes[a];
-        over *= axis.adaptive ? (axis.output + axis.length - 1) / axis.length
-                              : (axis.kernel + axis.stride - 1) / axis.stride;
+// Calls f(element, cell) for all outputs that may be won by a cell of a part, with the cell counted from the part's
+// first, and for no cell outside of it.
+//
+// Windows side by side often have the same winner, and to add to a cell over and over takes as long as the memory takes
+// to hand back what was just written. So the outputs go in four strands, far from each other, in turn.
+template <class W, class F>
+NDPOOL_INLINE void over_winners(const Plan &plan, const InputPart &in, const Places &places, const W *winners,
+                                const F &f) {
+    const Axis &axis = plan.last();
+    const i64 low = in.begin * first_stride(plan), size = in.end * first_stride(plan) - low;
+    const OutputPart part = outputs_over(plan, in.begin, in.end);
+    auto hand = [&](i64 output, i64 cell) NDPOOL_INLINED {
+        if (static_cast<std::uint64_t>(cell) < static_cast<std::uint64_t>(size)) f(output, cell);
+    };
+    struct Strand {
+        i64 output, start;
+    };
+    auto strand = [&](i64 row, i64 o) {
+        return Strand{(in.slab * plan.out_rows + row) * plan.out_row + o * plan.inner,
+                      start_of_row(plan, row) - low + (axis.adaptive ? 0 : axis.start(o) * plan.inner)};
+    };
+    if (axis.adaptive || plan.inner > 1) {
+        for (i64 row = part.row_begin; row < part.row_end; ++row) {
+            const i64 first = (in.slab * plan.out_rows + row) * plan.out_row, start = start_of_row(plan, row) - low;
+            places.over_row(plan, winners + first, part.begin, part.end,
+                            [&](i64 i, i64 cell) NDPOOL_INLINED { hand(first + i, start + cell); });
+        }
+        return;
     }
-    return {plan.axis_count == 1 ? 15 : 9, 0, plan.inner >= 4 * lanes && over <= 9 ? 50 : 0, can};
+    auto along = [&](auto strands, const Strand *from, i64 count) NDPOOL_INLINED {
+        constexpr int Q = decltype(strands)::value;
+        i64 output[Q], start[Q];
+        for (int q = 0; q < Q; ++q) output[q] = from[q].output, start[q] = from[q].start;
+        for (i64 i = 0, step = 0; i < count; ++i, step += axis.stride) {
+            NDPOOL_UNROLL
+            for (int q = 0; q < Q; ++q) hand(output[q] + i, start[q] + step + places.distance(winners[output[q] + i]));
+        }
+    };
+    // The strands q of so many rows or outputs, and what is left.
+    const bool one_row = plan.dim_count == 0;
+    const i64 all = one_row ? part.end - part.begin : part.row_end - part.row_begin, quarter = all / 4;
+    const i64 count = one_row ? quarter : part.end - part.begin;
+    for (i64 r = 0; r < (one_row ? quarter > 0 : quarter); ++r) {
+        Strand from[4];
+        for (i64 q = 0; q < 4; ++q)
+            from[q] =
+                one_row ? strand(0, part.begin + q * quarter) : strand(part.row_begin + q * quarter + r, part.begin);
+        along(Size<4>(), from, count);
+    }
+    if (one_row) {
+        const Strand rest = strand(0, part.begin + 4 * quarter);
+        return along(Size<1>(), &rest, all - 4 * quarter);
+    }
+    for (i64 row = part.row_begin + 4 * quarter; row < part.row_end; ++row) {
+        const Strand rest = strand(row, part.begin);
+        along(Size<1>(), &rest, count);
+    }
+}
+
+// gx[winner] += g, by visiting every winner. Sums of narrow floats are kept in A and rounded once.
+template <class W, class G, class A>
+void scatter_winners(const Plan &plan, const W *winners, const G *g, G *gx) {
+    const Places places(plan);
+    over_input_parts(plan, Gradient(gx, sizeof(G)), [&](const auto &over) {
+        Scratch<A> wider;
+        over([&](const InputPart &in) {
+            const i64 low = in.begin * first_stride(plan), size = in.end * first_stride(plan) - low;
+            G *to = reinterpret_cast<G *>(in.gx) + low;
+            A *sum;
+            if constexpr (std::is_same_v<G, A>) {
+                sum = to;
+            } else {
+                wider.grow(size, "sums of a part");
+                sum = wider.data();
+            }
+            std::memset(sum, 0, sizeof(A) * static_cast<std::size_t>(size));
+            over_winners(plan, in, places, winners,
+                         [&](i64 output, i64 cell) NDPOOL_INLINED { sum[cell] += load_as<A, 1>(g + output)[0]; });
+            if constexpr (!std::is_same_v<G, A>) write_numbers<A, G>(sum, size, to);
+        });
+    });
+}
+
+// The same where no cell is seen by two windows: nothing is added up, and elements are moved as bits.
+template <class W, class Bits>
+void move_to_winners(const Plan &plan, const W *winners, const Bits *g, Bits *gx) {
+    const Places places(plan);
+    over_input_parts(plan, Gradient(gx, sizeof(Bits)), [&](const auto &over) {
+        over([&](const InputPart &in) {
+            const i64 low = in.begin * first_stride(plan), size = in.end * first_stride(plan) - low;
+            Bits *to = reinterpret_cast<Bits *>(in.gx) + low;
+            std::memset(to, 0, sizeof(Bits) * static_cast<std::size_t>(size));
+            over_winners(plan, in, places, winners, [&](i64 output, i64 cell) NDPOOL_INLINED {
+                const Bits bits = g[output];
+                to[cell] = static_cast<Bits>(bits << 1) ? bits : 0;  // a sum that is zero is not -0
+            });
+        });
+    });
 }
 
 // G is the type of the cotangents, A that in which they are added up.
 template <class W, class G, class A>
 void winners_vjp(const Plan &plan, const W *winners, const G *g, G *gx, const Route &route) {
-    const Way way = way_back<A>(plan, winner_limits(plan, LANES<A>, sizeof(W) == 1), Way::SCATTER, route);
+    const Way way = choose_winners_back(plan, lanes_back<A>(sizeof(G) < sizeof(A)), sizeof(W), route.asked);
     if (route.tell(way)) return;
+    if (way == Way::OWN) {
+        using Bits = typename IntOf<sizeof(G)>::u;
+        return move_to_winners(plan, winners, reinterpret_cast<const Bits *>(g), reinterpret_cast<Bits *>(gx));
+    }
     if constexpr (sizeof(W) == 1) {
+        const Gradient gradient(plan, gx, sizeof(G), route);
+        if (way == Way::COLUMNS) return pull_by_winner_columns<A>(plan, winners, g, gradient, FLOAT_ROWS<A, G>);
         if (way != Way::SCATTER) {
-            const Gradient gradient(plan, gx, sizeof(G), route);
             if constexpr (std::is_same_v<G, A>)
                 return gather_winners<A>(
                     plan, winners, gradient, way,

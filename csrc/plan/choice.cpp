@@ -7,8 +7,8 @@
 namespace ndpool {
 namespace {
 
-const char *const NAMES[] = {"batch",   "slide",  "direct",  "tiles",  "cells", "segments", "widen", "rows",
-                             "squares", "gather", "scatter", "spread", "own",   "terms",    "ties"};
+const char *const NAMES[] = {"batch",   "slide",  "direct",  "tiles",   "cells",  "segments", "widen", "rows",
+                             "squares", "gather", "columns", "scatter", "spread", "own",      "terms", "ties"};
 
 using Condition = bool (*)(const Plan &, const Lanes &);
 
@@ -74,9 +74,14 @@ bool suits_segments(const Plan &plan, const Lanes &) {
 }
 
 bool can_widen(const Plan &plan, const Lanes &lanes) {
-    return !lanes.short_build && !lanes.tagged && !plan.last().adaptive && plan.last().kernel >= 3;
+    return !lanes.short_build && !plan.last().adaptive && plan.last().kernel >= 3;
 }
-bool suits_widen(const Plan &plan, const Lanes &) { return is_wide(plan.last()); }
+// With places, cells that come in row-major order merge so quickly that only very wide windows are better made in
+// steps.
+bool suits_widen(const Plan &plan, const Lanes &lanes) {
+    const Axis &axis = plan.last();
+    return lanes.tagged ? axis.kernel >= (plan.outer_cells > 1 ? 6 : 12) * axis.stride : is_wide(axis);
+}
 
 bool can_rows(const Plan &plan, const Lanes &) { return plan.inner > 1 || !plan.last().adaptive; }
 
@@ -189,11 +194,84 @@ Way choose_back(const Plan &plan, const Lanes &lanes, const GatherLimits &limits
     return gathers && plan.cells <= most ? Way::GATHER : always;
 }
 
+// --- back, of winners ---------------------------------------------------------------------------------
+
+// Of windows over a cell, or so, along the axes from `first` to before `stop`.
+double windows_over(const Plan &plan, int first, int stop) {
+    double over = 1;
+    for (int a = first; a < stop; ++a) {
+        const Axis &axis = plan.axes[a];
+        over *= axis.adaptive ? static_cast<double>(axis.output) / static_cast<double>(axis.length) + 1
+                              : static_cast<double>(axis.kernel) / static_cast<double>(axis.stride);
+    }
+    return over;
+}
+
+struct WinnerWays {
+    const Plan &plan;
+    const Lanes &lanes;
+    const bool in_bytes;
+
+    bool can(Way way) const {
+        const Axis &axis = plan.last();
+        const bool asks = in_bytes && !lanes.short_build;
+        switch (way) {
+            case Way::SQUARES: return asks && in_squares(plan) && axis.length >= 2 * lanes.few;
+            case Way::OWN: return windows_apart(plan);
+            case Way::GATHER: return asks && plan.inner >= lanes.many;
+            case Way::COLUMNS:
+                return in_bytes && !axis.adaptive && axis.kernel < 256 &&
+                       (axis.stride == 1 || (axis.stride == 2 && plan.inner == 1));
+            default: return way == Way::SCATTER;
+        }
+    }
+    bool suits(Way way) const {
+        const Axis &axis = plan.last();
+        switch (way) {
+            case Way::SQUARES: return axis.output >= lanes.few + axis.kernel / axis.stride;
+            case Way::OWN: return lanes.narrow || plan.inner < 4 * lanes.many || plan.cells > 4;
+            case Way::GATHER: return plan.inner >= 4 * lanes.many && windows_over(plan, 0, plan.axis_count) <= 9;
+            case Way::COLUMNS: return columns_are_few();
+            default: return true;
+        }
+    }
+
+  private:
+    // What a register of cells asks, and for how many winners a cell's time would be enough.
+    bool columns_are_few() const {
+        double rows = 1;  // of outputs, for each of the input
+        for (int a = 0; a + 1 < plan.axis_count; ++a)
+            rows *= static_cast<double>(plan.axes[a].output) / static_cast<double>(plan.axes[a].length);
+        const Axis &axis = plan.last();
+        const double along = windows_over(plan, plan.axis_count - 1, plan.axis_count);
+        const double asked = rows * (1.5 * along + 4) + windows_over(plan, 0, plan.axis_count - 1);
+        const double winners = rows * static_cast<double>(axis.output) / static_cast<double>(axis.length);
+        return asked < 1.5 * static_cast<double>(lanes.many) * winners;
+    }
+};
+
+Way choose_winners_back(const Plan &plan, const Lanes &lanes, int winner_bytes, Way asked) {
+    const WinnerWays ways{plan, lanes, winner_bytes == 1};
+    for (const Way way : {Way::SQUARES, Way::OWN, Way::GATHER, Way::COLUMNS, Way::SCATTER})
+        if (asked == Way::NONE ? ways.can(way) && ways.suits(way) : asked == way && ways.can(way)) return way;
+    cannot_go(asked);
+}
+
 // --- what the ways ask ----------------------------------------------------------------------------
 
 DirectOutputs direct_outputs(const Axis &axis) {
     const i64 stop = (axis.length + axis.pad_lo - axis.kernel) / 2 + 1;
     return {(axis.pad_lo + 3 - axis.kernel) / 2, stop < axis.output ? stop : axis.output};
+}
+
+bool windows_apart(const Plan &plan) {
+    for (int a = 0; a < plan.axis_count; ++a) {
+        const Axis &axis = plan.axes[a];
+        const bool apart =
+            axis.adaptive ? axis.length % axis.output == 0 : axis.stride > axis.dilation * (axis.kernel - 1);
+        if (axis.output > 1 && !apart) return false;
+    }
+    return true;
 }
 
 bool in_squares(const Plan &plan) {
