@@ -181,22 +181,16 @@ struct WinnerSource {
 
 // What the outputs of a part hand on, 16-bit floats as floats, counted from the slab's first output; `block` holds
 // them.
-inline const float *widened(const Plan &plan, const InputPart &in, bool brain, const void *g, Scratch<float> &block) {
+inline const float *widened(const Plan &plan, const InputPart &in, const FloatRows<float> &floats, const void *g,
+                            Scratch<float> &block) {
     const OutputPart part = outputs_over(plan, in.begin, in.end);
     const i64 begin = part.row_begin * plan.out_row + part.begin * plan.inner;
     if (part.row_begin == part.row_end || part.begin == part.end) return nullptr;
-    i64 end = part.row_end * plan.out_row + 1;  // squares may read a row more, of which they take nothing
+    // Squares may read a row more, of which they take nothing.
+    const i64 end = plan.dim_count == 0 ? part.end * plan.inner : part.row_end * plan.out_row + 1;
     block.grow(end + plan.out_row - begin + 64, "cotangents as floats");
-    float *plane = block.data();
-    if (end > plan.out_slab) end = plan.out_slab;
-    with_narrow(brain, [&](auto zero) {
-        auto *from = static_cast<const decltype(zero) *>(g) + in.slab * plan.out_slab + begin;
-        blocks<LANES<float>>(end - begin, [&](i64 i, int count) {
-            if (count == LANES<float>) return store<LANES<float>>(plane + i, load_as<float, LANES<float>>(from + i));
-            for (int l = 0; l < count; ++l) plane[i + l] = load_as<float, 1>(from + i + l)[0];
-        });
-    });
-    return plane - begin;
+    floats.read(g, in.slab * plan.out_slab + begin, (end < plan.out_slab ? end : plan.out_slab) - begin, block.data());
+    return block.data() - begin;
 }
 
 // gx[winner] += g, by asking every window over a cell: for small windows. The cotangents of a part are cotangents(part,
@@ -215,15 +209,15 @@ void gather_winners(const Plan &plan, const std::uint8_t *winners, const Gradien
 }
 
 inline void gather_narrow_winners(const Plan &plan, const std::uint8_t *winners, const Gradient &gradient, Way way,
-                                  bool brain, const void *g) {
+                                  bool brain, const FloatRows<float> &floats, const void *g) {
     gather_winners<float>(
         plan, winners, gradient, way,
-        [&](const InputPart &in, Scratch<float> &block) { return widened(plan, in, brain, g, block); },
+        [&](const InputPart &in, Scratch<float> &block) { return widened(plan, in, floats, g, block); },
         [&](const InputPart &in) { return NarrowTarget<float>{in.gx, brain, 1}; });
 }
 
-// Calls f(element, cell) for all outputs that may be won by a cell of a part, with the cell counted from the part's
-// first, and for no cell outside of it.
+// Calls f(output, cell) for all outputs of a slab that may be won by a cell of a part, with the cell counted from the
+// part's first, and for no cell outside of it. The winners are the slab's.
 //
 // Windows side by side often have the same winner, and to add to a cell over and over takes as long as the memory takes
 // to hand back what was just written. So the outputs go in four strands, far from each other, in turn.
@@ -240,12 +234,12 @@ NDPOOL_INLINE void over_winners(const Plan &plan, const InputPart &in, const Pla
         i64 output, start;
     };
     auto strand = [&](i64 row, i64 o) {
-        return Strand{(in.slab * plan.out_rows + row) * plan.out_row + o * plan.inner,
+        return Strand{row * plan.out_row + o * plan.inner,
                       start_of_row(plan, row) - low + (axis.adaptive ? 0 : axis.start(o) * plan.inner)};
     };
     if (axis.adaptive || plan.inner > 1) {
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
-            const i64 first = (in.slab * plan.out_rows + row) * plan.out_row, start = start_of_row(plan, row) - low;
+            const i64 first = row * plan.out_row, start = start_of_row(plan, row) - low;
             places.over_row(plan, winners + first, part.begin, part.end,
                             [&](i64 i, i64 cell) NDPOOL_INLINED { hand(first + i, start + cell); });
         }
@@ -281,26 +275,24 @@ NDPOOL_INLINE void over_winners(const Plan &plan, const InputPart &in, const Pla
     }
 }
 
-// gx[winner] += g, by visiting every winner. Sums of narrow floats are kept in A and rounded once.
-template <class W, class G, class A>
-void scatter_winners(const Plan &plan, const W *winners, const G *g, G *gx) {
+// gx[winner] += g, by visiting every winner. Narrow floats are added up as floats and rounded once.
+template <class W, class A, class Cotangents>
+void scatter_winners(const Plan &plan, const W *winners, const Gradient &gradient, const FloatRows<A> &floats,
+                     const Cotangents &cotangents) {
     const Places places(plan);
-    over_input_parts(plan, Gradient(gx, sizeof(G)), [&](const auto &over) {
-        Scratch<A> wider;
+    over_input_parts(plan, gradient, [&](const auto &over) {
+        Scratch<A> block, wider;
         over([&](const InputPart &in) {
             const i64 low = in.begin * first_stride(plan), size = in.end * first_stride(plan) - low;
-            G *to = reinterpret_cast<G *>(in.gx) + low;
-            A *sum;
-            if constexpr (std::is_same_v<G, A>) {
-                sum = to;
-            } else {
-                wider.grow(size, "sums of a part");
-                sum = wider.data();
-            }
+            char *to = in.gx + low * gradient.element_bytes;
+            const bool wide = gradient.element_bytes == sizeof(A);
+            if (!wide) wider.grow(size, "sums of a part");
+            A *sum = wide ? reinterpret_cast<A *>(to) : wider.data();
             std::memset(sum, 0, sizeof(A) * static_cast<std::size_t>(size));
-            over_winners(plan, in, places, winners,
-                         [&](i64 output, i64 cell) NDPOOL_INLINED { sum[cell] += load_as<A, 1>(g + output)[0]; });
-            if constexpr (!std::is_same_v<G, A>) write_numbers<A, G>(sum, size, to);
+            const A *g = cotangents(in, block);
+            over_winners(plan, in, places, winners + in.slab * plan.out_slab,
+                         [&](i64 output, i64 cell) NDPOOL_INLINED { sum[cell] += g[output]; });
+            if (!wide) floats.write(sum, size, to);
         });
     });
 }
@@ -314,8 +306,9 @@ void move_to_winners(const Plan &plan, const W *winners, const Bits *g, Bits *gx
             const i64 low = in.begin * first_stride(plan), size = in.end * first_stride(plan) - low;
             Bits *to = reinterpret_cast<Bits *>(in.gx) + low;
             std::memset(to, 0, sizeof(Bits) * static_cast<std::size_t>(size));
-            over_winners(plan, in, places, winners, [&](i64 output, i64 cell) NDPOOL_INLINED {
-                const Bits bits = g[output];
+            const Bits *from = g + in.slab * plan.out_slab;
+            over_winners(plan, in, places, winners + in.slab * plan.out_slab, [&](i64 output, i64 cell) NDPOOL_INLINED {
+                const Bits bits = from[output];
                 to[cell] = static_cast<Bits>(bits << 1) ? bits : 0;  // a sum that is zero is not -0
             });
         });
@@ -331,20 +324,26 @@ void winners_vjp(const Plan &plan, const W *winners, const G *g, G *gx, const Ro
         using Bits = typename IntOf<sizeof(G)>::u;
         return move_to_winners(plan, winners, reinterpret_cast<const Bits *>(g), reinterpret_cast<Bits *>(gx));
     }
+    const FloatRows<A> floats = FLOAT_ROWS<A, G>;
+    auto cotangents = [&](const InputPart &in, [[maybe_unused]] Scratch<A> &block) -> const A * {
+        if constexpr (std::is_same_v<G, A>)
+            return g + in.slab * plan.out_slab;
+        else
+            return widened(plan, in, floats, g, block);
+    };
     if constexpr (sizeof(W) == 1) {
         const Gradient gradient(plan, gx, sizeof(G), route);
-        if (way == Way::COLUMNS) return pull_by_winner_columns<A>(plan, winners, g, gradient, FLOAT_ROWS<A, G>);
+        if (way == Way::COLUMNS) return pull_by_winner_columns<A>(plan, winners, g, gradient, floats);
         if (way != Way::SCATTER) {
             if constexpr (std::is_same_v<G, A>)
-                return gather_winners<A>(
-                    plan, winners, gradient, way,
-                    [&](const InputPart &in, Scratch<A> &) { return g + in.slab * plan.out_slab; },
-                    [&](const InputPart &in) { return GradientTarget<G, A>{reinterpret_cast<G *>(in.gx), 1}; });
+                return gather_winners<A>(plan, winners, gradient, way, cotangents, [&](const InputPart &in) {
+                    return GradientTarget<G, A>{reinterpret_cast<G *>(in.gx), 1};
+                });
             else
-                return gather_narrow_winners(plan, winners, gradient, way, std::is_same_v<G, BFloat>, g);
+                return gather_narrow_winners(plan, winners, gradient, way, std::is_same_v<G, BFloat>, floats, g);
         }
     }
-    scatter_winners<W, G, A>(plan, winners, g, gx);
+    scatter_winners<W, A>(plan, winners, Gradient(gx, sizeof(G)), floats, cotangents);
 }
 
 // The flat index over the pooled axes of every winner: where it is in a slab without the dimensions that are carried

@@ -227,26 +227,30 @@ struct WinnerWays {
     }
     bool suits(Way way) const {
         const Axis &axis = plan.last();
+        const bool many_elements = !lanes.narrow && plan.inner >= 4 * lanes.many;
         switch (way) {
-            case Way::SQUARES: return axis.output >= lanes.few + axis.kernel / axis.stride;
-            case Way::OWN: return lanes.narrow || plan.inner < 4 * lanes.many || plan.cells > 4;
-            case Way::GATHER: return plan.inner >= 4 * lanes.many && windows_over(plan, 0, plan.axis_count) <= 9;
-            case Way::COLUMNS: return columns_are_few();
+            case Way::SQUARES: return plan.dim_count == 1 && axis.output >= lanes.few + axis.kernel / axis.stride;
+            case Way::OWN: return !many_elements || plan.cells > 4;
+            case Way::GATHER: return many_elements && winners() > 0.2 && windows_over(plan, 0, plan.axis_count) <= 9;
+            case Way::COLUMNS: return columns_take() < 1.8 * winners();
             default: return true;
         }
     }
 
   private:
-    // What a register of cells asks, and for how many winners a cell's time would be enough.
-    bool columns_are_few() const {
-        double rows = 1;  // of outputs, for each of the input
-        for (int a = 0; a + 1 < plan.axis_count; ++a)
-            rows *= static_cast<double>(plan.axes[a].output) / static_cast<double>(plan.axes[a].length);
-        const Axis &axis = plan.last();
+    // For each cell.
+    double winners() const { return static_cast<double>(plan.out_slab) / static_cast<double>(plan.in_slab); }
+
+    // What a cell takes by columns, in nanoseconds as they were measured where a winner's visit takes 1.8.
+    double columns_take() const {
         const double along = windows_over(plan, plan.axis_count - 1, plan.axis_count);
-        const double asked = rows * (1.5 * along + 4) + windows_over(plan, 0, plan.axis_count - 1);
-        const double winners = rows * static_cast<double>(axis.output) / static_cast<double>(axis.length);
-        return asked < 1.5 * static_cast<double>(lanes.many) * winners;
+        const i64 block = 4 * lanes.many, length = plan.in_row;
+        const double filled = static_cast<double>(length) / static_cast<double>((length + block - 1) / block * block);
+        const double registers = 16 / static_cast<double>(lanes.many) / filled;
+        if (plan.dim_count == 0) return registers * (0.1 + 0.08 * along);
+        const double rows = static_cast<double>(plan.out_rows) / static_cast<double>(plan.in_rows);
+        const double across = windows_over(plan, 0, plan.axis_count - 1);
+        return registers * (0.1 + rows * (0.25 + 0.11 * along) + 0.09 * across);
     }
 };
 
