@@ -117,11 +117,10 @@ void PlannedPool::check_residual(const Array &x, const Array &y, const Array &wi
 
 // --- operations -----------------------------------------------------------------------------------
 
-// Whether a lane as wide as a cell, and the 4 bytes of a winner, can hold any place in the window, and after these the
-// places of the padded cells of a row.
+// Whether a lane as wide as a cell, and the 4 bytes of a winner, can hold any place in the window.
 bool PlannedPool::places_fit() const {
     const i64 bits = 8 * size_of(input_type());
-    return plan.cells + (plan.same_real ? 0 : plan.last().kernel) <= i64(1) << (bits < 32 ? bits : 32);
+    return plan.cells <= i64(1) << (bits < 32 ? bits : 32);
 }
 
 Op PlannedPool::forward_op() const {

@@ -200,7 +200,7 @@ struct ArgBest {
     using Lane = L;
     using Place = typename IntOf<sizeof(L)>::u;
     static constexpr int PLANES = TANGENT ? 3 : 2;
-    static constexpr bool TAGGED = true, CARRIES = false, HEAVY = false, IDEMPOTENT = true;
+    static constexpr bool TAGGED = true, CARRIES = false, HEAVY = false, IDEMPOTENT = false;
 
     template <int N>
     struct State {

@@ -216,13 +216,23 @@ inline void gather_narrow_winners(const Plan &plan, const std::uint8_t *winners,
         [&](const InputPart &in) { return NarrowTarget<float>{in.gx, brain, 1}; });
 }
 
+// Where winners are: from where the windows of their row start.
+struct WinnerCells {
+    const Places places;
+    const Scratch<i64> starts;  // of the rows of a slab
+
+    explicit WinnerCells(const Plan &plan) : places(plan), starts(plan.out_rows, "where rows of windows start") {
+        for (i64 row = 0; row < plan.out_rows; ++row) starts[row] = start_of_row(plan, row);
+    }
+};
+
 // Calls f(output, cell) for all outputs of a slab that may be won by a cell of a part, with the cell counted from the
 // part's first, and for no cell outside of it. The winners are the slab's.
 //
 // Windows side by side often have the same winner, and to add to a cell over and over takes as long as the memory takes
 // to hand back what was just written. So the outputs go in four strands, far from each other, in turn.
 template <class W, class F>
-NDPOOL_INLINE void over_winners(const Plan &plan, const InputPart &in, const Places &places, const W *winners,
+NDPOOL_INLINE void over_winners(const Plan &plan, const InputPart &in, const WinnerCells &cells, const W *winners,
                                 const F &f) {
     const Axis &axis = plan.last();
     const i64 low = in.begin * first_stride(plan), size = in.end * first_stride(plan) - low;
@@ -230,56 +240,42 @@ NDPOOL_INLINE void over_winners(const Plan &plan, const InputPart &in, const Pla
     auto hand = [&](i64 output, i64 cell) NDPOOL_INLINED {
         if (static_cast<std::uint64_t>(cell) < static_cast<std::uint64_t>(size)) f(output, cell);
     };
-    struct Strand {
-        i64 output, start;
-    };
-    auto strand = [&](i64 row, i64 o) {
-        return Strand{row * plan.out_row + o * plan.inner,
-                      start_of_row(plan, row) - low + (axis.adaptive ? 0 : axis.start(o) * plan.inner)};
-    };
-    if (axis.adaptive || plan.inner > 1) {
+    if (axis.adaptive || plan.inner > 1) {  // the elements of a place do not wait for each other
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
-            const i64 first = row * plan.out_row, start = start_of_row(plan, row) - low;
-            places.over_row(plan, winners + first, part.begin, part.end,
-                            [&](i64 i, i64 cell) NDPOOL_INLINED { hand(first + i, start + cell); });
+            const i64 first = row * plan.out_row, start = cells.starts[row] - low;
+            cells.places.over_row(plan, winners + first, part.begin, part.end,
+                                  [&](i64 i, i64 cell) NDPOOL_INLINED { hand(first + i, start + cell); });
         }
         return;
     }
-    auto along = [&](auto strands, const Strand *from, i64 count) NDPOOL_INLINED {
+    // `count` outputs of each of Q strands, which start with the outputs `first`, `first + apart`, ...
+    const bool one_row = plan.dim_count == 0;
+    auto along = [&](auto strands, i64 first, i64 apart, i64 count) NDPOOL_INLINED {
         constexpr int Q = decltype(strands)::value;
         i64 output[Q], start[Q];
-        for (int q = 0; q < Q; ++q) output[q] = from[q].output, start[q] = from[q].start;
+        for (int q = 0; q < Q; ++q) {
+            const i64 at = first + q * apart, row = one_row ? 0 : at, o = one_row ? at : part.begin;
+            output[q] = row * plan.out_row + o;
+            start[q] = cells.starts[row] + axis.start(o) - low;
+        }
         for (i64 i = 0, step = 0; i < count; ++i, step += axis.stride) {
             NDPOOL_UNROLL
-            for (int q = 0; q < Q; ++q) hand(output[q] + i, start[q] + step + places.distance(winners[output[q] + i]));
+            for (int q = 0; q < Q; ++q)
+                hand(output[q] + i, start[q] + step + cells.places.distance(winners[output[q] + i]));
         }
     };
-    // The strands q of so many rows or outputs, and what is left.
-    const bool one_row = plan.dim_count == 0;
-    const i64 all = one_row ? part.end - part.begin : part.row_end - part.row_begin, quarter = all / 4;
-    const i64 count = one_row ? quarter : part.end - part.begin;
-    for (i64 r = 0; r < (one_row ? quarter > 0 : quarter); ++r) {
-        Strand from[4];
-        for (i64 q = 0; q < 4; ++q)
-            from[q] =
-                one_row ? strand(0, part.begin + q * quarter) : strand(part.row_begin + q * quarter + r, part.begin);
-        along(Size<4>(), from, count);
-    }
-    if (one_row) {
-        const Strand rest = strand(0, part.begin + 4 * quarter);
-        return along(Size<1>(), &rest, all - 4 * quarter);
-    }
-    for (i64 row = part.row_begin + 4 * quarter; row < part.row_end; ++row) {
-        const Strand rest = strand(row, part.begin);
-        along(Size<1>(), &rest, count);
-    }
+    // Strands are rows or, of one row, pieces.
+    const i64 first = one_row ? part.begin : part.row_begin, end = one_row ? part.end : part.row_end;
+    const i64 quarter = (end - first) / 4, rounds = one_row ? quarter > 0 : quarter;
+    for (i64 r = 0; r < rounds; ++r) along(Size<4>(), first + r, quarter, one_row ? quarter : part.end - part.begin);
+    for (i64 r = first + 4 * quarter; r < end; ++r) along(Size<1>(), r, 0, one_row ? 1 : part.end - part.begin);
 }
 
 // gx[winner] += g, by visiting every winner. Narrow floats are added up as floats and rounded once.
 template <class W, class A, class Cotangents>
 void scatter_winners(const Plan &plan, const W *winners, const Gradient &gradient, const FloatRows<A> &floats,
                      const Cotangents &cotangents) {
-    const Places places(plan);
+    const WinnerCells cells(plan);
     over_input_parts(plan, gradient, [&](const auto &over) {
         Scratch<A> block, wider;
         over([&](const InputPart &in) {
@@ -290,7 +286,7 @@ void scatter_winners(const Plan &plan, const W *winners, const Gradient &gradien
             A *sum = wide ? reinterpret_cast<A *>(to) : wider.data();
             std::memset(sum, 0, sizeof(A) * static_cast<std::size_t>(size));
             const A *g = cotangents(in, block);
-            over_winners(plan, in, places, winners + in.slab * plan.out_slab,
+            over_winners(plan, in, cells, winners + in.slab * plan.out_slab,
                          [&](i64 output, i64 cell) NDPOOL_INLINED { sum[cell] += g[output]; });
             if (!wide) floats.write(sum, size, to);
         });
@@ -300,14 +296,14 @@ void scatter_winners(const Plan &plan, const W *winners, const Gradient &gradien
 // The same where no cell is seen by two windows: nothing is added up, and elements are moved as bits.
 template <class W, class Bits>
 void move_to_winners(const Plan &plan, const W *winners, const Bits *g, Bits *gx) {
-    const Places places(plan);
+    const WinnerCells cells(plan);
     over_input_parts(plan, Gradient(gx, sizeof(Bits)), [&](const auto &over) {
         over([&](const InputPart &in) {
             const i64 low = in.begin * first_stride(plan), size = in.end * first_stride(plan) - low;
             Bits *to = reinterpret_cast<Bits *>(in.gx) + low;
             std::memset(to, 0, sizeof(Bits) * static_cast<std::size_t>(size));
             const Bits *from = g + in.slab * plan.out_slab;
-            over_winners(plan, in, places, winners + in.slab * plan.out_slab, [&](i64 output, i64 cell) NDPOOL_INLINED {
+            over_winners(plan, in, cells, winners + in.slab * plan.out_slab, [&](i64 output, i64 cell) NDPOOL_INLINED {
                 const Bits bits = from[output];
                 to[cell] = static_cast<Bits>(bits << 1) ? bits : 0;  // a sum that is zero is not -0
             });

@@ -52,7 +52,7 @@ template <class L, class Sink>
 class LanePooler {
     using Lane = typename L::Lane;
     static constexpr int N = LANES<Lane>;
-    static constexpr bool WIDENS = LEVEL_IS_TUNED;  // see choice.cpp
+    static constexpr bool WIDENS = LEVEL_IS_TUNED && !L::TAGGED;  // see choice.cpp
     template <int M>
     using State = typename L::template State<M>;
 
@@ -147,46 +147,53 @@ class LanePooler {
         from.merge(from, base, rows, (origin + first) * inner, length, merged.data() + first * inner, plane);
         if (fill) fill_empty(stop * inner, cells * inner + N);
         edges_filled = begin;
-        if (way == Way::ROWS && s == 2 && d == 1 && k <= 3 && inner == 1) return pool_pairs(sink, begin, end);
+        // A padded cell may tie with a real one and must not win, so with tags the windows at the edges go one by one.
+        i64 inner_begin = begin, inner_end = end;
+        if (L::TAGGED) {
+            while (inner_begin < end && (inner_begin - begin) * s < first) ++inner_begin;
+            while (inner_end > inner_begin && (inner_end - 1 - begin) * s + (k - 1) * d >= stop) --inner_end;
+        }
+        if (inner_begin < inner_end) pool_inside(rows, sink, begin, inner_begin, inner_end, cells);
+        if (L::TAGGED) {
+            for (i64 o = begin; o < inner_begin; ++o) pool_edge(sink, begin, o);
+            for (i64 o = inner_end; o < end; ++o) pool_edge(sink, begin, o);
+        }
+    }
+
+    // The outputs first..end-1 of a row of `cells` cells that starts with the window of output `begin`.
+    void pool_inside(const OutputRow &rows, Sink &sink, i64 begin, i64 first, i64 end, i64 cells) {
+        i64 s = axis.stride, d = axis.dilation, k = axis.kernel;
+        if (way == Way::ROWS && s == 2 && d == 1 && k <= 3 && inner == 1) return pool_pairs(sink, begin, first, end);
         const Lane *cell = merged.data();
         if (way == Way::WIDEN) {
             if constexpr (WIDENS) Widener<L, N>{l, merged.data(), totals.data(), plane, cells, inner, k, d}.widen();
             cell = totals.data();
             cells -= (k - 1) * d;
+            k = 1;
         }
-        if (s > 1 && inner > 1) return copy_places(cell, sink, begin, end);
+        if (s > 1 && inner > 1) return copy_places(cell, sink, begin, first, end);
         if (s > 1) {
             for (int q = 0; q < L::PLANES; ++q)
                 split_phases(cell + q * plane, phases.data() + q * phase_plane, cells, s, phase_length);
             cell = phases.data();
         }
-        if (way == Way::WIDEN) return put_lanes(sink, begin * inner, cell, phase_plane, (end - begin) * inner);
-        auto windows = [&](auto ordered, i64 lo, i64 hi) {
-            if (lo < hi)
-                merge_taps<decltype(ordered)::value>(cell + (lo - begin) * inner, sink, lo * inner, (hi - lo) * inner);
-        };
-        if (!L::TAGGED) return windows(std::true_type(), begin, end);
-        if (rows.count > 1) return windows(std::false_type(), begin, end);
-        // A padded cell may tie with a real one and must not win. So at the edges the order is not relied upon: the
-        // places of padded cells are after all others.
-        i64 whole = begin, whole_end = end;
-        while (whole < end && (whole - begin) * s < first) ++whole;
-        while (whole_end > whole && (whole_end - 1 - begin) * s + (k - 1) * d >= stop) --whole_end;
-        windows(std::false_type(), begin, whole);
-        windows(std::true_type(), whole, whole_end);
-        windows(std::false_type(), whole_end, end);
+        cell += (first - begin) * inner;
+        if (!L::TAGGED || rows.count <= 1)
+            merge_taps<true>(cell, k, sink, first * inner, (end - first) * inner);
+        else
+            merge_taps<false>(cell, k, sink, first * inner, (end - first) * inner);
     }
 
     // ORDERED says that the cells come in row-major order.
     template <bool ORDERED>
-    void merge_taps(const Lane *cell, Sink &sink, i64 to, i64 length) {
-        const i64 k = axis.kernel;
+    void merge_taps(const Lane *cell, i64 k, Sink &sink, i64 to, i64 length) {
         const int count = written(to, length);
         for (i64 i = 0; i < length; i += N) {
             const i64 at = i + N <= length || length < N ? i : length - N;
-            State<N> state = L::template retag<N>(L::template get<N>(cell + at, phase_plane), k, 0);
+            State<N> state = L::template retag<N>(L::template get<N>(cell + at, phase_plane), axis.kernel, 0);
             for (i64 c = 1; c < k; ++c) {
-                State<N> next = L::template retag<N>(L::template get<N>(cell + shifts[c] + at, phase_plane), k, c);
+                State<N> next =
+                    L::template retag<N>(L::template get<N>(cell + shifts[c] + at, phase_plane), axis.kernel, c);
                 if (ORDERED)
                     l.template merge<N>(state, next);
                 else
@@ -198,11 +205,11 @@ class LanePooler {
 
     // Windows of up to 3 cells in steps of 2: the first two cells of N windows are the even and the odd ones of 2N
     // cells, and the third is the even one after.
-    void pool_pairs(Sink &sink, i64 begin, i64 end) {
+    void pool_pairs(Sink &sink, i64 begin, i64 first, i64 end) {
         const i64 k = axis.kernel;
-        const int count = written(begin, end - begin);
-        for (i64 o = begin; o < end; o += N) {
-            const i64 at = o + N <= end || end - begin < N ? o : end - N;
+        const int count = written(first, end - first);
+        for (i64 o = first; o < end; o += N) {
+            const i64 at = o + N <= end || end - first < N ? o : end - N;
             const Lane *cell = merged.data() + 2 * (at - begin);
             State<N> even = L::template get<N>(cell, plane), odd = L::template get<N>(cell + N, plane);
             State<N> state;
@@ -227,19 +234,38 @@ class LanePooler {
         for (i64 i = begin; i < end; i += N) L::template put<N>(merged.data() + i, plane, L::template empty<N>());
     }
 
+    // One window at the edge, of its real cells.
+    void pool_edge(Sink &sink, i64 begin, i64 o) {
+        if (inner >= N)
+            whole_blocks<N>(inner, [&](i64 e) { pool_edge_of<N>(sink, begin, o, e); });
+        else
+            for (i64 e = 0; e < inner; ++e) pool_edge_of<1>(sink, begin, o, e);
+    }
+    template <int M>
+    void pool_edge_of(Sink &sink, i64 begin, i64 o, i64 e) {
+        const Axis::Taps taps = axis.taps(o);
+        const i64 first = taps.first - (begin * axis.stride - axis.pad_lo);
+        State<M> state{};
+        for (i64 k = 0; k < taps.count; ++k) {
+            const Lane *cell = merged.data() + (first + k * axis.dilation) * inner + e;
+            State<M> next = L::template retag<M>(L::template get<M>(cell, plane), axis.kernel, taps.skipped + k);
+            if (k == 0)
+                state = next;
+            else
+                l.template merge_any<M>(state, next);
+        }
+        sink.template put<M>(o * inner + e, state, M);
+    }
+
     // --- places of several elements ---
 
-    // Windows that are done already: every `stride`-th place. One that is shorter than a register is written over by
-    // the next.
-    void copy_places(const Lane *cell, Sink &sink, i64 begin, i64 end) {
-        const i64 apart = room_for((end - begin) * inner, phases);
-        Lane *to = phases.data();
-        for (i64 o = begin; o < end; ++o, cell += axis.stride * inner, to += inner)
-            for (i64 i = 0; i < inner; i += N) {
-                const i64 at = i + N <= inner || inner < N ? i : inner - N;
-                L::template put<N>(to + at, apart, L::template get<N>(cell + at, plane));
-            }
-        put_lanes(sink, begin * inner, phases.data(), apart, (end - begin) * inner);
+    // Windows that are done already: every `stride`-th place.
+    void copy_places(const Lane *cell, Sink &sink, i64 begin, i64 first, i64 end) {
+        const i64 apart = room_for((end - first) * inner, phases);
+        const Axis::Taps one{0, 1, 0};
+        for (i64 o = first; o < end; ++o)
+            merge_windows<1>(cell + (o - begin) * axis.stride * inner, one, phases.data() + (o - first) * inner, apart);
+        put_lanes(sink, first * inner, phases.data(), apart, (end - first) * inner);
     }
 
     // Merged rows, then the places of each window.

@@ -5,8 +5,8 @@
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
-// Every cell becomes the window of `kernel` cells that starts there, with its places if these matter. Nothing is ever
-// subtracted. The result is in `total`; `row` is overwritten.
+// Every cell becomes the window of `kernel` cells that starts there. Nothing is ever subtracted. The result is in
+// `total`; `row` is overwritten.
 template <class P, int N>
 class Widener {
     using Lane = typename P::Lane;
@@ -165,18 +165,13 @@ class Widener {
     // Windows of 1, 2, 4, ... cells are each two of the half, and any kernel is two overlapping ones (Max) or a few
     // side by side (sums): the time of log(kernel) merges.
     void widen_by_doubling() const {
-        const P own = p;
-        // What is at b starts `further` places after what is at a.
-        auto merge_at = [&](Lane *to, const Lane *a, const Lane *b, i64 further, i64 length) {
+        auto merge_at = [&](Lane *to, const Lane *a, const Lane *b, i64 length) {
             for (i64 i = 0; i < length; i += N) {
                 State s = P::template get<N>(a + i, plane);
-                own.template merge_any<N>(s, P::template retag<N>(P::template get<N>(b + i, plane), 1, further));
+                p.template merge_any<N>(s, P::template get<N>(b + i, plane));
                 P::template put<N>(to + i, plane, s);
             }
         };
-        if (P::TAGGED)
-            for (i64 i = 0; i < cells * inner; i += N)
-                P::template put<N>(row + i, plane, P::template retag<N>(P::template get<N>(row + i, plane), kernel, 0));
         bool started = false;
         i64 covered = 0;  // cells that `total` has
         for (i64 width = 1;; width *= 2) {
@@ -185,10 +180,10 @@ class Widener {
             if (take) {
                 i64 valid = (cells - (covered + width - 1) * dilation) * inner;
                 if (P::IDEMPOTENT)
-                    merge_at(total, row, row + (kernel - width) * dilation * inner, kernel - width,
+                    merge_at(total, row, row + (kernel - width) * dilation * inner,
                              (cells - (kernel - 1) * dilation) * inner);
                 else if (started)
-                    merge_at(total, total, row + covered * dilation * inner, covered, valid);
+                    merge_at(total, total, row + covered * dilation * inner, valid);
                 else
                     for (int q = 0; q < P::PLANES; ++q)
                         std::memcpy(total + q * plane, row + q * plane, sizeof(*row) * valid);
@@ -196,7 +191,7 @@ class Widener {
                 covered += width;
             }
             if (last) return;
-            merge_at(row, row, row + width * dilation * inner, width, (cells - (2 * width - 1) * dilation) * inner);
+            merge_at(row, row, row + width * dilation * inner, (cells - (2 * width - 1) * dilation) * inner);
         }
     }
 };

@@ -74,14 +74,9 @@ bool suits_segments(const Plan &plan, const Lanes &) {
 }
 
 bool can_widen(const Plan &plan, const Lanes &lanes) {
-    return !lanes.short_build && !plan.last().adaptive && plan.last().kernel >= 3;
+    return !lanes.short_build && !lanes.tagged && !plan.last().adaptive && plan.last().kernel >= 3;
 }
-// With places, cells that come in row-major order merge so quickly that only very wide windows are better made in
-// steps.
-bool suits_widen(const Plan &plan, const Lanes &lanes) {
-    const Axis &axis = plan.last();
-    return lanes.tagged ? axis.kernel >= (plan.outer_cells > 1 ? 6 : 12) * axis.stride : is_wide(axis);
-}
+bool suits_widen(const Plan &plan, const Lanes &) { return is_wide(plan.last()); }
 
 bool can_rows(const Plan &plan, const Lanes &) { return plan.inner > 1 || !plan.last().adaptive; }
 
@@ -229,10 +224,10 @@ struct WinnerWays {
         const Axis &axis = plan.last();
         const bool many_elements = !lanes.narrow && plan.inner >= 4 * lanes.many;
         switch (way) {
-            case Way::SQUARES: return plan.dim_count == 1 && axis.output >= lanes.few + axis.kernel / axis.stride;
+            case Way::SQUARES: return axis.output >= lanes.many + axis.kernel && (plan.dim_count == 1 || !lanes.narrow);
             case Way::OWN: return !many_elements || plan.cells > 4;
             case Way::GATHER: return many_elements && winners() > 0.2 && windows_over(plan, 0, plan.axis_count) <= 9;
-            case Way::COLUMNS: return columns_take() < 1.8 * winners();
+            case Way::COLUMNS: return columns_take() < 1.5 * winners();
             default: return true;
         }
     }
@@ -241,7 +236,7 @@ struct WinnerWays {
     // For each cell.
     double winners() const { return static_cast<double>(plan.out_slab) / static_cast<double>(plan.in_slab); }
 
-    // What a cell takes by columns, in nanoseconds as they were measured where a winner's visit takes 1.8.
+    // What a cell takes by columns, in nanoseconds as they were measured where a winner's visit takes 1.5.
     double columns_take() const {
         const double along = windows_over(plan, plan.axis_count - 1, plan.axis_count);
         const i64 block = 4 * lanes.many, length = plan.in_row;
@@ -250,7 +245,7 @@ struct WinnerWays {
         if (plan.dim_count == 0) return registers * (0.1 + 0.08 * along);
         const double rows = static_cast<double>(plan.out_rows) / static_cast<double>(plan.in_rows);
         const double across = windows_over(plan, 0, plan.axis_count - 1);
-        return registers * (0.1 + rows * (0.25 + 0.11 * along) + 0.09 * across);
+        return registers * (0.1 + rows * (0.1 + 30 / static_cast<double>(length) + 0.11 * along) + 0.09 * across);
     }
 };
 
@@ -267,6 +262,8 @@ DirectOutputs direct_outputs(const Axis &axis) {
     const i64 stop = (axis.length + axis.pad_lo - axis.kernel) / 2 + 1;
     return {(axis.pad_lo + 3 - axis.kernel) / 2, stop < axis.output ? stop : axis.output};
 }
+
+bool few_winners(const Plan &plan) { return windows_apart(plan) || 10 * plan.out_slab <= 3 * plan.in_slab; }
 
 bool windows_apart(const Plan &plan) {
     for (int a = 0; a < plan.axis_count; ++a) {

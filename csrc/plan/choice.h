@@ -87,6 +87,9 @@ Way choose_winners_back(const Plan &plan, const Lanes &lanes, int winner_bytes, 
 // Whether no cell is within the reach of two windows.
 bool windows_apart(const Plan &plan);
 
+// Whether winners are so few beside the cells that to visit them takes less time than to transpose these.
+bool few_winners(const Plan &plan);
+
 // Of windows of 2 or 3 cells in steps of 2, the outputs whose last two cells are real.
 struct DirectOutputs {
     i64 first, stop;
