@@ -230,7 +230,8 @@ struct WinnerCells {
 // part's first, and for no cell outside of it. The winners are the slab's.
 //
 // Windows side by side often have the same winner, and to add to a cell over and over takes as long as the memory takes
-// to hand back what was just written. So the outputs go in four strands, far from each other, in turn.
+// to hand back what was just written. So the outputs go in four strands, far from each other, in turn. That order, in
+// which a cell adds up, follows from the shape alone.
 template <class W, class F>
 NDPOOL_INLINE void over_winners(const Plan &plan, const InputPart &in, const WinnerCells &cells, const W *winners,
                                 const F &f) {
@@ -248,7 +249,7 @@ NDPOOL_INLINE void over_winners(const Plan &plan, const InputPart &in, const Win
         }
         return;
     }
-    // `count` outputs of each of Q strands, which start with the outputs `first`, `first + apart`, ...
+    // `count` outputs of each of Q strands, which are the rows (or start with the outputs) first, first + apart, ...
     const bool one_row = plan.dim_count == 0;
     auto along = [&](auto strands, i64 first, i64 apart, i64 count) NDPOOL_INLINED {
         constexpr int Q = decltype(strands)::value;
