@@ -104,6 +104,20 @@ ROADS = [
     road("257 cells", Window((257,), 100, 80), (2, 700)),
     road("four-byte winners", Global(), (2, 257, 256), (1, 2)),
     road("four-byte winners, overlapping", Window((257, 256), 5), (1, 262, 262)),
+    # More places than a lane can count: winners by pieces of the window.
+    road("float16, pieces of three channels", Global(False), (2, 257, 256, 3), (1, 2), np.float16),
+    road("uint8, pieces of a row", Global(), (3, 1001), (1,), np.uint8),
+    road("uint8, padded pieces", Window((400,), 1, ((30, 20),)), (2, 350), None, np.uint8),
+    # Winners by columns: chunks of a long row, every other cell that no window has, channels, volumes.
+    road("columns, k4s2d3 in chunks", Window((4,), 2, 5, 3), (2, 10007)),
+    road("columns, k3s2d2 of doubles in chunks", Window((3,), 2, 2, 2), (1, 9001), None, np.float64),
+    road("columns, k3s1d2 of five channels", Window((3, 3), 1, 2, 2), (2, 9, 40, 5), (1, 2)),
+    road("columns, a volume", Window((2, 3, 4), (1, 1, 2), (1, 1, 2)), (2, 7, 9, 70)),
+    road("columns, a volume of float16", Window((2, 3, 4), (2, 1, 1), (0, 1, 2)), (2, 7, 9, 70), None, np.float16),
+    # Windows that have their cells to themselves.
+    road("apart, float16", Window((3, 2), (4, 3), 1), (2, 50, 71), None, np.float16),
+    road("apart, channels last, float16", Window((3, 3, 3), 3, 1), (1, 9, 10, 11, 40), (1, 2, 3), np.float16),
+    road("apart, bins", Adaptive((4, 5)), (2, 12, 35), None, np.float64),
     # Adaptive bins that overlap, and more outputs than inputs.
     road("adaptive 7x7", Adaptive((7, 7)), (2, 61, 67)),
     road("adaptive, upsampling", Adaptive((11, 13)), (3, 5, 7)),
@@ -284,6 +298,48 @@ def test_every_road(kind, window, shape, axes, dtype):
                 for offset in (0, 3):
                     for ours, theirs in zip(winners_by(pool, x, path, offset), expected, strict=True):
                         same(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "uint8", "int16", "int32"])
+@pytest.mark.parametrize(
+    ("window", "shape"),
+    [
+        (Window((3,), 1, 1), (3, 40)),
+        (Window((7, 7), 1, 3), (2, 21, 23)),
+        (Window((15,), 2, 20, 2), (2, 60)),
+        (Window((3, 3), 2, 1), (2, 9, 71)),
+        (Window((5, 12), 1, (2, 11)), (2, 9, 30)),
+        (Window((16, 15), 1, (3, 7)), (1, 20, 21)),
+        (Window((3, 3), 2, 2, ceil_mode=True), (2, 8, 9)),
+    ],
+    ids=repr,
+)
+def test_padded_cells_never_win(window, shape, dtype):
+    """Where all cells are as good as a padded one would be, the first real cell wins, by every way."""
+    dtype = np.dtype(dtype)
+    worst = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (-np.inf, np.inf)
+    for kind, value in zip((Max(), Min()), worst, strict=True):
+        pool, x = Pool(kind, window), np.full(shape, value, dtype)
+        wanted = Gathered(pool, x).winners()
+        for level in _engine.levels():
+            _engine.set_level(level)
+            same(pool.with_indices(x)[1], wanted)
+            expected = winners_by(pool, x)
+            for path in ways(pool, x, "linearize")[1:]:
+                for ours, theirs in zip(winners_by(pool, x, path), expected, strict=True):
+                    same(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16], ids=lambda d: d.__name__)
+@pytest.mark.parametrize("window", [Window((2, 2)), Window((3, 3), 2, 1), Window((3, 3), 1, 1), Window((5, 5), 3, 2)])
+def test_sums_of_minus_zeros(window, dtype):
+    """A gradient is a sum that starts with 0, by every way: -0 from one window alone gives 0."""
+    pool, x = Pool(Max(), window), numbers(np.random.default_rng(3), "normal", (2, 18, 70), np.dtype(dtype))
+    g = np.full(pool.output_shape(x.shape), -0.0, dtype)
+    for level in _engine.levels():
+        _engine.set_level(level)
+        for way in ways(pool, x, "pull"):
+            assert not np.signbit(vjp_by(pool, x, g, way)).any(), way
 
 
 #: Along the row windows go side by side, by the phases of their stride; one by one; or along the elements of a place.

@@ -22,7 +22,8 @@ void run_family(const Plan &plan, const Call &call) {
 void run(const Plan &plan, const Call &call) {
     const bool forward = is_forward(call.op);
     const i64 bytes = size_of(call.type);
-    const bool batch = call.op != Op::EXPAND &&
+    const bool visits = call.op == Op::WINNERS_VJP && call.asked == Way::NONE && few_winners(plan);
+    const bool batch = call.op != Op::EXPAND && !visits &&
                        (call.asked == Way::BATCH
                             ? can_batch(plan, forward)
                             : call.asked == Way::NONE && suits_batch(plan, forward, lanes_of(static_cast<int>(bytes)),

@@ -2,6 +2,7 @@
 #pragma once
 #include "kinds/keys.h"
 #include "kinds/one_window.h"
+#include "passes/winner_columns.h"
 #include "plan/call.h"
 
 namespace ndpool {
@@ -180,22 +181,16 @@ struct WinnerSource {
 
 // What the outputs of a part hand on, 16-bit floats as floats, counted from the slab's first output; `block` holds
 // them.
-inline const float *widened(const Plan &plan, const InputPart &in, bool brain, const void *g, Scratch<float> &block) {
+inline const float *widened(const Plan &plan, const InputPart &in, const FloatRows<float> &floats, const void *g,
+                            Scratch<float> &block) {
     const OutputPart part = outputs_over(plan, in.begin, in.end);
     const i64 begin = part.row_begin * plan.out_row + part.begin * plan.inner;
     if (part.row_begin == part.row_end || part.begin == part.end) return nullptr;
-    i64 end = part.row_end * plan.out_row + 1;  // squares may read a row more, of which they take nothing
+    // Squares may read a row more, of which they take nothing.
+    const i64 end = plan.dim_count == 0 ? part.end * plan.inner : part.row_end * plan.out_row + 1;
     block.grow(end + plan.out_row - begin + 64, "cotangents as floats");
-    float *plane = block.data();
-    if (end > plan.out_slab) end = plan.out_slab;
-    with_narrow(brain, [&](auto zero) {
-        auto *from = static_cast<const decltype(zero) *>(g) + in.slab * plan.out_slab + begin;
-        blocks<LANES<float>>(end - begin, [&](i64 i, int count) {
-            if (count == LANES<float>) return store<LANES<float>>(plane + i, load_as<float, LANES<float>>(from + i));
-            for (int l = 0; l < count; ++l) plane[i + l] = load_as<float, 1>(from + i + l)[0];
-        });
-    });
-    return plane - begin;
+    floats.read(g, in.slab * plan.out_slab + begin, (end < plan.out_slab ? end : plan.out_slab) - begin, block.data());
+    return block.data() - begin;
 }
 
 // gx[winner] += g, by asking every window over a cell: for small windows. The cotangents of a part are cotangents(part,
@@ -208,83 +203,144 @@ void gather_winners(const Plan &plan, const std::uint8_t *winners, const Gradien
         over([&](const InputPart &part) {
             Scratch<A> block;
             WinnerSource<A, A> from{winners + part.slab * plan.out_slab, cotangents(part, block)};
-            gather_part<true>(plan, rows, part, from, target(part), way);
-        });
-    });
-}
-
-// The same by visiting every winner. Sums of narrow floats are kept in A and rounded once.
-template <class W, class G, class A>
-void scatter_winners(const Plan &plan, const W *winners, const G *g, G *gx) {
-    const Places places(plan);
-    over_input_parts(plan, Gradient(gx, sizeof(G)), [&](const auto &over) {
-        OutputRow rows(plan);
-        over([&](const InputPart &in) {
-            i64 low = in.begin * first_stride(plan), high = in.end * first_stride(plan);
-            G *to = reinterpret_cast<G *>(in.gx) + low;
-            Scratch<A> wider;
-            A *sum;
-            if constexpr (std::is_same_v<G, A>) {
-                sum = to;
-            } else {
-                wider.grow(high - low, "sums of a part");
-                sum = wider.data();
-            }
-            std::memset(sum, 0, sizeof(A) * (high - low));
-            OutputPart part = outputs_over(plan, in.begin, in.end);
-            for (i64 row = part.row_begin; row < part.row_end; ++row) {
-                rows.move_to(row);
-                i64 at = (in.slab * plan.out_rows + row) * plan.out_row;
-                i64 start = rows.start - low;
-                auto size = static_cast<std::uint64_t>(high - low);
-                places.over_row(plan, winners + at, part.begin, part.end, [&](i64 i, i64 cell) {
-                    if (static_cast<std::uint64_t>(start + cell) < size)
-                        sum[start + cell] += load_as<A, 1>(g + at + i)[0];
-                });
-            }
-            if constexpr (!std::is_same_v<G, A>) write_numbers<A, G>(sum, high - low, to);
+            gather_part(plan, rows, part, from, target(part), way);
         });
     });
 }
 
 inline void gather_narrow_winners(const Plan &plan, const std::uint8_t *winners, const Gradient &gradient, Way way,
-                                  bool brain, const void *g) {
+                                  bool brain, const FloatRows<float> &floats, const void *g) {
     gather_winners<float>(
         plan, winners, gradient, way,
-        [&](const InputPart &in, Scratch<float> &block) { return widened(plan, in, brain, g, block); },
+        [&](const InputPart &in, Scratch<float> &block) { return widened(plan, in, floats, g, block); },
         [&](const InputPart &in) { return NarrowTarget<float>{in.gx, brain, 1}; });
 }
 
-// Where gathering was measured to be faster. To visit the winners takes one add for each output, in any window. So with
-// channels last it is the windows over a cell that decide, as long as these are not many beside the outputs.
-inline GatherLimits winner_limits(const Plan &plan, i64 lanes, bool can) {
-    i64 over = 1;  // windows, or so
-    for (int a = 0; a < plan.axis_count; ++a) {
-        const Axis &axis = plan.axes[a];
-        over *= axis.adaptive ? (axis.output + axis.length - 1) / axis.length
-                              : (axis.kernel + axis.stride - 1) / axis.stride;
+// Where winners are: from where the windows of their row start.
+struct WinnerCells {
+    const Places places;
+    const Scratch<i64> starts;  // of the rows of a slab
+
+    explicit WinnerCells(const Plan &plan) : places(plan), starts(plan.out_rows, "where rows of windows start") {
+        for (i64 row = 0; row < plan.out_rows; ++row) starts[row] = start_of_row(plan, row);
     }
-    return {plan.axis_count == 1 ? 15 : 9, 0, plan.inner >= 4 * lanes && over <= 9 ? 50 : 0, can};
+};
+
+// Calls f(output, cell) for all outputs of a slab that may be won by a cell of a part, with the cell counted from the
+// part's first, and for no cell outside of it. The winners are the slab's.
+//
+// Windows side by side often have the same winner, and to add to a cell over and over takes as long as the memory takes
+// to hand back what was just written. So the outputs go in four strands, far from each other, in turn. That order, in
+// which a cell adds up, follows from the shape alone.
+template <class W, class F>
+NDPOOL_INLINE void over_winners(const Plan &plan, const InputPart &in, const WinnerCells &cells, const W *winners,
+                                const F &f) {
+    const Axis &axis = plan.last();
+    const i64 low = in.begin * first_stride(plan), size = in.end * first_stride(plan) - low;
+    const OutputPart part = outputs_over(plan, in.begin, in.end);
+    auto hand = [&](i64 output, i64 cell) NDPOOL_INLINED {
+        if (static_cast<std::uint64_t>(cell) < static_cast<std::uint64_t>(size)) f(output, cell);
+    };
+    if (axis.adaptive || plan.inner > 1) {  // the elements of a place do not wait for each other
+        for (i64 row = part.row_begin; row < part.row_end; ++row) {
+            const i64 first = row * plan.out_row, start = cells.starts[row] - low;
+            cells.places.over_row(plan, winners + first, part.begin, part.end,
+                                  [&](i64 i, i64 cell) NDPOOL_INLINED { hand(first + i, start + cell); });
+        }
+        return;
+    }
+    // `count` outputs of each of Q strands, which are the rows (or start with the outputs) first, first + apart, ...
+    const bool one_row = plan.dim_count == 0;
+    auto along = [&](auto strands, i64 first, i64 apart, i64 count) NDPOOL_INLINED {
+        constexpr int Q = decltype(strands)::value;
+        i64 output[Q], start[Q];
+        for (int q = 0; q < Q; ++q) {
+            const i64 at = first + q * apart, row = one_row ? 0 : at, o = one_row ? at : part.begin;
+            output[q] = row * plan.out_row + o;
+            start[q] = cells.starts[row] + axis.start(o) - low;
+        }
+        for (i64 i = 0, step = 0; i < count; ++i, step += axis.stride) {
+            NDPOOL_UNROLL
+            for (int q = 0; q < Q; ++q)
+                hand(output[q] + i, start[q] + step + cells.places.distance(winners[output[q] + i]));
+        }
+    };
+    // Strands are rows or, of one row, pieces.
+    const i64 first = one_row ? part.begin : part.row_begin, end = one_row ? part.end : part.row_end;
+    const i64 quarter = (end - first) / 4, rounds = one_row ? quarter > 0 : quarter;
+    for (i64 r = 0; r < rounds; ++r) along(Size<4>(), first + r, quarter, one_row ? quarter : part.end - part.begin);
+    for (i64 r = first + 4 * quarter; r < end; ++r) along(Size<1>(), r, 0, one_row ? 1 : part.end - part.begin);
+}
+
+// gx[winner] += g, by visiting every winner. Narrow floats are added up as floats and rounded once.
+template <class W, class A, class Cotangents>
+void scatter_winners(const Plan &plan, const W *winners, const Gradient &gradient, const FloatRows<A> &floats,
+                     const Cotangents &cotangents) {
+    const WinnerCells cells(plan);
+    over_input_parts(plan, gradient, [&](const auto &over) {
+        Scratch<A> block, wider;
+        over([&](const InputPart &in) {
+            const i64 low = in.begin * first_stride(plan), size = in.end * first_stride(plan) - low;
+            char *to = in.gx + low * gradient.element_bytes;
+            const bool wide = gradient.element_bytes == sizeof(A);
+            if (!wide) wider.grow(size, "sums of a part");
+            A *sum = wide ? reinterpret_cast<A *>(to) : wider.data();
+            std::memset(sum, 0, sizeof(A) * static_cast<std::size_t>(size));
+            const A *g = cotangents(in, block);
+            over_winners(plan, in, cells, winners + in.slab * plan.out_slab,
+                         [&](i64 output, i64 cell) NDPOOL_INLINED { sum[cell] += g[output]; });
+            if (!wide) floats.write(sum, size, to);
+        });
+    });
+}
+
+// The same where no cell is seen by two windows: nothing is added up, and elements are moved as bits.
+template <class W, class Bits>
+void move_to_winners(const Plan &plan, const W *winners, const Bits *g, Bits *gx) {
+    const WinnerCells cells(plan);
+    over_input_parts(plan, Gradient(gx, sizeof(Bits)), [&](const auto &over) {
+        over([&](const InputPart &in) {
+            const i64 low = in.begin * first_stride(plan), size = in.end * first_stride(plan) - low;
+            Bits *to = reinterpret_cast<Bits *>(in.gx) + low;
+            std::memset(to, 0, sizeof(Bits) * static_cast<std::size_t>(size));
+            const Bits *from = g + in.slab * plan.out_slab;
+            over_winners(plan, in, cells, winners + in.slab * plan.out_slab, [&](i64 output, i64 cell) NDPOOL_INLINED {
+                const Bits bits = from[output];
+                to[cell] = static_cast<Bits>(bits << 1) ? bits : 0;  // a sum that is zero is not -0
+            });
+        });
+    });
 }
 
 // G is the type of the cotangents, A that in which they are added up.
 template <class W, class G, class A>
 void winners_vjp(const Plan &plan, const W *winners, const G *g, G *gx, const Route &route) {
-    const Way way = way_back<A>(plan, winner_limits(plan, LANES<A>, sizeof(W) == 1), Way::SCATTER, route);
+    const Way way = choose_winners_back(plan, lanes_back<A>(sizeof(G) < sizeof(A)), sizeof(W), route.asked);
     if (route.tell(way)) return;
+    if (way == Way::OWN) {
+        using Bits = typename IntOf<sizeof(G)>::u;
+        return move_to_winners(plan, winners, reinterpret_cast<const Bits *>(g), reinterpret_cast<Bits *>(gx));
+    }
+    const FloatRows<A> floats = FLOAT_ROWS<A, G>;
+    auto cotangents = [&](const InputPart &in, [[maybe_unused]] Scratch<A> &block) -> const A * {
+        if constexpr (std::is_same_v<G, A>)
+            return g + in.slab * plan.out_slab;
+        else
+            return widened(plan, in, floats, g, block);
+    };
     if constexpr (sizeof(W) == 1) {
+        const Gradient gradient(plan, gx, sizeof(G), route);
+        if (way == Way::COLUMNS) return pull_by_winner_columns<A>(plan, winners, g, gradient, floats);
         if (way != Way::SCATTER) {
-            const Gradient gradient(plan, gx, sizeof(G), route);
             if constexpr (std::is_same_v<G, A>)
-                return gather_winners<A>(
-                    plan, winners, gradient, way,
-                    [&](const InputPart &in, Scratch<A> &) { return g + in.slab * plan.out_slab; },
-                    [&](const InputPart &in) { return GradientTarget<G, A>{reinterpret_cast<G *>(in.gx), 1}; });
+                return gather_winners<A>(plan, winners, gradient, way, cotangents, [&](const InputPart &in) {
+                    return GradientTarget<G, A>{reinterpret_cast<G *>(in.gx), 1};
+                });
             else
-                return gather_narrow_winners(plan, winners, gradient, way, std::is_same_v<G, BFloat>, g);
+                return gather_narrow_winners(plan, winners, gradient, way, std::is_same_v<G, BFloat>, floats, g);
         }
     }
-    scatter_winners<W, G, A>(plan, winners, g, gx);
+    scatter_winners<W, A>(plan, winners, Gradient(gx, sizeof(G)), floats, cotangents);
 }
 
 // The flat index over the pooled axes of every winner: where it is in a slab without the dimensions that are carried

@@ -255,13 +255,16 @@ void over_part_rows(const Plan &plan, InputRow &rows, const InputPart &part, con
 
 // --- gathering ------------------------------------------------------------------------------------
 
-// The way back of a plan, with sums in A; `always` is the one that can always be gone.
+// What the choice depends on, with sums in A; `narrow` says that what is summed has fewer bits.
+template <class A>
+Lanes lanes_back(bool narrow = false) {
+    return {LANES<A>, FEW_LANES<A>, false,          false, LEVEL_IS_TUNED ? Tuned::ALL : Tuned::NOT,
+            false,    narrow,       !LEVEL_IS_TUNED};
+}
+// The way back of a plan; `always` is the one that can always be gone.
 template <class A>
 Way way_back(const Plan &plan, const GatherLimits &limits, Way always, const Route &route) {
-    return choose_back(
-        plan,
-        {LANES<A>, FEW_LANES<A>, false, false, LEVEL_IS_TUNED ? Tuned::ALL : Tuned::NOT, false, false, !LEVEL_IS_TUNED},
-        limits, always, route.asked);
+    return choose_back(plan, lanes_back<A>(), limits, always, route.asked);
 }
 
 // Fills the rows of a part of the input, N lanes at a time.
@@ -282,10 +285,10 @@ class RowGatherer {
         const bool places_in_lines = plan.inner >= N && part.in_lines && plan.inner * to.element_bytes() % LINE == 0;
         over_part_rows(plan, rows, part, [&](i64 row, i64 begin, i64 end) {
             i64 at = row * plan.in_row;
-            if constexpr (Target::STREAMS && N == LANES<A>)
+            if constexpr (Target::STREAMS)
                 if (places_in_lines) return gather_places(rows, at, begin, end, to.past_the_caches());
             write(at + begin * plan.inner, (end - begin) * plan.inner,
-                  [&](const Target &target) { gather(rows, at, begin, end, target); });
+                  [&](const Target &target) { gather_places(rows, at, begin, end, target); });
         });
     }
 
@@ -303,15 +306,6 @@ class RowGatherer {
         if (!part.streamed) return fill(to);
         const i64 bytes = to.element_bytes();
         fill(to.instead(outbox.room(part.gx + at * bytes, bytes * length, bytes * 2 * plan.in_row) - at * bytes));
-    }
-
-    void gather(const InputRow &rows, i64 at, i64 begin, i64 end, const Target &target) const {
-        if constexpr (N == LANES<A>)  // fewer lanes are for short rows of single cells
-            if (plan.inner >= N) return gather_places(rows, at, begin, end, target);
-        if (axis.stride == 1)
-            gather_cells<1>(rows, at, begin, end, target);
-        else
-            gather_cells<2>(rows, at, begin, end, target);
     }
 
     // The planes of a part, by squares.
@@ -378,52 +372,6 @@ class RowGatherer {
         }
     }
 
-    // The cells at padded places mS, mS+1, ..., mS+S-1, for N consecutive m: output m - j has them at the places jS,
-    // jS+1, ...
-    template <int S>
-    void gather_cells(const InputRow &rows, i64 at, i64 begin, i64 end, const Target target) const {
-        const i64 k = axis.kernel, pad = axis.pad_lo;
-        i64 first = (begin + pad + S - 1) / S, stop = (end + pad) / S;  // of the m whose S cells are all asked for
-        if (first < (k - 1) / S) first = (k - 1) / S;
-        if (stop > axis.output) stop = axis.output;
-        if (stop - first < N) first = stop = (end + pad + S - 1) / S;
-        i64 edge = first * S - pad < end ? first * S - pad : end;
-        for (i64 w = begin; w < edge; ++w) gather_one<S>(rows, at, w, target);
-        for (i64 w = stop * S - pad; w < end; ++w) gather_one<S>(rows, at, w, target);
-        if (first == stop) return;
-        const Source source = from;  // an own copy, which no store can change
-        const i64 *row = rows.row, *tags = rows.tag, count = rows.count, out_row = plan.out_row;
-        whole_blocks<N>(stop - first, [&](i64 i) NDPOOL_INLINED {
-            vec<A, N> sum[S] = {};
-            for (i64 r = 0; r < count; ++r) {
-                i64 output = row[r] * out_row + first + i, tag = tags[r] * k;
-                for (i64 j = (k - 1) / S; j >= 0; --j) {
-                    NDPOOL_UNROLL
-                    for (int f = 0; f < S; ++f)
-                        if (j * S + f < k) sum[f] = source.template add<N>(sum[f], output - j, tag + j * S + f);
-                }
-            }
-            i64 w = at + (first + i) * S - pad;
-            if (S == 2) zip<N>(sum[0], sum[S - 1]);
-            NDPOOL_UNROLL
-            for (int f = 0; f < S; ++f) target.template put<N>(w + f * N, sum[f], N);
-        });
-    }
-
-    template <int S>
-    void gather_one(const InputRow &rows, i64 at, i64 w, const Target &target) const {
-        i64 padded = w + axis.pad_lo, last = padded / S, first = last - (axis.kernel - 1 - padded % S) / S;
-        if (axis.kernel <= padded % S) first = last + 1;  // between two windows
-        if (first < 0) first = 0;
-        if (last >= axis.output) last = axis.output - 1;
-        vec<A, 1> sum{};
-        for (i64 r = 0; r < rows.count; ++r)
-            for (i64 o = first; o <= last; ++o)
-                sum = from.template add<1>(sum, rows.row[r] * plan.out_row + o,
-                                           rows.tag[r] * axis.kernel + padded - o * S);
-        target.template put<1>(at + w, sum, 1);
-    }
-
     // Channels last: along the elements of a place.
     template <class To>
     void gather_places(const InputRow &rows, i64 at, i64 begin, i64 end, const To &target) const {
@@ -460,7 +408,7 @@ bool fill_squares(const Plan &plan, const InputPart &part, const Source &from, c
         using A = typename Source::A;
         constexpr int MANY = LANES<A>, FEW = FEW_LANES<A>;
         const Axis &axis = plan.last();
-        const bool few = FEW < MANY && axis.output < MANY + axis.kernel;
+        const bool few = FEW < MANY && (axis.output < MANY + axis.kernel || axis.length < 2 * MANY);
         if (axis.length < 2 * (few ? FEW : MANY)) return false;
         if (few)
             RowGatherer<FEW, Source, Target>(plan, part, from, to).gather_in_squares();
@@ -471,25 +419,13 @@ bool fill_squares(const Plan &plan, const InputPart &part, const Source &from, c
     return false;
 }
 
-// All of a part. SQUARES says whether that way is compiled.
-template <bool SQUARES, class Source, class Target>
+// All of a part, by squares or, where registers go along the elements of a place, by gathering.
+template <class Source, class Target>
 void gather_part(const Plan &plan, InputRow &rows, const InputPart &part, const Source &from, const Target &to,
                  Way way) {
     if constexpr (LEVEL_IS_TUNED) {  // elsewhere it is never chosen; see choice.cpp
-        using A = typename Source::A;
-        constexpr int MANY = LANES<A>, FEW = FEW_LANES<A>;
-        const Axis &axis = plan.last();
-        if constexpr (FEW < MANY)
-            if (plan.inner == 1 && axis.output < MANY + axis.kernel) {
-                const RowGatherer<FEW, Source, Target> gatherer(plan, part, from, to);
-                if constexpr (SQUARES)
-                    if (way == Way::SQUARES && axis.length >= 2 * FEW) return gatherer.gather_in_squares();
-                return gatherer.gather_part(rows);
-            }
-        const RowGatherer<MANY, Source, Target> gatherer(plan, part, from, to);
-        if constexpr (SQUARES)
-            if (way == Way::SQUARES && axis.length >= 2 * MANY) return gatherer.gather_in_squares();
-        gatherer.gather_part(rows);
+        if (way == Way::SQUARES && fill_squares(plan, part, from, to)) return;
+        RowGatherer<LANES<typename Source::A>, Source, Target>(plan, part, from, to).gather_part(rows);
     }
 }
 

@@ -7,8 +7,8 @@
 namespace ndpool {
 namespace {
 
-const char *const NAMES[] = {"batch",   "slide",  "direct",  "tiles",  "cells", "segments", "widen", "rows",
-                             "squares", "gather", "scatter", "spread", "own",   "terms",    "ties"};
+const char *const NAMES[] = {"batch",   "slide",  "direct",  "tiles",   "cells",  "segments", "widen", "rows",
+                             "squares", "gather", "columns", "scatter", "spread", "own",      "terms", "ties"};
 
 using Condition = bool (*)(const Plan &, const Lanes &);
 
@@ -194,11 +194,90 @@ Way choose_back(const Plan &plan, const Lanes &lanes, const GatherLimits &limits
     return gathers && plan.cells <= most ? Way::GATHER : always;
 }
 
+// --- back, of winners ---------------------------------------------------------------------------------
+
+// Of windows over a cell, or so, along the axes from `first` to before `stop`.
+double windows_over(const Plan &plan, int first, int stop) {
+    double over = 1;
+    for (int a = first; a < stop; ++a) {
+        const Axis &axis = plan.axes[a];
+        over *= axis.adaptive ? static_cast<double>(axis.output) / static_cast<double>(axis.length) + 1
+                              : static_cast<double>(axis.kernel) / static_cast<double>(axis.stride);
+    }
+    return over;
+}
+
+struct WinnerWays {
+    const Plan &plan;
+    const Lanes &lanes;
+    const bool in_bytes;
+
+    bool can(Way way) const {
+        const Axis &axis = plan.last();
+        const bool asks = in_bytes && !lanes.short_build;
+        switch (way) {
+            case Way::SQUARES: return asks && in_squares(plan) && axis.length >= 2 * lanes.few;
+            case Way::OWN: return windows_apart(plan);
+            case Way::GATHER: return asks && plan.inner >= lanes.many;
+            case Way::COLUMNS:
+                return in_bytes && !axis.adaptive && axis.kernel < 256 &&
+                       (axis.stride == 1 || (axis.stride == 2 && plan.inner == 1));
+            default: return way == Way::SCATTER;
+        }
+    }
+    bool suits(Way way) const {
+        const Axis &axis = plan.last();
+        const bool many_elements = !lanes.narrow && plan.inner >= 4 * lanes.many;
+        switch (way) {
+            case Way::SQUARES: return axis.output >= lanes.many + axis.kernel && (plan.dim_count == 1 || !lanes.narrow);
+            case Way::OWN: return !many_elements || plan.cells > 4;
+            case Way::GATHER: return many_elements && winners() > 0.2 && windows_over(plan, 0, plan.axis_count) <= 9;
+            case Way::COLUMNS: return columns_take() < 1.5 * winners();
+            default: return true;
+        }
+    }
+
+  private:
+    // For each cell.
+    double winners() const { return static_cast<double>(plan.out_slab) / static_cast<double>(plan.in_slab); }
+
+    // What a cell takes by columns, in nanoseconds as they were measured where a winner's visit takes 1.5.
+    double columns_take() const {
+        const double along = windows_over(plan, plan.axis_count - 1, plan.axis_count);
+        const i64 block = 4 * lanes.many, length = plan.in_row;
+        const double filled = static_cast<double>(length) / static_cast<double>((length + block - 1) / block * block);
+        const double registers = 16 / static_cast<double>(lanes.many) / filled;
+        if (plan.dim_count == 0) return registers * (0.1 + 0.08 * along);
+        const double rows = static_cast<double>(plan.out_rows) / static_cast<double>(plan.in_rows);
+        const double across = windows_over(plan, 0, plan.axis_count - 1);
+        return registers * (0.1 + rows * (0.1 + 30 / static_cast<double>(length) + 0.11 * along) + 0.09 * across);
+    }
+};
+
+Way choose_winners_back(const Plan &plan, const Lanes &lanes, int winner_bytes, Way asked) {
+    const WinnerWays ways{plan, lanes, winner_bytes == 1};
+    for (const Way way : {Way::SQUARES, Way::OWN, Way::GATHER, Way::COLUMNS, Way::SCATTER})
+        if (asked == Way::NONE ? ways.can(way) && ways.suits(way) : asked == way && ways.can(way)) return way;
+    cannot_go(asked);
+}
+
 // --- what the ways ask ----------------------------------------------------------------------------
 
 DirectOutputs direct_outputs(const Axis &axis) {
     const i64 stop = (axis.length + axis.pad_lo - axis.kernel) / 2 + 1;
     return {(axis.pad_lo + 3 - axis.kernel) / 2, stop < axis.output ? stop : axis.output};
+}
+
+bool few_winners(const Plan &plan) { return windows_apart(plan) || 10 * plan.out_slab <= 3 * plan.in_slab; }
+
+bool windows_apart(const Plan &plan) {
+    for (int a = 0; a < plan.axis_count; ++a) {
+        const Axis &axis = plan.axes[a];
+        const bool apart =
+            axis.adaptive ? axis.length % axis.output == 0 : axis.stride > axis.dilation * (axis.kernel - 1);
+        if (axis.output > 1 && !apart) return false;
+    }
+    return true;
 }
 
 bool in_squares(const Plan &plan) {

@@ -20,9 +20,10 @@ enum class Way {
     // Back.
     SQUARES,  // cells ask the windows over them, two by two cells at a time
     GATHER,   // cells ask the windows over them
+    COLUMNS,  // winners hand to their columns, along the row, and cells ask the rows over them
     SCATTER,  // winners hand to their cells
     SPREAD,   // rows of windows are added up, then spread along the row
-    OWN,      // SmoothMax: every window has its cells to itself
+    OWN,      // winners, SmoothMax: every window has its cells to itself
     TERMS,    // SmoothMax, Lp: terms with one scale for many windows, then their sums
     TIES,     // windows look for the cells that tie
     NONE,
@@ -78,7 +79,16 @@ struct GatherLimits {
 // The way back: SQUARES, GATHER, or the one that can always be gone.
 Way choose_back(const Plan &plan, const Lanes &lanes, const GatherLimits &limits, Way always, Way asked);
 
+// The way back of winners, which are places of so many bytes.
+Way choose_winners_back(const Plan &plan, const Lanes &lanes, int winner_bytes, Way asked);
+
 // The parts of the choice that the ways themselves ask.
+
+// Whether no cell is within the reach of two windows.
+bool windows_apart(const Plan &plan);
+
+// Whether winners are so few beside the cells that to visit them takes less time than to transpose these.
+bool few_winners(const Plan &plan);
 
 // Of windows of 2 or 3 cells in steps of 2, the outputs whose last two cells are real.
 struct DirectOutputs {
