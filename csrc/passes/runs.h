@@ -1,0 +1,174 @@
+// Rows of the gradient as runs: cells side by side that the same outputs see get the same number.
+//
+// Windows of k = c s + r cells in steps of s see the cells in periods of s. In period m, the first r cells get the
+// outputs m - c to m, the others those from m - c + 1 on. Bins have periods, too: one starts with each bin. Its first
+// cell may be the last one of the bin before, and the others are the bin's own.
+//
+//     period m        period m + 1
+//     | first | others | first | others |
+//
+// The numbers are few beside the cells. So they are added up and converted first, and then stored over and over. A
+// store may reach beyond its run, where the next one follows.
+#pragma once
+#include "passes/back.h"
+
+namespace ndpool {
+namespace NDPOOL_LEVEL {
+
+inline i64 floor_quotient(i64 a, i64 b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
+
+// Outputs that do not exist and are asked for, before the first of a row and after its last.
+struct Missing {
+    i64 before = 0, after = 0;
+};
+
+template <class A>
+class Runs {
+    static constexpr int N = LANES<A>;
+
+  public:
+    static constexpr i64 BEYOND = 64;  // bytes that may be written after the last cell
+
+    // Whether there is more than a cell in a run, or as good as that, and not too many outputs over each.
+    static bool suit(const Axis &axis, i64 inner) {
+        if (axis.adaptive) return axis.length >= axis.output;
+        return axis.dilation == 1 && axis.stride > (inner == 1 ? 2 : 1) &&
+               axis.kernel <= MOST_OVER * axis.stride * axis.stride;
+    }
+
+    // For at most `chunk` cells at a time.
+    void take_room(const Axis &its_axis, i64 its_inner, i64 chunk) {
+        axis = its_axis, inner = its_inner;
+        whole = axis.adaptive ? 1 : axis.kernel / axis.stride, rest = axis.adaptive ? 1 : axis.kernel % axis.stride;
+        const i64 periods = axis.adaptive ? (chunk + 1) * axis.output / axis.length + 3 : chunk / axis.stride + 3;
+        room = (periods * inner + 2 * N) * 8;
+        values.grow(2 * room, "numbers of runs");
+        if (whole == 0) std::memset(values.data() + room, 0, static_cast<std::size_t>(room));
+        if (axis.adaptive) list_bins();
+    }
+    Missing missing() const {
+        if (axis.adaptive) return {};
+        const i64 last = period_of(axis.length - 1), after = last - axis.output + 1,
+                  before = (rest ? whole : whole - 1) - period_of(0);
+        return {before > 0 ? before : 0, after > 0 ? after : 0};
+    }
+    // The outputs that the cells begin..end-1 ask for, those that do not exist included.
+    CellRange outputs(i64 begin, i64 end) const { return {period_of(begin) - whole, period_of(end - 1) + 1}; }
+
+    // Writes the cells begin..end-1, from a row of outputs, to `memory`, which is where the first one belongs. `to`
+    // says what becomes of a sum.
+    template <class Target>
+    void fill(const A *q, i64 begin, i64 end, const Target &to, char *memory) const {
+        const i64 first = period_of(begin), stop = period_of(end - 1) + 1;
+        add_up(q + first * inner, (stop - first) * inner, to);
+        const i64 bytes = to.element_bytes();
+        const Cells cells{memory - begin * inner * bytes, begin, end, first, stop, inner * bytes};
+        if (inner == 1) {
+            with_width(bytes * typical(), [&](auto width) {
+                constexpr int W = decltype(width)::value;
+                if (bytes == 2) return store_all<W, std::uint16_t>(cells);
+                if (bytes == 4) return store_all<W, std::uint32_t>(cells);
+                store_all<W, std::uint64_t>(cells);
+            });
+        } else if (cells.place <= 64) {
+            with_width(cells.place, [&](auto width) {
+                constexpr int W = decltype(width)::value;
+                over_runs(cells, [&](char *at, char *end, const char *value) NDPOOL_INLINED {
+                    const auto v = load<W>(value);
+                    for (; at < end; at += cells.place) store<W>(at, v);
+                });
+            });
+        } else {
+            over_runs(cells, [&](char *at, char *end, const char *value) NDPOOL_INLINED {
+                whole_blocks<64>(cells.place, [&](i64 i) NDPOOL_INLINED {
+                    const auto v = load<64>(value + i);
+                    for (char *p = at + i; p < end; p += cells.place) store<64>(p, v);
+                });
+            });
+        }
+    }
+
+  private:
+    static constexpr i64 MOST_OVER = 9;
+    Axis axis{};
+    i64 inner = 1, whole = 0, rest = 0;  // c and r
+    i64 room = 0;
+    Scratch<char> values;     // the first ones of all periods, then the others
+    Scratch<i64> starts;      // of bins
+    Scratch<char> is_shared;  // whether a bin's first cell is another's, too
+
+    struct Cells {
+        char *memory;  // of cell 0
+        i64 begin, end, first, stop, place;
+    };
+
+    void list_bins() {
+        starts.grow(axis.output + 1, "starts of bins");
+        is_shared.grow(axis.output, "bins that share a cell");
+        for (i64 o = 0; o <= axis.output; ++o) starts[o] = axis.start(o);
+        for (i64 o = 0; o < axis.output; ++o) is_shared[o] = (o * axis.length) % axis.output != 0;
+    }
+    i64 period_of(i64 cell) const {
+        if (!axis.adaptive) return (cell + axis.pad_lo) / axis.stride;
+        return ((cell + 1) * axis.output - 1) / axis.length;  // the last bin that starts no later
+    }
+    i64 typical() const {
+        return axis.adaptive ? axis.length / axis.output : axis.stride - rest > rest ? axis.stride - rest : rest;
+    }
+
+    // The sums for all periods, the first one's outputs being at q.
+    template <class Target>
+    void add_up(const A *q, i64 length, const Target &to) const {
+        const auto firsts = to.instead(values.data()), others = to.instead(values.data() + room);
+        for (i64 i = 0; i < length; i += N) {
+            vec<A, N> sum{};
+            for (i64 j = 0; j < whole; ++j) sum += load<N>(q + i - j * inner);
+            if (whole) others.template put<N>(i, sum, N);
+            if (rest) firsts.template put<N>(i, sum + load<N>(q + i - whole * inner), N);
+        }
+    }
+
+    // Calls f(16 bytes or 64) as the size of a run suggests.
+    template <class F>
+    NDPOOL_INLINE static void with_width(i64 bytes, const F &f) {
+        if (bytes <= 16) return f(Size<16>());
+        if (bytes <= 32) return f(Size<32>());
+        f(Size<64>());
+    }
+
+    template <int W, class Bits>
+    void store_all(const Cells &cells) const {
+        over_runs(cells, [](char *at, char *end, const char *value) NDPOOL_INLINED {
+            Bits one;
+            std::memcpy(&one, value, sizeof one);
+            const auto v = splat<Bits, W / sizeof(Bits)>(one);
+            for (; at < end; at += W) store<W / sizeof(Bits)>(reinterpret_cast<Bits *>(at), v);
+        });
+    }
+
+    // Calls run(start, end, value) for all runs, in order.
+    template <class Run>
+    NDPOOL_INLINE void over_runs(const Cells &cells, const Run &run) const {
+        const char *first = values.data(), *other = values.data() + room;
+        auto clipped = [&](i64 from, i64 to, const char *value) NDPOOL_INLINED {
+            if (from < cells.begin) from = cells.begin;
+            if (to > cells.end) to = cells.end;
+            if (from < to) run(cells.memory + from * cells.place, cells.memory + to * cells.place, value);
+        };
+        auto period = [&](i64 start, i64 firsts, i64 next) NDPOOL_INLINED {
+            if (firsts) clipped(start, start + firsts, first);
+            clipped(start + firsts, next, other);
+            first += cells.place, other += cells.place;
+        };
+        if (axis.adaptive) {
+            for (i64 m = cells.first; m < cells.stop; ++m) period(starts[m], is_shared[m], starts[m + 1]);
+            return;
+        }
+        const i64 s = axis.stride, r = rest;
+        for (i64 m = cells.first, start = m * s - axis.pad_lo; m < cells.stop; ++m, start += s)
+            period(start, r, start + s);
+    }
+};
+
+}  // namespace NDPOOL_LEVEL
+}  // namespace ndpool
