@@ -271,7 +271,7 @@ class Quotients {
         for (i64 row = 0; row < rows; ++row) clear_around(block.data() + start + row * pitch, outputs * plan.inner);
         if (!divisor.varies()) return;
         counts = along.fill(plan, divisor.by, !EXACT);
-        if (plan.out_slab <= MOST_KEPT) list_all();
+        list_counts();
     }
 
     // Of a part of a slab whose cotangents are at g, or of several slabs, from the first output of the slab on.
@@ -283,7 +283,7 @@ class Quotients {
             clear_around(to, length);
             zeros(to + (missing.before + missing.after) * plan.inner + length, MARGIN);
         }
-        const bool side_by_side = pitch == plan.out_row && (!divisor.varies() || table.data());
+        const bool side_by_side = pitch == plan.out_row && (!divisor.varies() || rows_kept == plan.out_rows);
         for (i64 slab = 0; slab < slabs; ++slab, g += plan.out_slab) {
             A *at = to + slab * each * pitch;
             if (side_by_side) {
@@ -304,30 +304,49 @@ class Quotients {
     const Missing missing;
     const i64 start;  // of the outputs in the block
     i64 pitch;        // elements from one row to the next
+    i64 rows_kept = 0;
     Scratch<A> block, table;
     CountsAlong along;
     Scratch<double> counts;
+    i64 at_row = -2, outputs[MAX_DIMS], cells_up_to[MAX_DIMS];
 
-    // The divisors of a slab, or one over them.
-    void list_all() {
-        Scratch<A> all(plan.out_slab + N, "divisors of a slab");
-        for (i64 row = 0; row < plan.out_rows; ++row) {
-            const double across = across_of(row);
+    // The divisors of a slab, or one over them; or of one row, without what it counts along the other axes.
+    void list_counts() {
+        rows_kept = plan.out_slab <= MOST_KEPT ? plan.out_rows : plan.out_row <= MOST_KEPT ? 1 : 0;
+        table.grow(rows_kept * plan.out_row + N, "divisors of a slab");
+        for (i64 row = 0; row < rows_kept; ++row) {
+            const double across = rows_kept == plan.out_rows ? across_of(row) : 1;
             for (i64 i = 0; i < plan.out_row; i += N)
-                store<N>(all.data() + row * plan.out_row + i, convert<A, N>(along.at<N>(i) * across));
+                store<N>(table.data() + row * plan.out_row + i, convert<A, N>(along.at<N>(i) * across));
         }
-        table = std::move(all);
     }
-    // What a row's windows count along the other axes, or one over it.
-    double across_of(i64 row) const {
-        i64 cells = 1;
-        for (int d = plan.dim_count - 1; d >= 0; row /= plan.dims[d--].out_count) {
-            if (plan.dims[d].axis < 0) continue;
-            const Axis &axis = plan.axes[plan.dims[d].axis];
-            const i64 o = row % axis.output;
-            cells *= divisor.by == Count::REAL ? axis.taps(o).count : axis.counted(o);
+    // What a row's windows count along the other axes, or one over it. Rows are mostly asked for in order.
+    double across_of(i64 row) {
+        if (row != at_row + 1 || plan.dim_count == 0) {
+            i64 index = row;
+            for (int d = plan.dim_count - 1; d >= 0; --d) {
+                outputs[d] = index % plan.dims[d].out_count;
+                index /= plan.dims[d].out_count;
+            }
+            count_from(0);
+        } else {
+            int d = plan.dim_count - 1;
+            while (++outputs[d] == plan.dims[d].out_count) outputs[d--] = 0;
+            count_from(d);
         }
-        return EXACT ? static_cast<double>(cells) : 1 / static_cast<double>(cells);
+        at_row = row;
+        const auto cells = static_cast<double>(plan.dim_count ? cells_up_to[plan.dim_count - 1] : 1);
+        return EXACT ? cells : 1 / cells;
+    }
+    void count_from(int d) {
+        for (; d < plan.dim_count; ++d) {
+            const int a = plan.dims[d].axis;
+            i64 cells = d > 0 ? cells_up_to[d - 1] : 1;
+            if (a >= 0)
+                cells *=
+                    divisor.by == Count::REAL ? plan.axes[a].taps(outputs[d]).count : plan.axes[a].counted(outputs[d]);
+            cells_up_to[d] = cells;
+        }
     }
     static void zeros(A *to, i64 length) { std::memset(to, 0, sizeof(A) * static_cast<std::size_t>(length)); }
     void clear_around(A *row, i64 length) const {
@@ -346,19 +365,21 @@ class Quotients {
             for (i64 i = 0; i < length; ++i) to[i] = quotient(splat<A, N>(load_as<A, 1>(from + i)[0]), i)[0];
         };
         if (divisor.by == Count::NONE) return each([](V v, i64) NDPOOL_INLINED { return v; });
+        auto over = [&](const auto &by) NDPOOL_INLINED {
+            each([&](V v, i64 i) NDPOOL_INLINED { return EXACT ? v / by(i) : v * by(i); });
+        };
         if (!divisor.varies()) {
-            const auto fixed = static_cast<A>(EXACT ? divisor.fixed : divisor.share);
-            return each([fixed](V v, i64) NDPOOL_INLINED { return EXACT ? v / fixed : v * fixed; });
+            const V by = splat<A, N>(static_cast<A>(divisor.fixed)), share = splat<A, N>(static_cast<A>(divisor.share));
+            return each([&](V v, i64) NDPOOL_INLINED { return EXACT ? quotient<A, N>(v, by, share) : v * share; });
         }
-        if (table.data()) {
-            const A *by = table.data() + row * plan.out_row + first;
-            return each([by](V v, i64 i) NDPOOL_INLINED { return EXACT ? v / load<N>(by + i) : v * load<N>(by + i); });
+        const A *counts = table.data() + first;
+        if (rows_kept == plan.out_rows) {
+            counts += row * plan.out_row;
+            return over([&](i64 i) NDPOOL_INLINED { return load<N>(counts + i); });
         }
-        const double across = across_of(row);
-        each([&](V v, i64 i) NDPOOL_INLINED {
-            const V by = convert<A, N>(along.at<N>(first + i) * across);
-            return EXACT ? v / by : v * by;
-        });
+        const auto across = static_cast<A>(across_of(row));
+        if (rows_kept) return over([&](i64 i) NDPOOL_INLINED { return load<N>(counts + i) * across; });
+        over([&](i64 i) NDPOOL_INLINED { return convert<A, N>(along.at<N>(first + i)) * across; });
     }
 };
 

@@ -64,28 +64,24 @@ class Runs {
         const i64 bytes = to.element_bytes();
         const Cells cells{memory - begin * inner * bytes, begin, end, first, stop, inner * bytes};
         if (inner == 1) {
-            with_width(bytes * typical(), [&](auto width) {
-                constexpr int W = decltype(width)::value;
-                if (bytes == 2) return store_all<W, std::uint16_t>(cells);
-                if (bytes == 4) return store_all<W, std::uint32_t>(cells);
-                store_all<W, std::uint64_t>(cells);
-            });
-        } else if (cells.place <= 64) {
-            with_width(cells.place, [&](auto width) {
+            if (bytes == 2) return store_numbers<std::uint16_t>(cells);
+            if (bytes == 4) return store_numbers<std::uint32_t>(cells);
+            return store_numbers<std::uint64_t>(cells);
+        }
+        if (cells.place <= 64)
+            return with_width(cells.place, [&](auto width) {
                 constexpr int W = decltype(width)::value;
                 over_runs(cells, [&](char *at, char *end, const char *value) NDPOOL_INLINED {
                     const auto v = load<W>(value);
                     for (; at < end; at += cells.place) store<W>(at, v);
                 });
             });
-        } else {
-            over_runs(cells, [&](char *at, char *end, const char *value) NDPOOL_INLINED {
-                whole_blocks<64>(cells.place, [&](i64 i) NDPOOL_INLINED {
-                    const auto v = load<64>(value + i);
-                    for (char *p = at + i; p < end; p += cells.place) store<64>(p, v);
-                });
+        over_runs(cells, [&](char *at, char *end, const char *value) NDPOOL_INLINED {
+            whole_blocks<64>(cells.place, [&](i64 i) NDPOOL_INLINED {
+                const auto v = load<64>(value + i);
+                for (char *p = at + i; p < end; p += cells.place) store<64>(p, v);
             });
-        }
+        });
     }
 
   private:
@@ -136,37 +132,80 @@ class Runs {
         f(Size<64>());
     }
 
-    template <int W, class Bits>
-    void store_all(const Cells &cells) const {
-        over_runs(cells, [](char *at, char *end, const char *value) NDPOOL_INLINED {
-            Bits one;
-            std::memcpy(&one, value, sizeof one);
-            const auto v = splat<Bits, W / sizeof(Bits)>(one);
-            for (; at < end; at += W) store<W / sizeof(Bits)>(reinterpret_cast<Bits *>(at), v);
+    // Single cells: registers of one number, or a whole period in one register.
+    template <class Bits>
+    void store_numbers(const Cells &cells) const {
+        const bool in_one = !axis.adaptive && axis.stride * cells.place <= 64;
+        with_width((in_one ? axis.stride : typical()) * cells.place, [&](auto width) {
+            constexpr int M = decltype(width)::value / sizeof(Bits);
+            auto number = [](const char *value) NDPOOL_INLINED {
+                Bits one;
+                std::memcpy(&one, value, sizeof one);
+                return splat<Bits, M>(one);
+            };
+            auto put = [](char *at, auto v) NDPOOL_INLINED { store<M>(reinterpret_cast<Bits *>(at), v); };
+            auto run = [&](char *at, char *end, const char *value) NDPOOL_INLINED {
+                const auto v = number(value);
+                for (; at < end; at += M * sizeof(Bits)) put(at, v);
+            };
+            if (!in_one) return over_runs(cells, run);
+            vec<typename IntOf<sizeof(Bits)>::s, M> is_first;
+            for (int i = 0; i < M; ++i) is_first[i] = i < rest ? -1 : 0;
+            const i64 size = axis.stride * cells.place;
+            over_periods(cells, run, [&](char *at, const char *first, const char *other, i64 periods) NDPOOL_INLINED {
+                for (i64 m = 0; m < periods; ++m, at += size) {
+                    auto v = number(other + m * sizeof(Bits));
+                    if (rest) v = is_first ? number(first + m * sizeof(Bits)) : v;
+                    put(at, v);
+                }
+            });
         });
     }
 
     // Calls run(start, end, value) for all runs, in order.
     template <class Run>
     NDPOOL_INLINE void over_runs(const Cells &cells, const Run &run) const {
-        const char *first = values.data(), *other = values.data() + room;
-        auto clipped = [&](i64 from, i64 to, const char *value) NDPOOL_INLINED {
-            if (from < cells.begin) from = cells.begin;
-            if (to > cells.end) to = cells.end;
-            if (from < to) run(cells.memory + from * cells.place, cells.memory + to * cells.place, value);
-        };
-        auto period = [&](i64 start, i64 firsts, i64 next) NDPOOL_INLINED {
-            if (firsts) clipped(start, start + firsts, first);
-            clipped(start + firsts, next, other);
-            first += cells.place, other += cells.place;
-        };
-        if (axis.adaptive) {
-            for (i64 m = cells.first; m < cells.stop; ++m) period(starts[m], is_shared[m], starts[m + 1]);
-            return;
+        if (!axis.adaptive) {
+            const i64 place = cells.place, r = rest * place, size = axis.stride * place;
+            return over_periods(cells, run,
+                                [&](char *at, const char *first, const char *other, i64 periods) NDPOOL_INLINED {
+                                    for (i64 m = 0; m < periods; ++m, at += size, first += place, other += place) {
+                                        if (r) run(at, at + r, first);
+                                        run(at + r, at + size, other);
+                                    }
+                                });
         }
-        const i64 s = axis.stride, r = rest;
-        for (i64 m = cells.first, start = m * s - axis.pad_lo; m < cells.stop; ++m, start += s)
-            period(start, r, start + s);
+        const char *first = values.data(), *other = values.data() + room;
+        for (i64 m = cells.first; m < cells.stop; ++m, first += cells.place, other += cells.place) {
+            if (is_shared[m]) clipped(cells, run, starts[m], starts[m] + 1, first);
+            clipped(cells, run, starts[m] + is_shared[m], starts[m + 1], other);
+        }
+    }
+    // The same with whole(start, first values, other values, how many) for periods of which all cells are asked for.
+    template <class Run, class Whole>
+    NDPOOL_INLINE void over_periods(const Cells &cells, const Run &run, const Whole &whole_ones) const {
+        const char *first = values.data(), *other = values.data() + room;
+        const i64 s = axis.stride;
+        i64 m = cells.first;
+        auto start = [&] { return m * s - axis.pad_lo; };
+        auto one = [&] {
+            clipped(cells, run, start(), start() + rest, first);
+            clipped(cells, run, start() + rest, start() + s, other);
+            ++m, first += cells.place, other += cells.place;
+        };
+        if (start() < cells.begin) one();
+        const i64 many = (cells.end - start()) / s;
+        if (many > 0) {
+            whole_ones(cells.memory + start() * cells.place, first, other, many);
+            m += many, first += many * cells.place, other += many * cells.place;
+        }
+        while (m < cells.stop) one();
+    }
+    template <class Run>
+    NDPOOL_INLINE static void clipped(const Cells &cells, const Run &run, i64 from, i64 to, const char *value) {
+        if (from < cells.begin) from = cells.begin;
+        if (to > cells.end) to = cells.end;
+        if (from < to) run(cells.memory + from * cells.place, cells.memory + to * cells.place, value);
     }
 };
 

@@ -457,7 +457,7 @@ class PartSpreader {
 
   public:
     // For parts of so many rows. `padded` says that rows of outputs have room around them, as `missing()` says, where
-    // there are zeros. No part ends after `limit`, and what is before it is written in order.
+    // there are zeros. What is before `limit` is written in order, and nothing after it.
     PartSpreader(const Plan &plan, i64 rows, bool padded, const char *limit = nullptr)
         : plan(plan),
           padded(padded),
@@ -485,6 +485,7 @@ class PartSpreader {
     // From the slab's outputs; `slabs` of them, of which all is filled if there are several.
     void fill(const A *q, const InputPart &where, const Target &target, i64 slabs = 1) {
         part = &where, to = &target, bytes = target.element_bytes();
+        near = plan.outer * plan.in_slab * bytes <= NEAR;
         const i64 out_slab = plan.out_rows * out_row();
         for (i64 slab = 0; slab < slabs; ++slab) {
             if (plan.dim_count == 0)
@@ -514,12 +515,14 @@ class PartSpreader {
         }
     };
     static constexpr i64 BEYOND = 256;  // bytes that a row may be longer while it is made
+    static constexpr i64 NEAR = 1 << 20;
     const Plan &plan;
     const bool padded;
     const char *const limit;
     const InputPart *part = nullptr;
     const Target *to = nullptr;
     i64 bytes = 0;
+    bool near = false;
     RowSpreader<A> row_spreader;
     const Scratch<Level> levels;
     Scratch<A> sum_block;
@@ -632,7 +635,9 @@ class PartSpreader {
             }
             return;
         }
-        if ((size == row || times == 1) && limit - first >= size + BEYOND) {
+        // Memory that is far away takes whole lines better than the parts of which runs are made.
+        const bool in_place = near || row_spreader.way != RowWay::RUNS;
+        if (in_place && (size == row || times == 1) && limit - first >= size + BEYOND) {
             make(first);
         } else {
             spare.grow(size + BEYOND, "the end of the gradient");
