@@ -413,6 +413,10 @@ inline void narrow(vec<float, N> v, BFloat *p) {
 }
 template <int N>
 inline void narrow(vec<float, N> v, Half *p) {
+#if defined(__AVX512F__)
+    if constexpr (N == 16)
+        return store<N>(&p->bits, bits<vec<std::uint16_t, N>>(_mm512_cvtps_ph(bits<__m512>(v), _MM_FROUND_NO_EXC)));
+#endif
     using U = vec<std::uint32_t, N>;
     U b = bits<U>(v);
     U sign = (b >> 16) & 0x8000u;

@@ -59,27 +59,20 @@ class Runs {
     // says what becomes of a sum.
     template <class Target>
     void fill(const A *q, i64 begin, i64 end, const Target &to, char *memory) const {
-        const i64 first = period_of(begin), stop = period_of(end - 1) + 1;
-        add_up(q + first * inner, (stop - first) * inner, to);
-        const i64 bytes = to.element_bytes();
+        const i64 first = period_of(begin), stop = period_of(end - 1) + 1, bytes = to.element_bytes();
         const Cells cells{memory - begin * inner * bytes, begin, end, first, stop, inner * bytes};
+        if (inner >= N && cells.place > 64) return put_places(q + first * inner, cells, to.instead(cells.memory));
+        add_up(q + first * inner, (stop - first) * inner, to);
         if (inner == 1) {
             if (bytes == 2) return store_numbers<std::uint16_t>(cells);
             if (bytes == 4) return store_numbers<std::uint32_t>(cells);
             return store_numbers<std::uint64_t>(cells);
         }
-        if (cells.place <= 64)
-            return with_width(cells.place, [&](auto width) {
-                constexpr int W = decltype(width)::value;
-                over_runs(cells, [&](char *at, char *end, const char *value) NDPOOL_INLINED {
-                    const auto v = load<W>(value);
-                    for (; at < end; at += cells.place) store<W>(at, v);
-                });
-            });
-        over_runs(cells, [&](char *at, char *end, const char *value) NDPOOL_INLINED {
-            whole_blocks<64>(cells.place, [&](i64 i) NDPOOL_INLINED {
-                const auto v = load<64>(value + i);
-                for (char *p = at + i; p < end; p += cells.place) store<64>(p, v);
+        with_width(cells.place, [&](auto width) {
+            constexpr int W = decltype(width)::value;
+            over_runs(cells, [&](char *at, char *end, const char *value) NDPOOL_INLINED {
+                const auto v = load<W>(value);
+                for (; at < end; at += cells.place) store<W>(at, v);
             });
         });
     }
@@ -124,7 +117,36 @@ class Runs {
         }
     }
 
-    // Calls f(16 bytes or 64) as the size of a run suggests.
+    // Places of many elements: what a run gets is put at the first one, and copied from there.
+    template <class Target>
+    void put_places(const A *q, const Cells &cells, const Target &to) const {
+        for (i64 m = cells.first; m < cells.stop; ++m, q += inner) {
+            const i64 start = axis.adaptive ? starts[m] : m * axis.stride - axis.pad_lo,
+                      other = start + (axis.adaptive ? is_shared[m] : rest),
+                      next = axis.adaptive ? starts[m + 1] : start + axis.stride;
+            const i64 edges[] = {within(cells, start), within(cells, other), within(cells, next)};
+            whole_blocks<N>(inner, [&](i64 i) NDPOOL_INLINED {
+                vec<A, N> sum{};
+                for (i64 j = 0; j < whole; ++j) sum += load<N>(q + i - j * inner);
+                if (edges[0] < edges[1])
+                    put_place(cells, to, edges[0], edges[1], i, sum + load<N>(q + i - whole * inner));
+                if (edges[1] < edges[2]) put_place(cells, to, edges[1], edges[2], i, sum);
+            });
+        }
+    }
+    template <class Target>
+    NDPOOL_INLINE void put_place(const Cells &cells, const Target &to, i64 begin, i64 end, i64 i, vec<A, N> sum) const {
+        to.template put<N>(begin * inner + i, sum, N);
+        const i64 bytes = to.element_bytes();
+        char *const at = cells.memory + (begin * inner + i) * bytes;
+        for (i64 p = 1; p < end - begin; ++p)
+            std::memcpy(at + p * cells.place, at, static_cast<std::size_t>(N * bytes));
+    }
+    static i64 within(const Cells &cells, i64 cell) {
+        return cell < cells.begin ? cells.begin : cell > cells.end ? cells.end : cell;
+    }
+
+    // Calls f(16 bytes, 32 or 64) as the size of a run suggests.
     template <class F>
     NDPOOL_INLINE static void with_width(i64 bytes, const F &f) {
         if (bytes <= 16) return f(Size<16>());

@@ -626,11 +626,19 @@ class PartSpreader {
         if (part->streamed) {
             constexpr i64 ENOUGH = 4096;
             i64 many = size == row ? ENOUGH / size + 1 : 1;
+            const bool again = many < times;
+            if (again) {
+                spare.grow(size + BEYOND, "a row of the gradient");
+                make(spare.data());
+            }
             for (i64 i = 0; i < times; i += many) {
                 if (many > times - i) many = times - i;
                 char *room = outbox.room(first + i * row, many * size,
                                          ENOUGH + row_spreader.chunk * plan.inner * bytes + BEYOND);
-                make(room);
+                if (again)
+                    std::memcpy(room, spare.data(), static_cast<std::size_t>(size));
+                else
+                    make(room);
                 repeat_bytes(room, size, many * size);
             }
             return;
