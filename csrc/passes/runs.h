@@ -125,22 +125,35 @@ class Runs {
                       other = start + (axis.adaptive ? is_shared[m] : rest),
                       next = axis.adaptive ? starts[m + 1] : start + axis.stride;
             const i64 edges[] = {within(cells, start), within(cells, other), within(cells, next)};
-            whole_blocks<N>(inner, [&](i64 i) NDPOOL_INLINED {
-                vec<A, N> sum{};
-                for (i64 j = 0; j < whole; ++j) sum += load<N>(q + i - j * inner);
-                if (edges[0] < edges[1])
-                    put_place(cells, to, edges[0], edges[1], i, sum + load<N>(q + i - whole * inner));
-                if (edges[1] < edges[2]) put_place(cells, to, edges[1], edges[2], i, sum);
-            });
+            i64 i = 0;
+            for (; i + 4 * N <= inner; i += 4 * N) put_period<4>(q + i, cells, to, edges, i);
+            for (; i < inner; i += N) {
+                if (i + N > inner) i = inner - N;
+                put_period<1>(q + i, cells, to, edges, i);
+            }
         }
     }
-    template <class Target>
-    NDPOOL_INLINE void put_place(const Cells &cells, const Target &to, i64 begin, i64 end, i64 i, vec<A, N> sum) const {
-        to.template put<N>(begin * inner + i, sum, N);
-        const i64 bytes = to.element_bytes();
-        char *const at = cells.memory + (begin * inner + i) * bytes;
-        for (i64 p = 1; p < end - begin; ++p)
-            std::memcpy(at + p * cells.place, at, static_cast<std::size_t>(N * bytes));
+    template <int U, class Target>
+    NDPOOL_INLINE void put_period(const A *q, const Cells &cells, const Target &to, const i64 *edges, i64 i) const {
+        vec<A, N> sum[U] = {};
+        auto add = [&](const A *p) NDPOOL_INLINED {
+            NDPOOL_UNROLL
+            for (int u = 0; u < U; ++u) sum[u] += load<N>(p + u * N);
+        };
+        for (i64 j = 0; j < whole; ++j) add(q - j * inner);
+        auto put = [&](i64 begin, i64 end) NDPOOL_INLINED {
+            if (begin == end) return;
+            NDPOOL_UNROLL
+            for (int u = 0; u < U; ++u) to.template put<N>(begin * inner + i + u * N, sum[u], N);
+            const i64 bytes = to.element_bytes();
+            char *const at = cells.memory + (begin * inner + i) * bytes;
+            for (i64 p = 1; p < end - begin; ++p)
+                std::memcpy(at + p * cells.place, at, static_cast<std::size_t>(U * N * bytes));
+        };
+        put(edges[1], edges[2]);
+        if (edges[0] == edges[1]) return;
+        add(q - whole * inner);
+        put(edges[0], edges[1]);
     }
     static i64 within(const Cells &cells, i64 cell) {
         return cell < cells.begin ? cells.begin : cell > cells.end ? cells.end : cell;

@@ -456,13 +456,13 @@ class PartSpreader {
     static constexpr int N = LANES<A>;
 
   public:
-    // For parts of so many rows. `padded` says that rows of outputs have room around them, as `missing()` says, where
-    // there are zeros. What is before `limit` is written in order, and nothing after it.
-    PartSpreader(const Plan &plan, i64 rows, bool padded, const char *limit = nullptr)
+    // For parts of so many rows. `may_pad` says that rows of outputs can have room around them, where there are zeros.
+    // What is before `limit` is written in order, and nothing after it.
+    PartSpreader(const Plan &plan, i64 rows, bool may_pad, const char *limit = nullptr)
         : plan(plan),
-          padded(padded),
           limit(limit),
           row_spreader(plan.last(), plan.inner, rows),
+          padded(may_pad && pays(plan, row_spreader.missing)),
           levels(plan.dim_count, "axes of a pool") {
         i64 in_each = plan.in_row, out_each = out_row(), room = 0;
         for (int d = plan.dim_count - 1; d >= 0; --d) {
@@ -517,19 +517,24 @@ class PartSpreader {
     static constexpr i64 BEYOND = 256;  // bytes that a row may be longer while it is made
     static constexpr i64 NEAR = 1 << 20;
     const Plan &plan;
-    const bool padded;
     const char *const limit;
     const InputPart *part = nullptr;
     const Target *to = nullptr;
     i64 bytes = 0;
     bool near = false;
     RowSpreader<A> row_spreader;
+    const bool padded;
     const Scratch<Level> levels;
     Scratch<A> sum_block;
     Scratch<char> spare;
     Outbox outbox;
     // Rows that COLUMNS has taken: where they go, and how often.
     i64 taken = 0, taken_at[N], taken_times[N];
+
+    // Room around rows saves a copy of each, but is added up with them.
+    static bool pays(const Plan &plan, const Missing &missing) {
+        return plan.dim_count == 0 || 3 * (missing.before + missing.after) <= plan.last().output;
+    }
 
     void fill_level(int d, const A *q, i64 at, i64 begin, i64 end) {
         const Dim &dim = plan.dims[d];
