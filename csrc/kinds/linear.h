@@ -157,11 +157,10 @@ struct Transposition {
 };
 
 // The transpose of the sum, by squares or by spreading rows. prepare(in, part, use) calls use(job) with the
-// Transposition for a part of the input and the part of the outputs that is over it. A slab is cut into `cuts` parts.
+// Transposition for a part of the input and the part of the outputs that is over it.
 template <class Prepare>
-void transpose_all(const Plan &plan, void *gx, i64 element_bytes, Way way, const Route &route, const Prepare &prepare,
-                   i64 cuts) {
-    over_input_parts(plan, Gradient(plan, gx, element_bytes, route), cuts, [&](const auto &over) {
+void transpose_all(const Plan &plan, void *gx, i64 element_bytes, Way way, const Route &route, const Prepare &prepare) {
+    over_input_parts(plan, Gradient(plan, gx, element_bytes, route), [&](const auto &over) {
         over([&](const InputPart &in) {
             prepare(in, outputs_over(plan, in.begin, in.end), [&](const auto &job) {
                 using Job = std::decay_t<decltype(job)>;
@@ -173,10 +172,6 @@ void transpose_all(const Plan &plan, void *gx, i64 element_bytes, Way way, const
             });
         });
     });
-}
-template <class Prepare>
-void transpose_all(const Plan &plan, void *gx, i64 element_bytes, Way way, const Route &route, const Prepare &prepare) {
-    transpose_all(plan, gx, element_bytes, way, route, prepare, cuts_of(plan));
 }
 
 // Room for what the outputs of a part hand on.
@@ -230,6 +225,7 @@ class SlabGroups {
         }
         if (to.streamed) end_streaming();
     }
+    i64 slabs_of(i64 begin, i64 end) const { return slabs_before(end) - slabs_before(begin); }
     // Where the cells of a unit start.
     char *start_of(i64 unit) const {
         return to.gx + slabs_before(unit) * slab_bytes() + edge(unit % cuts) * (slab_bytes() / axis.length);
@@ -258,8 +254,8 @@ class Quotients {
     static constexpr bool EXACT = sizeof(A) == sizeof(G);
 
   public:
-    // Around the outputs of a row there is room for so many missing ones, with zeros.
-    Quotients(const Plan &plan, const Divisor &divisor, const SlabGroups &groups, const Missing &missing)
+    // For so many slabs. Around the outputs of a row there is room for missing ones, with zeros.
+    Quotients(const Plan &plan, const Divisor &divisor, const SlabGroups &groups, i64 slabs, const Missing &missing)
         : plan(plan), divisor(divisor), missing(missing), start((plan.inner + MARGIN + N - 1) / N * N) {
         const bool one_row = plan.dim_count == 0;
         const i64 outputs = one_row ? groups.most_outputs : plan.last().output,
@@ -271,7 +267,7 @@ class Quotients {
         for (i64 row = 0; row < rows; ++row) clear_around(block.data() + start + row * pitch, outputs * plan.inner);
         if (!divisor.varies()) return;
         counts = along.fill(plan, divisor.by, !EXACT);
-        list_counts();
+        list_counts(slabs > 1);
     }
 
     // Of a part of a slab whose cotangents are at g, or of several slabs, from the first output of the slab on.
@@ -283,7 +279,8 @@ class Quotients {
             clear_around(to, length);
             zeros(to + (missing.before + missing.after) * plan.inner + length, MARGIN);
         }
-        const bool side_by_side = pitch == plan.out_row && (!divisor.varies() || rows_kept == plan.out_rows);
+        const bool side_by_side = pitch == plan.out_row && length == plan.out_row &&
+                                  (!divisor.varies() || rows_kept == plan.out_rows);
         for (i64 slab = 0; slab < slabs; ++slab, g += plan.out_slab) {
             A *at = to + slab * each * pitch;
             if (side_by_side) {
@@ -311,13 +308,13 @@ class Quotients {
     i64 at_row = -2, outputs[MAX_DIMS], cells_up_to[MAX_DIMS];
 
     // The divisors of a slab, or one over them; or of one row, without what it counts along the other axes.
-    void list_counts() {
-        rows_kept = plan.out_slab <= MOST_KEPT ? plan.out_rows : plan.out_row <= MOST_KEPT ? 1 : 0;
+    void list_counts(bool many) {
+        rows_kept = many && plan.out_slab <= MOST_KEPT ? plan.out_rows : plan.out_row <= MOST_KEPT ? 1 : 0;
         table.grow(rows_kept * plan.out_row + N, "divisors of a slab");
         for (i64 row = 0; row < rows_kept; ++row) {
-            const double across = rows_kept == plan.out_rows ? across_of(row) : 1;
+            const auto across = static_cast<A>(rows_kept == plan.out_rows ? across_of(row) : 1);
             for (i64 i = 0; i < plan.out_row; i += N)
-                store<N>(table.data() + row * plan.out_row + i, convert<A, N>(along.at<N>(i) * across));
+                store<N>(table.data() + row * plan.out_row + i, convert<A, N>(along.at<N>(i)) * across);
         }
     }
     // What a row's windows count along the other axes, or one over it. Rows are mostly asked for in order.
@@ -414,12 +411,15 @@ inline Plan one_long_row(const Plan &plan) {
 template <class A, class G, class MakeTarget>
 void spread_quotients(const Plan &plan, const Divisor &divisor, const G *g, const Gradient &gx,
                       const MakeTarget &target) {
-    if (plan.outer > 1 && tiles_rows(plan)) return spread_quotients<A>(one_long_row(plan), divisor, g, gx, target);
+    if (plan.outer > 1 && tiles_rows(plan)) {
+        const Plan one = one_long_row(plan);
+        return spread_quotients<A>(one, Divisor::of(one, divisor.by, divisor.fixed), g, gx, target);
+    }
     const SlabGroups groups(plan, gx);
     parallel(groups.units, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
         PartSpreader<A, decltype(target(gx.gx))> spreader(plan, plan.in_rows * groups.group, true,
                                                           groups.start_of(end));
-        Quotients<A, G> quotients(plan, divisor, groups, spreader.missing());
+        Quotients<A, G> quotients(plan, divisor, groups, groups.slabs_of(begin, end), spreader.missing());
         groups.over(begin, end, [&](const InputPart &in, const OutputPart &out, i64 slabs) {
             spreader.fill(quotients.of(g + in.slab * plan.out_slab, out, slabs), in, target(in.gx), slabs);
         });
@@ -430,23 +430,25 @@ void spread_quotients(const Plan &plan, const Divisor &divisor, const G *g, cons
 template <class A, class G, class MakeTarget>
 void square_quotients(const Plan &plan, const Divisor &divisor, const G *g, const Gradient &gx,
                       const MakeTarget &target) {
-    if constexpr (std::is_same_v<G, float>)
-        return over_input_parts(plan, gx, [&](const auto &over) {
+    if constexpr (std::is_same_v<G, float>) {
+        over_input_parts(plan, gx, [&](const auto &over) {
             over([&](const InputPart &in) {
                 fill_squares(plan, in, SumSource<float>{g + in.slab * plan.out_slab}, target(in.gx));
             });
         });
-    const SlabGroups groups(plan, gx);
-    parallel(groups.units, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
-        Quotients<A, G> quotients(plan, divisor, groups, {});
-        groups.over(begin, end, [&](InputPart in, const OutputPart &out, i64 slabs) {
-            const A *q = quotients.of(g + in.slab * plan.out_slab, out, slabs);
-            for (i64 last = in.slab + slabs; in.slab < last; ++in.slab) {
-                fill_squares(plan, in, SumSource<A, A>{q}, target(in.gx));
-                in.gx += plan.in_slab * gx.element_bytes, q += plan.out_slab;
-            }
+    } else {
+        const SlabGroups groups(plan, gx);
+        parallel(groups.units, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
+            Quotients<A, G> quotients(plan, divisor, groups, groups.slabs_of(begin, end), {});
+            groups.over(begin, end, [&](InputPart in, const OutputPart &out, i64 slabs) {
+                const A *q = quotients.of(g + in.slab * plan.out_slab, out, slabs);
+                for (const i64 last = in.slab + slabs; in.slab < last; ++in.slab, q += plan.out_slab) {
+                    fill_squares(plan, in, SumSource<A, A>{q}, target(in.gx));
+                    in.gx += plan.in_slab * gx.element_bytes;
+                }
+            });
         });
-    });
+    }
 }
 
 template <class G>

@@ -27,8 +27,6 @@ class Runs {
     static constexpr int N = LANES<A>;
 
   public:
-    static constexpr i64 BEYOND = 64;  // bytes that may be written after the last cell
-
     // Whether there is more than a cell in a run, or as good as that, and not too many outputs over each.
     static bool suit(const Axis &axis, i64 inner) {
         if (axis.adaptive) return axis.length >= axis.output;
@@ -41,7 +39,7 @@ class Runs {
         axis = its_axis, inner = its_inner;
         whole = axis.adaptive ? 1 : axis.kernel / axis.stride, rest = axis.adaptive ? 1 : axis.kernel % axis.stride;
         const i64 periods = axis.adaptive ? (chunk + 1) * axis.output / axis.length + 3 : chunk / axis.stride + 3;
-        room = (periods * inner + 2 * N) * 8;
+        room = inner > 64 ? 0 : (periods * inner + 2 * N) * 8;  // places of many elements need none
         values.grow(2 * room, "numbers of runs");
         if (whole == 0) std::memset(values.data() + room, 0, static_cast<std::size_t>(room));
         if (axis.adaptive) list_bins();
@@ -55,8 +53,8 @@ class Runs {
     // The outputs that the cells begin..end-1 ask for, those that do not exist included.
     CellRange outputs(i64 begin, i64 end) const { return {period_of(begin) - whole, period_of(end - 1) + 1}; }
 
-    // Writes the cells begin..end-1, from a row of outputs, to `memory`, which is where the first one belongs. `to`
-    // says what becomes of a sum.
+    // Writes the cells begin..end-1, from a row of outputs, to `memory`, which is where the first one belongs, and up
+    // to 64 bytes beyond. `to` says what becomes of a sum.
     template <class Target>
     void fill(const A *q, i64 begin, i64 end, const Target &to, char *memory) const {
         const i64 first = period_of(begin), stop = period_of(end - 1) + 1, bytes = to.element_bytes();

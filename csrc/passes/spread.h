@@ -165,9 +165,9 @@ class RowSpreader {
     // What RUNS and STEPS ask for; see with_missing().
     Missing missing;
 
-    // For so many rows.
-    RowSpreader(const Axis &axis, i64 inner, i64 rows)
-        : way(choose(axis, inner, rows)),
+    // For so many rows. `in_lanes` says that cells are wanted as lanes.
+    RowSpreader(const Axis &axis, i64 inner, i64 rows, bool in_lanes)
+        : way(choose(axis, inner, rows, in_lanes)),
           chunk(chunk_of(axis, inner, way)),
           axis(axis),
           inner(inner),
@@ -268,7 +268,8 @@ class RowSpreader {
         queue.grow(RunningSums<A>::room(endless, 2 * N), "sums of outputs");
     }
 
-    static RowWay choose(const Axis &axis, i64 inner, i64 rows) {
+    static RowWay choose(const Axis &axis, i64 inner, i64 rows, bool in_lanes) {
+        if (in_lanes && inner >= N) return RowWay::PLACES;
         if (Runs<A>::suit(axis, inner)) return RowWay::RUNS;
         const bool steps = !axis.adaptive && axis.stride <= (inner == 1 ? 2 : 1);
         if (steps && axis.kernel <= MOST_STEPS * axis.stride) return RowWay::STEPS;
@@ -461,7 +462,7 @@ class PartSpreader {
     PartSpreader(const Plan &plan, i64 rows, bool may_pad, const char *limit = nullptr)
         : plan(plan),
           limit(limit),
-          row_spreader(plan.last(), plan.inner, rows),
+          row_spreader(plan.last(), plan.inner, rows, !Target::REPEATS),
           padded(may_pad && pays(plan, row_spreader.missing)),
           levels(plan.dim_count, "axes of a pool") {
         i64 in_each = plan.in_row, out_each = out_row(), room = 0;
@@ -533,7 +534,8 @@ class PartSpreader {
 
     // Room around rows saves a copy of each, but is added up with them.
     static bool pays(const Plan &plan, const Missing &missing) {
-        return plan.dim_count == 0 || 3 * (missing.before + missing.after) <= plan.last().output;
+        const i64 more = missing.before + missing.after, outputs = plan.last().output;
+        return plan.dim_count == 0 ? more <= outputs + 16 : 3 * more <= outputs;
     }
 
     void fill_level(int d, const A *q, i64 at, i64 begin, i64 end) {
