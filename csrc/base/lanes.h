@@ -341,6 +341,16 @@ inline vec<float, N> fused_difference(vec<float, N> a, vec<float, N> b, vec<floa
     return bits<vec<float, N>>(_mm256_fmsub_ps(bits<__m256>(a), bits<__m256>(b), bits<__m256>(c)));
 #endif
 }
+template <int N>
+inline vec<double, N> fused_difference(vec<double, N> a, vec<double, N> b, vec<double, N> c) {
+#if defined(__aarch64__)
+    return bits<vec<double, N>>(vfmaq_f64(vnegq_f64(bits<float64x2_t>(c)), bits<float64x2_t>(a), bits<float64x2_t>(b)));
+#elif defined(__AVX512F__)
+    return bits<vec<double, N>>(_mm512_fmsub_pd(bits<__m512d>(a), bits<__m512d>(b), bits<__m512d>(c)));
+#else
+    return bits<vec<double, N>>(_mm256_fmsub_pd(bits<__m256d>(a), bits<__m256d>(b), bits<__m256d>(c)));
+#endif
+}
 #else
 constexpr bool FUSED = false;
 template <int N>
@@ -348,6 +358,17 @@ inline vec<float, N> fused_difference(vec<float, N> a, vec<float, N> b, vec<floa
     return a * b - c;
 }
 #endif
+
+// v / by, where `share` is one over it. A product and its exact error take less time than a division.
+template <class A, int N>
+NDPOOL_INLINE vec<A, N> quotient(vec<A, N> v, vec<A, N> by, [[maybe_unused]] vec<A, N> share) {
+#if defined(__FMA__) || defined(__aarch64__)
+    const vec<A, N> near = v * share, error = fused_difference<N>(near, by, v);
+    return error == error ? near - error * share : near;  // infinities have none
+#else
+    return v / by;
+#endif
+}
 
 // --- 16-bit floats as bits ---------------------------------------------------------------------
 
@@ -392,6 +413,10 @@ inline void narrow(vec<float, N> v, BFloat *p) {
 }
 template <int N>
 inline void narrow(vec<float, N> v, Half *p) {
+#if defined(__AVX512F__)
+    if constexpr (N == 16)
+        return store<N>(&p->bits, bits<vec<std::uint16_t, N>>(_mm512_cvtps_ph(bits<__m512>(v), _MM_FROUND_NO_EXC)));
+#endif
     using U = vec<std::uint32_t, N>;
     U b = bits<U>(v);
     U sign = (b >> 16) & 0x8000u;

@@ -45,6 +45,7 @@ struct CountsAlong {
         double *to = block.data();
         for (i64 o = 0; o < axis.output; o += o + 1 == gap ? 1 + left_out : 1)
             for (i64 e = 0; e < inner; ++e) *to++ = kept(cells(o));
+        for (i64 i = 0; i < MARGIN; ++i) *to++ = 1;  // what is left in memory may be numbers that are slow to work with
         left_out *= inner;
         table = block.data();
         return block;
@@ -156,24 +157,21 @@ struct Transposition {
 };
 
 // The transpose of the sum, by squares or by spreading rows. prepare(in, part, use) calls use(job) with the
-// Transposition for a part of the input and the part of the outputs that is over it. A slab is cut into `cuts` parts.
+// Transposition for a part of the input and the part of the outputs that is over it.
 template <class Prepare>
-void transpose_all(const Plan &plan, void *gx, i64 element_bytes, Way way, const Route &route, const Prepare &prepare,
-                   i64 cuts) {
-    over_input_parts(plan, Gradient(plan, gx, element_bytes, route), cuts, [&](const auto &over) {
+void transpose_all(const Plan &plan, void *gx, i64 element_bytes, Way way, const Route &route, const Prepare &prepare) {
+    over_input_parts(plan, Gradient(plan, gx, element_bytes, route), [&](const auto &over) {
         over([&](const InputPart &in) {
             prepare(in, outputs_over(plan, in.begin, in.end), [&](const auto &job) {
                 using Job = std::decay_t<decltype(job)>;
                 if constexpr (Job::SQUARES)
                     if (way == Way::SQUARES && fill_squares(plan, in, job.from, job.to)) return;
-                PartSpreader<typename decltype(job.from)::A, decltype(job.to)>(plan, in, job.to).fill(job.from.q);
+                const i64 rows = plan.dim_count ? plan.in_rows / plan.axes[0].length * (in.end - in.begin) : 1;
+                PartSpreader<typename decltype(job.from)::A, decltype(job.to)>(plan, rows, false)
+                    .fill(job.from.q, in, job.to);
             });
         });
     });
-}
-template <class Prepare>
-void transpose_all(const Plan &plan, void *gx, i64 element_bytes, Way way, const Route &route, const Prepare &prepare) {
-    transpose_all(plan, gx, element_bytes, way, route, prepare, cuts_of(plan));
 }
 
 // Room for what the outputs of a part hand on.
@@ -191,43 +189,196 @@ class PartPlane {
     Scratch<T> block;
 };
 
-// What each output of a part hands to its cells, in lanes of A: its cotangent over the divisor. Where that is rounded
-// to fewer bits in the end, the reciprocal of the divisor will do.
+// A slab or more at a time, or a part of one: so many elements as stay near. Depends on the shape alone.
+class SlabGroups {
+  public:
+    i64 units;
+    i64 most_outputs;  // that a unit sees along the first axis, of each slab
+    i64 group;         // slabs of a unit
+
+    SlabGroups(const Plan &plan, const Gradient &to) : plan(plan), axis(plan.axes[0]), to(to) {
+        constexpr i64 ELEMENTS = 1 << 14;
+        const i64 beyond = axis.adaptive ? 1 : axis.dilation * (axis.kernel - 1) + 1 - axis.stride;
+        cuts = cuts_of(plan, ELEMENTS, beyond < 1 ? 1 : beyond);
+        group = cuts > 1 ? 1 : ELEMENTS / (plan.in_slab > plan.out_slab ? plan.in_slab : plan.out_slab);
+        group = group < 1 ? 1 : group > plan.outer ? plan.outer : group;
+        units = (plan.outer + group - 1) / group * cuts;
+        most_outputs = cuts == 1 ? axis.output : 0;
+        for (i64 cut = 0; cuts > 1 && cut < cuts; ++cut) {
+            i64 lo, hi;
+            axis.outputs_over(edge(cut), edge(cut + 1), &lo, &hi);
+            if (hi - lo > most_outputs) most_outputs = hi - lo;
+        }
+    }
+
+    // Calls f(part, its outputs, how many slabs) for units begin..end-1.
+    template <class F>
+    void over(i64 begin, i64 end, const F &f) const {
+        const bool in_lines = to.in_lines(plan.in_row);
+        for (i64 unit = begin; unit < end; ++unit) {
+            const i64 slab = slabs_before(unit), cut = unit % cuts;
+            const InputPart part{slab, edge(cut), edge(cut + 1), to.gx + slab * slab_bytes(), to.streamed, in_lines};
+            if (cuts > 1)
+                f(part, outputs_over(plan, part.begin, part.end), i64(1));
+            else
+                f(part, OutputPart{0, plan.out_rows, 0, plan.last().output}, slabs_before(unit + 1) - slab);
+        }
+        if (to.streamed) end_streaming();
+    }
+    i64 slabs_of(i64 begin, i64 end) const { return slabs_before(end) - slabs_before(begin); }
+    // Where the cells of a unit start.
+    char *start_of(i64 unit) const {
+        return to.gx + slabs_before(unit) * slab_bytes() + edge(unit % cuts) * (slab_bytes() / axis.length);
+    }
+
+  private:
+    const Plan &plan;
+    const Axis &axis;
+    const Gradient &to;
+    i64 cuts;
+
+    i64 slab_bytes() const { return plan.in_slab * to.element_bytes; }
+    i64 slabs_before(i64 unit) const {
+        const i64 slabs = unit / cuts * group;
+        return slabs < plan.outer ? slabs : plan.outer;
+    }
+    // Pairs of cells are not cut in two.
+    i64 edge(i64 cut) const { return cut == cuts ? axis.length : axis.length * cut / cuts / 2 * 2; }
+};
+
+// What outputs hand to their cells, in lanes of A: cotangents over divisors. Where that is rounded to fewer bits in the
+// end, the reciprocal of the divisor will do.
 template <class A, class G>
-void divide(const Plan &plan, const Divisor &divisor, const OutputPart &part, const G *g, A *q) {
-    constexpr int N = LANES<A>;
-    constexpr bool EXACT = sizeof(A) == sizeof(G);
-    const i64 first = part.begin * plan.inner, length = (part.end - part.begin) * plan.inner;
-    auto over_rows = [&](const auto &quotient) NDPOOL_INLINED {
-        for (i64 row = part.row_begin; row < part.row_end; ++row) {
-            const G *from = g + row * plan.out_row + first;
-            A *to = q + row * plan.out_row + first;
-            i64 i = 0;
-            for (; i + N <= length; i += N) store<N>(to + i, quotient(load_as<A, N>(from + i), row, i));
-            for (; i < length; ++i) to[i] = quotient(splat<A, N>(load_as<A, 1>(from + i)[0]), row, i)[0];
+class Quotients {
+    static constexpr int N = LANES<A>;
+    static constexpr bool EXACT = sizeof(A) == sizeof(G);
+
+  public:
+    // For so many slabs. Around the outputs of a row there is room for missing ones, with zeros.
+    Quotients(const Plan &plan, const Divisor &divisor, const SlabGroups &groups, i64 slabs, const Missing &missing)
+        : plan(plan), divisor(divisor), missing(missing), start((plan.inner + MARGIN + N - 1) / N * N) {
+        const bool one_row = plan.dim_count == 0;
+        const i64 outputs = one_row ? groups.most_outputs : plan.last().output,
+                  rows = groups.group * (one_row ? 1 : plan.out_rows / plan.axes[0].output * groups.most_outputs);
+        pitch = (missing.before + outputs + missing.after) * plan.inner;
+        block.grow(start + rows * pitch + MARGIN, "what outputs hand on");
+        zeros(block.data(), start);
+        zeros(block.data() + start + rows * pitch, MARGIN);
+        for (i64 row = 0; row < rows; ++row) clear_around(block.data() + start + row * pitch, outputs * plan.inner);
+        if (!divisor.varies()) return;
+        counts = along.fill(plan, divisor.by, !EXACT);
+        list_counts(slabs > 1);
+    }
+
+    // Of a part of a slab whose cotangents are at g, or of several slabs, from the first output of the slab on.
+    A *of(const G *g, const OutputPart &part, i64 slabs) {
+        const i64 each = part.row_end - part.row_begin, first = part.begin * plan.inner,
+                  length = (part.end - part.begin) * plan.inner;
+        A *to = block.data() + start;
+        if (length < plan.out_row) {  // other parts of the row were here before
+            clear_around(to, length);
+            zeros(to + (missing.before + missing.after) * plan.inner + length, MARGIN);
         }
-    };
-    using V = vec<A, N>;
-    const auto fixed = static_cast<A>(EXACT ? divisor.fixed : divisor.share);
-    if (divisor.by == Count::NONE) return over_rows([](V v, i64, i64) NDPOOL_INLINED { return v; });
-    if (!divisor.varies())
-        return over_rows([fixed](V v, i64, i64) NDPOOL_INLINED { return EXACT ? v / fixed : v * fixed; });
-    // A window's cells are those of its rows times those along the row.
+        const bool side_by_side = pitch == plan.out_row && length == plan.out_row &&
+                                  (!divisor.varies() || rows_kept == plan.out_rows);
+        for (i64 slab = 0; slab < slabs; ++slab, g += plan.out_slab) {
+            A *at = to + slab * each * pitch;
+            if (side_by_side) {
+                divide(g + part.row_begin * pitch, at, each * pitch, part.row_begin, 0);
+                continue;
+            }
+            at += missing.before * plan.inner;
+            for (i64 row = part.row_begin; row < part.row_end; ++row, at += pitch)
+                divide(g + row * plan.out_row + first, at, length, row, first);
+        }
+        return to - part.row_begin * pitch - first;
+    }
+
+  private:
+    static constexpr i64 MARGIN = 4 * N, MOST_KEPT = 1 << 14;  // elements that may be read beyond; divisors
+    const Plan &plan;
+    const Divisor divisor;
+    const Missing missing;
+    const i64 start;  // of the outputs in the block
+    i64 pitch;        // elements from one row to the next
+    i64 rows_kept = 0;
+    Scratch<A> block, table;
     CountsAlong along;
-    const Scratch<double> room = along.fill(plan, divisor.by, !EXACT);
-    OutputRow rows(plan);
-    i64 at = -1;
-    double across = 1;
-    over_rows([&](V v, i64 row, i64 i) NDPOOL_INLINED {
-        if (row != at) {
-            rows.move_to(at = row);
-            across = static_cast<double>(divisor.by == Count::REAL ? rows.real : rows.counted);
-            if (!EXACT) across = 1 / across;
+    Scratch<double> counts;
+    i64 at_row = -2, outputs[MAX_DIMS], cells_up_to[MAX_DIMS];
+
+    // The divisors of a slab, or one over them; or of one row, without what it counts along the other axes.
+    void list_counts(bool many) {
+        rows_kept = many && plan.out_slab <= MOST_KEPT ? plan.out_rows : plan.out_row <= MOST_KEPT ? 1 : 0;
+        table.grow(rows_kept * plan.out_row + N, "divisors of a slab");
+        for (i64 row = 0; row < rows_kept; ++row) {
+            const auto across = static_cast<A>(rows_kept == plan.out_rows ? across_of(row) : 1);
+            for (i64 i = 0; i < plan.out_row; i += N)
+                store<N>(table.data() + row * plan.out_row + i, convert<A, N>(along.at<N>(i)) * across);
         }
-        const V by = convert<A, N>(along.at<N>(first + i) * across);
-        return EXACT ? v / by : v * by;
-    });
-}
+    }
+    // What a row's windows count along the other axes, or one over it. Rows are mostly asked for in order.
+    double across_of(i64 row) {
+        if (row != at_row + 1 || plan.dim_count == 0) {
+            i64 index = row;
+            for (int d = plan.dim_count - 1; d >= 0; --d) {
+                outputs[d] = index % plan.dims[d].out_count;
+                index /= plan.dims[d].out_count;
+            }
+            count_from(0);
+        } else {
+            int d = plan.dim_count - 1;
+            while (++outputs[d] == plan.dims[d].out_count) outputs[d--] = 0;
+            count_from(d);
+        }
+        at_row = row;
+        const auto cells = static_cast<double>(plan.dim_count ? cells_up_to[plan.dim_count - 1] : 1);
+        return EXACT ? cells : 1 / cells;
+    }
+    void count_from(int d) {
+        for (; d < plan.dim_count; ++d) {
+            const int a = plan.dims[d].axis;
+            i64 cells = d > 0 ? cells_up_to[d - 1] : 1;
+            if (a >= 0)
+                cells *=
+                    divisor.by == Count::REAL ? plan.axes[a].taps(outputs[d]).count : plan.axes[a].counted(outputs[d]);
+            cells_up_to[d] = cells;
+        }
+    }
+    static void zeros(A *to, i64 length) { std::memset(to, 0, sizeof(A) * static_cast<std::size_t>(length)); }
+    void clear_around(A *row, i64 length) const {
+        const i64 before = missing.before * plan.inner, after = missing.after * plan.inner;
+        for (i64 i = 0; i < before; ++i) row[i] = 0;
+        for (i64 i = 0; i < after; ++i) row[before + length + i] = 0;
+    }
+
+    // `length` outputs, from element `first` of a row on.
+    void divide(const G *from, A *to, i64 length, i64 row, i64 first) {
+        using V = vec<A, N>;
+        auto each = [&](const auto &quotient) NDPOOL_INLINED {
+            if (length >= N)
+                return whole_blocks<N>(
+                    length, [&](i64 i) NDPOOL_INLINED { store<N>(to + i, quotient(load_as<A, N>(from + i), i)); });
+            for (i64 i = 0; i < length; ++i) to[i] = quotient(splat<A, N>(load_as<A, 1>(from + i)[0]), i)[0];
+        };
+        if (divisor.by == Count::NONE) return each([](V v, i64) NDPOOL_INLINED { return v; });
+        auto over = [&](const auto &by) NDPOOL_INLINED {
+            each([&](V v, i64 i) NDPOOL_INLINED { return EXACT ? v / by(i) : v * by(i); });
+        };
+        if (!divisor.varies()) {
+            const V by = splat<A, N>(static_cast<A>(divisor.fixed)), share = splat<A, N>(static_cast<A>(divisor.share));
+            return each([&](V v, i64) NDPOOL_INLINED { return EXACT ? quotient<A, N>(v, by, share) : v * share; });
+        }
+        const A *counts = table.data() + first;
+        if (rows_kept == plan.out_rows) {
+            counts += row * plan.out_row;
+            return over([&](i64 i) NDPOOL_INLINED { return load<N>(counts + i); });
+        }
+        const auto across = static_cast<A>(across_of(row));
+        if (rows_kept) return over([&](i64 i) NDPOOL_INLINED { return load<N>(counts + i) * across; });
+        over([&](i64 i) NDPOOL_INLINED { return convert<A, N>(along.at<N>(first + i)) * across; });
+    }
+};
 
 // Whether no two windows have a cell in common.
 inline bool one_window_each(const Plan &plan) {
@@ -245,6 +396,61 @@ inline bool floats_hold(const Plan &plan, const Divisor &divisor) {
     return static_cast<double>(static_cast<float>(divisor.fixed)) == divisor.fixed;
 }
 
+// All slabs as one, where windows tile them.
+inline Plan one_long_row(const Plan &plan) {
+    Plan one = plan;
+    const i64 k = plan.last().length / plan.last().output;
+    one.axes[0] = {plan.outer * plan.last().length, plan.outer * plan.last().output, k, k, 1, 0, 0, false};
+    one.cells = k, one.same_count = one.same_real = true;
+    one.in_row = one.in_slab = plan.outer * plan.in_slab, one.out_row = one.out_slab = plan.outer * plan.out_slab;
+    one.outer = 1;
+    return one;
+}
+
+// The transpose by spreading; target(gx) is the Target for what is there.
+template <class A, class G, class MakeTarget>
+void spread_quotients(const Plan &plan, const Divisor &divisor, const G *g, const Gradient &gx,
+                      const MakeTarget &target) {
+    if (plan.outer > 1 && tiles_rows(plan)) {
+        const Plan one = one_long_row(plan);
+        return spread_quotients<A>(one, Divisor::of(one, divisor.by, divisor.fixed), g, gx, target);
+    }
+    const SlabGroups groups(plan, gx);
+    parallel(groups.units, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
+        PartSpreader<A, decltype(target(gx.gx))> spreader(plan, plan.in_rows * groups.group, true,
+                                                          groups.start_of(end));
+        Quotients<A, G> quotients(plan, divisor, groups, groups.slabs_of(begin, end), spreader.missing());
+        groups.over(begin, end, [&](const InputPart &in, const OutputPart &out, i64 slabs) {
+            spreader.fill(quotients.of(g + in.slab * plan.out_slab, out, slabs), in, target(in.gx), slabs);
+        });
+    });
+}
+
+// The same by squares. Floats are read as they are, with the same divisor for all windows.
+template <class A, class G, class MakeTarget>
+void square_quotients(const Plan &plan, const Divisor &divisor, const G *g, const Gradient &gx,
+                      const MakeTarget &target) {
+    if constexpr (std::is_same_v<G, float>) {
+        over_input_parts(plan, gx, [&](const auto &over) {
+            over([&](const InputPart &in) {
+                fill_squares(plan, in, SumSource<float>{g + in.slab * plan.out_slab}, target(in.gx));
+            });
+        });
+    } else {
+        const SlabGroups groups(plan, gx);
+        parallel(groups.units, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
+            Quotients<A, G> quotients(plan, divisor, groups, groups.slabs_of(begin, end), {});
+            groups.over(begin, end, [&](InputPart in, const OutputPart &out, i64 slabs) {
+                const A *q = quotients.of(g + in.slab * plan.out_slab, out, slabs);
+                for (const i64 last = in.slab + slabs; in.slab < last; ++in.slab, q += plan.out_slab) {
+                    fill_squares(plan, in, SumSource<A, A>{q}, target(in.gx));
+                    in.gx += plan.in_slab * gx.element_bytes;
+                }
+            });
+        });
+    }
+}
+
 template <class G>
 void sum_vjp(const Plan &plan, Divisor divisor, const G *g, G *gx, const Route &route) {
     constexpr bool FLOATS = std::is_same_v<G, float>;
@@ -252,37 +458,22 @@ void sum_vjp(const Plan &plan, Divisor divisor, const G *g, G *gx, const Route &
     using A = std::conditional_t<sizeof(G) == 2, float, double>;
     const Way way = way_back<A>(plan, {0, 4, 0, !FLOATS || !divisor.varies()}, Way::SPREAD, route);
     if (route.tell(way)) return;
-    const Axis &axis = plan.axes[0];
-    const i64 beyond = axis.adaptive ? 1 : axis.dilation * (axis.kernel - 1) + 1 - axis.stride;
-    const i64 cuts = cuts_of(plan, 1 << 14, beyond < 1 ? 1 : beyond);
-    auto target = [&](const InputPart &in, auto zero, double scale) {
+    const Gradient gradient(plan, gx, sizeof(G), route);
+    auto target = [](auto zero, double scale) {
         using Sum = decltype(zero);
-        if constexpr (sizeof(G) == 2)
-            return NarrowTarget<Sum>{in.gx, std::is_same_v<G, BFloat>, static_cast<Sum>(scale)};
-        else
-            return GradientTarget<G, Sum>{reinterpret_cast<G *>(in.gx), static_cast<Sum>(scale)};
+        return [scale](char *to) {
+            if constexpr (sizeof(G) == 2)
+                return NarrowTarget<Sum>{to, std::is_same_v<G, BFloat>, static_cast<Sum>(scale)};
+            else
+                return GradientTarget<G, Sum>{reinterpret_cast<G *>(to), static_cast<Sum>(scale)};
+        };
     };
-    auto run = [&](const auto &prepare) { transpose_all(plan, gx, sizeof(G), way, route, prepare, cuts); };
-    // Divided first, in a plane of their own.
-    auto by_planes = [&](auto zero) {
-        using Sum = decltype(zero);
-        run([&](const InputPart &in, const OutputPart &part, const auto &use) {
-            const PartPlane<Sum> q(plan, part);
-            divide(plan, divisor, part, g + in.slab * plan.out_slab, q.data());
-            auto to = target(in, zero, 1);
-            use(Transposition<SumSource<Sum, Sum>, decltype(to), !FLOATS>{{q.data()}, to});
-        });
-    };
-    if constexpr (FLOATS) {
-        // A quotient by itself is rounded once.
-        if (way == Way::SPREAD && one_window_each(plan) && floats_hold(plan, divisor)) return by_planes(float());
-        if (!divisor.varies())
-            return run([&](const InputPart &in, const OutputPart &, const auto &use) {
-                auto to = target(in, double(), divisor.share);
-                use(Transposition<SumSource<float>, decltype(to), true>{{g + in.slab * plan.out_slab}, to});
-            });
-    }
-    by_planes(A());
+    if (way == Way::SQUARES)
+        return square_quotients<A>(plan, divisor, g, gradient, target(A(), FLOATS ? divisor.share : 1));
+    if constexpr (FLOATS)  // a quotient by itself is rounded once
+        if (one_window_each(plan) && floats_hold(plan, divisor))
+            return spread_quotients<float>(plan, divisor, g, gradient, target(float(), 1));
+    spread_quotients<A>(plan, divisor, g, gradient, target(A(), 1));
 }
 
 }  // namespace NDPOOL_LEVEL

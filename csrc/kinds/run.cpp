@@ -17,17 +17,20 @@ void run_family(const Plan &plan, const Call &call) {
     }
 }
 
+bool goes_by_batch(const Plan &plan, const Call &call) {
+    const bool forward = is_forward(call.op);
+    if (call.op == Op::EXPAND) return false;
+    if (call.asked != Way::NONE) return call.asked == Way::BATCH && can_batch(plan, forward);
+    if (call.op == Op::WINNERS_VJP && few_winners(plan)) return false;
+    if (call.op == Op::SUM_VJP && tiles_rows(plan)) return false;
+    const i64 bytes = size_of(call.type);
+    return suits_batch(plan, forward, lanes_of(static_cast<int>(bytes)), bytes, bytes_of_y(call));
+}
+
 }  // namespace
 
 void run(const Plan &plan, const Call &call) {
-    const bool forward = is_forward(call.op);
-    const i64 bytes = size_of(call.type);
-    const bool visits = call.op == Op::WINNERS_VJP && call.asked == Way::NONE && few_winners(plan);
-    const bool batch = call.op != Op::EXPAND && !visits &&
-                       (call.asked == Way::BATCH
-                            ? can_batch(plan, forward)
-                            : call.asked == Way::NONE && suits_batch(plan, forward, lanes_of(static_cast<int>(bytes)),
-                                                                     bytes, bytes_of_y(call)));
+    const bool batch = goes_by_batch(plan, call);
     if (call.asked == Way::BATCH && !batch) cannot_go(call.asked);
     if (!batch) return run_family(plan, call);
     if (call.told)

@@ -449,7 +449,7 @@ struct NarrowTarget {
     static i64 element_bytes() { return 2; }
     NarrowTarget instead(void *other) const { return {other, brain, scale}; }
     template <int N>
-    void put(i64 at, vec<A, N> sum, int count) const {
+    NDPOOL_INLINE void put(i64 at, vec<A, N> sum, int count) const {
         with_narrow(brain, [&](auto zero) {
             using G = decltype(zero);
             put_some<N>(static_cast<G *>(gx) + at, count, [&](G *p) { store_as<N>(p, sum * scale); });

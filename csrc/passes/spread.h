@@ -1,16 +1,16 @@
 // The transpose of a sum over windows, one axis after the other: every cell gets what the windows over it hold.
 //
 // Along the first axis, the planes of outputs that see a plane of cells are added up into one; along the next its rows,
-// and at last a row is spread over its cells. A row is made of lanes, and in one of five ways:
+// and at last a row is spread over its cells, in one of five ways:
 //
-//   PLACES    channels last: for every place, the outputs over it are added up, registers of channels at a time
 //   RUNS      cells side by side that the same outputs see are filled with one number
 //   STEPS     steps of 1 or 2: rows of outputs, shifted, are added up; two of them are interleaved
+//   PLACES    channels last: for every place, the outputs over it are added up, registers of channels at a time
 //   SEGMENTS  a long row is cut into as many segments as a register has lanes, and these become channels
 //   COLUMNS   as many short rows become channels
 #pragma once
 #include "base/transpose.h"
-#include "passes/back.h"
+#include "passes/runs.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
@@ -46,32 +46,29 @@ inline i64 most_over(const Axis &axis) {
     return most < axis.output ? most : axis.output;
 }
 
-inline i64 floor_quotient(i64 a, i64 b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
-
 // --- sums of arrays -------------------------------------------------------------------------------
 
 // to = the sum of `count` arrays that are `apart` elements apart, each of `width`; `times` times, one after the other.
 template <class A>
 struct ArraySum {
-    template <int N, int U, class T>
-    NDPOOL_INLINE static void block(const T *from, i64 count, i64 apart, A *to, i64 times, i64 width) {
+    template <int N, int U>
+    NDPOOL_INLINE static void block(const A *from, i64 count, i64 apart, A *to, i64 times, i64 width) {
         vec<A, N> sum[U] = {};
         for (i64 j = 0; j < count; ++j, from += apart) {
             NDPOOL_UNROLL
-            for (int u = 0; u < U; ++u) sum[u] += load_as<A, N>(from + u * N);
+            for (int u = 0; u < U; ++u) sum[u] += load<N>(from + u * N);
         }
         for (i64 t = 0; t < times; ++t, to += width) {
             NDPOOL_UNROLL
             for (int u = 0; u < U; ++u) store<N>(to + u * N, sum[u]);
         }
     }
-    template <int N, class T>
-    NDPOOL_INLINE static void blocks_of(const T *from, i64 count, i64 apart, i64 width, A *to, i64 times) {
+    template <int N>
+    NDPOOL_INLINE static void blocks_of(const A *from, i64 count, i64 apart, i64 width, A *to, i64 times) {
         whole_blocks<N>(width,
                         [&](i64 i) NDPOOL_INLINED { block<N, 1>(from + i, count, apart, to + i, times, width); });
     }
-    template <class T>
-    NDPOOL_INLINE static void of(const T *from, i64 count, i64 apart, i64 width, A *to, i64 times = 1) {
+    NDPOOL_INLINE static void of(const A *from, i64 count, i64 apart, i64 width, A *to, i64 times = 1) {
         constexpr int N = LANES<A>, FEW = FEW_LANES<A>;
         if (width < N && times > 2) return repeat(from, count, apart, width, to, times);
         i64 i = 0;
@@ -83,8 +80,7 @@ struct ArraySum {
         blocks_of<1>(from, count, apart, width, to, times);
     }
     // Once, and then copies of what is there, ever longer ones.
-    template <class T>
-    static void repeat(const T *from, i64 count, i64 apart, i64 width, A *to, i64 times) {
+    static void repeat(const A *from, i64 count, i64 apart, i64 width, A *to, i64 times) {
         of(from, count, apart, width, to);
         for (i64 filled = width, all = times * width; filled < all;) {
             const i64 more = filled < all - filled ? filled : all - filled;
@@ -110,8 +106,7 @@ class RunningSums {
     // Before other outputs, or cells that are before those asked for.
     void restart() { middle = next = INT64_MIN; }
 
-    template <class T>
-    void sum(const T *q, const Seen &seen, A *to) {
+    void sum(const A *q, const Seen &seen, A *to) {
         const i64 stop = seen.first + seen.count;
         if (seen.count == 0) {
             std::memset(to, 0, sizeof(A) * static_cast<std::size_t>(width));
@@ -133,33 +128,30 @@ class RunningSums {
     i64 width = 0, begin = 0, middle = 0, next = 0;
     A *front = nullptr, *back = nullptr;
 
-    template <class T>
-    void refill(const T *q, const Seen &seen) {
+    void refill(const A *q, const Seen &seen) {
         begin = seen.first;
         middle = next = seen.first + seen.count;
         ArraySum<A>::of(q + (middle - 1) * width, 1, 0, width, front + (seen.count - 1) * width);
         for (i64 o = seen.count - 2; o >= 0; --o)
             two(q + (begin + o) * width, front + (o + 1) * width, front + o * width);
     }
-    template <class T>
-    void add(bool is_first, const T *q) {
+    void add(bool is_first, const A *q) {
         if (is_first) return ArraySum<A>::of(q, 1, 0, width, back);
         i64 i = 0;
-        for (; i + N <= width; i += N) store<N>(back + i, load<N>(back + i) + load_as<A, N>(q + i));
-        for (; i < width; ++i) back[i] += load_as<A, 1>(q + i)[0];
+        for (; i + N <= width; i += N) store<N>(back + i, load<N>(back + i) + load<N>(q + i));
+        for (; i < width; ++i) back[i] += q[i];
     }
     // None of the arrays is the other's.
-    template <class T>
-    NDPOOL_INLINE void two(const T *a, const A *b, A *to) {
+    NDPOOL_INLINE void two(const A *a, const A *b, A *to) {
         i64 i = 0;
-        for (; i + N <= width; i += N) store<N>(to + i, load_as<A, N>(a + i) + load<N>(b + i));
-        for (; i < width; ++i) to[i] = load_as<A, 1>(a + i)[0] + b[i];
+        for (; i + N <= width; i += N) store<N>(to + i, load<N>(a + i) + load<N>(b + i));
+        for (; i < width; ++i) to[i] = a[i] + b[i];
     }
 };
 
 // --- rows -----------------------------------------------------------------------------------------
 
-enum class RowWay { PLACES, RUNS, STEPS, SEGMENTS, COLUMNS };
+enum class RowWay { RUNS, STEPS, PLACES, SEGMENTS, COLUMNS };
 
 // Spreads rows of outputs along the last axis, in lanes of A.
 template <class A>
@@ -169,40 +161,72 @@ class RowSpreader {
 
   public:
     const RowWay way;
-    const i64 chunk;       // cells at a time
-    bool uniform = false;  // whether all cells that were spread last got the same
+    const i64 chunk;  // cells at a time
+    // What RUNS and STEPS ask for; see with_missing().
+    Missing missing;
 
-    // For so many rows.
-    RowSpreader(const Axis &axis, i64 inner, i64 rows)
-        : way(choose(axis, inner, rows)),
+    // For so many rows. `in_lanes` says that cells are wanted as lanes.
+    RowSpreader(const Axis &axis, i64 inner, i64 rows, bool in_lanes)
+        : way(choose(axis, inner, rows, in_lanes)),
           chunk(chunk_of(axis, inner, way)),
           axis(axis),
           inner(inner),
           step(step_of(axis)),
           reach(axis.adaptive ? 0 : axis.dilation * (axis.kernel - 1)) {
-        if (way == RowWay::PLACES)
-            take_room_for_places();
-        else if (way == RowWay::RUNS && long_runs())
-            places.grow(chunk + 4 * N, "runs of cells");
-        else
-            take_room_for_outputs();
-        if (way == RowWay::STEPS) list_shifts();
-    }
-
-    // The cells begin..end-1, a chunk at most, from a row of outputs; not by COLUMNS.
-    template <class T>
-    const A *spread(const T *q, i64 begin, i64 end) {
-        switch (way) {
-            case RowWay::PLACES: return spread_places(axis, inner, q, begin, end, places.data()), places.data();
-            case RowWay::RUNS: return long_runs() ? spread_long_runs(q, begin, end) : spread_runs(q, begin, end);
-            case RowWay::STEPS: return spread_steps(q, begin, end);
-            default: return spread_segments(q, begin, end);
+        if (way == RowWay::RUNS) {
+            runs.take_room(axis, inner, chunk);
+            missing = runs.missing();
+        } else if (way == RowWay::STEPS) {
+            list_shifts();
+        } else {
+            take_room();
         }
     }
 
+    // Room for the lanes of a chunk, for who has no other.
+    A *room_for_lanes() {
+        places.grow(chunk * inner + 8 * N, "a row of the gradient");
+        return places.data();
+    }
+
+    // By RUNS and STEPS: a row of outputs, with zeros before and after it for those that are missing, as far as the
+    // cells begin..end-1 ask for them.
+    const A *with_missing(const A *q, i64 begin, i64 end) {
+        const auto [first, stop] = way == RowWay::RUNS ? runs.outputs(begin, end) : steps_over(begin, end);
+        middle.grow((stop - first) * inner + 8 * N, "a row of outputs");
+        load_middle(q, begin, end, first, stop - first, middle.data());
+        zeros(middle.data() + (stop - first) * inner, 8 * N);
+        return middle.data() - first * inner;
+    }
+
+    // By RUNS: the cells begin..end-1, as `to` makes them of sums, to `memory` and some bytes beyond.
+    template <class Target>
+    void fill_runs(const A *q, i64 begin, i64 end, const Target &to, char *memory) const {
+        runs.fill(q, begin, end, to, memory);
+    }
+    // By STEPS: calls put(i, sum) for registers of cells begin..end-1, and some beyond, from element i on.
+    template <class Put>
+    NDPOOL_INLINE void add_steps(const A *q, i64 begin, i64 end, const Put &put) const {
+        const i64 *const all = shifts.data();
+        if (axis.stride == 1) {
+            const Phase one[1] = {{q + (begin + axis.pad_lo) * inner, all, taps[0]}};
+            return add_phases<1>(one, (end - begin) * inner, put);
+        }
+        const i64 first = begin + axis.pad_lo, odd = first % 2;
+        const Phase two[2] = {{q + first / 2, all + odd * axis.kernel, taps[odd]},
+                              {q + (first + 1) / 2, all + (1 - odd) * axis.kernel, taps[1 - odd]}};
+        add_phases<2>(two, (end - begin + 1) / 2, put);
+    }
+
+    // By PLACES and SEGMENTS: the cells begin..end-1, a chunk at most, from a row of outputs.
+    const A *spread(const A *q, i64 begin, i64 end) {
+        if (way == RowWay::SEGMENTS) return spread_segments(q, begin, end);
+        spread_places(axis, inner, q, begin, end, places.data());
+        return places.data();
+    }
+
     // By COLUMNS: takes in row number `row` of N, and then spreads them all.
-    template <class T>
-    void take(const T *q, i64 row) {
+    void take(const A *q, i64 row) {
         load_middle(q, 0, axis.length, first_output(0), outputs_of(0, axis.length),
                     middle.data() + row * outputs_of(0, axis.length) * inner);
     }
@@ -218,25 +242,25 @@ class RowSpreader {
   private:
     const Axis axis;
     const i64 inner, step, reach;
+    Runs<A> runs;
     Scratch<A> middle, places, columns, sums, queue;
     Scratch<i64> shifts;
     i64 taps[2] = {0, 0};  // of each phase
 
     static constexpr i64 MOST_STEPS = 9;
 
-    void take_room_for_places() {
-        places.grow(chunk * inner + N, "sums of places");
-        queue.grow(RunningSums<A>::room(axis, 2 * N), "sums of outputs");
-    }
-    void take_room_for_outputs() {
+    void take_room() {
+        if (way == RowWay::PLACES) {
+            places.grow(chunk * inner + N, "sums of places");
+            queue.grow(RunningSums<A>::room(axis, 2 * N), "sums of outputs");
+            return;
+        }
         const i64 stride = axis.adaptive ? 1 : axis.stride, rows = way == RowWay::COLUMNS ? N : 1;
         // Of a chunk, outputs that do not exist included.
         const i64 outputs = axis.adaptive ? axis.output : (chunk + reach) / stride + 3;
-        const i64 cells = chunk + 3 * stride * (way == RowWay::RUNS ? 1 : N);
+        const i64 cells = chunk + 3 * stride * N;
         middle.grow((outputs * rows + N * N) * inner + 8 * N, "sums of output rows");
         places.grow(cells * rows * inner + 8 * N, "a row of the gradient");
-        if (way == RowWay::RUNS) sums.grow(2 * outputs + 4 * N, "sums of outputs");
-        if (way != RowWay::SEGMENTS && way != RowWay::COLUMNS) return;
         columns.grow((outputs * rows + (reach / stride + 8) * N) * inner + 8 * N, "outputs as columns");
         sums.grow(cells * rows * inner + 8 * N, "cells as columns");
         Axis endless = axis;
@@ -244,17 +268,14 @@ class RowSpreader {
         queue.grow(RunningSums<A>::room(endless, 2 * N), "sums of outputs");
     }
 
-    static RowWay choose(const Axis &axis, i64 inner, i64 rows) {
+    static RowWay choose(const Axis &axis, i64 inner, i64 rows, bool in_lanes) {
+        if (in_lanes && inner >= N) return RowWay::PLACES;
+        if (Runs<A>::suit(axis, inner)) return RowWay::RUNS;
+        const bool steps = !axis.adaptive && axis.stride <= (inner == 1 ? 2 : 1);
+        if (steps && axis.kernel <= MOST_STEPS * axis.stride) return RowWay::STEPS;
         if (inner >= N) return RowWay::PLACES;
         const bool few = rows == 1 || 2 * rows < N;
-        if (axis.adaptive) {
-            if (inner == 1 && axis.length >= (few ? 1 : 8) * axis.output) return RowWay::RUNS;
-            return few ? RowWay::PLACES : RowWay::COLUMNS;
-        }
-        if (axis.stride <= (inner == 1 ? 2 : 1) && axis.kernel <= MOST_STEPS * axis.stride) return RowWay::STEPS;
-        if (inner == 1 && axis.dilation == 1 && axis.kernel <= MOST_STEPS * axis.stride * axis.stride)
-            return RowWay::RUNS;
-        if (inner > 1 && axis.kernel <= axis.stride && axis.kernel >= 8) return RowWay::PLACES;
+        if (axis.adaptive) return few ? RowWay::PLACES : RowWay::COLUMNS;
         return few || axis.length >= 64 * N ? RowWay::SEGMENTS : RowWay::COLUMNS;
     }
     static i64 chunk_of(const Axis &axis, i64 inner, RowWay way) {
@@ -271,11 +292,8 @@ class RowSpreader {
             if (cells < least) cells = least;
         }
         if (inner < 64) cells = (cells + 63) / 64 * 64;  // whole lines
-        if (way == RowWay::RUNS && cells < axis.length / axis.output) cells = 8192;
         return cells < axis.length ? cells : axis.length;
     }
-
-    bool long_runs() const { return axis.adaptive || (axis.stride > 64 && axis.kernel <= axis.stride); }
 
     // Of the cells from `begin` on. Outputs that do not exist are counted, too.
     i64 first_output(i64 begin) const {
@@ -285,9 +303,8 @@ class RowSpreader {
         if (axis.adaptive) return axis.output;
         return (end - 1 + axis.pad_lo) / axis.stride + 1 - first_output(begin);
     }
-    // Outputs first, first+1, ... of a row as lanes, with zeros for those that the cells begin..end-1 do not ask for.
-    template <class T>
-    void load_middle(const T *q, i64 begin, i64 end, i64 first, i64 count, A *to) const {
+    // Outputs first, first+1, ... of a row, with zeros for those that the cells begin..end-1 do not ask for.
+    void load_middle(const A *q, i64 begin, i64 end, i64 first, i64 count, A *to) const {
         i64 lo, hi;
         axis.outputs_over(begin, end, &lo, &hi);
         if (hi > first + count) hi = first + count;
@@ -299,8 +316,7 @@ class RowSpreader {
     static void zeros(A *to, i64 length) { std::memset(to, 0, sizeof(A) * static_cast<std::size_t>(length)); }
 
     // Cells begin..end-1 of an axis whose places have `width` elements.
-    template <class T>
-    void spread_places(const Axis &along, i64 width, const T *q, i64 begin, i64 end, A *to) {
+    void spread_places(const Axis &along, i64 width, const A *q, i64 begin, i64 end, A *to) {
         if (RunningSums<A>::suit(along) && width >= N) {
             i64 i = 0;
             for (; i + 2 * N <= width; i += 2 * N) run_places<2>(along, width, q + i, begin, end, to + i);
@@ -321,8 +337,8 @@ class RowSpreader {
         }
     }
     // The same for U registers of every place, as RunningSums does it.
-    template <int U, class T>
-    void run_places(const Axis &along, i64 width, const T *q, i64 begin, i64 end, A *to) const {
+    template <int U>
+    void run_places(const Axis &along, i64 width, const A *q, i64 begin, i64 end, A *to) const {
         A *front = queue.data();
         vec<A, N> back[U] = {}, sum[U] = {};
         i64 first = 0, middle = INT64_MIN, next = 0;
@@ -338,14 +354,14 @@ class RowSpreader {
                 for (i64 o = middle - 1; o >= first; --o) {
                     NDPOOL_UNROLL
                     for (int u = 0; u < U; ++u) {
-                        sum[u] += load_as<A, N>(q + o * width + u * N);
+                        sum[u] += load<N>(q + o * width + u * N);
                         store<N>(front + ((o - first) * U + u) * N, sum[u]);
                     }
                 }
             } else {
                 for (; next < at.hi; ++next) {
                     NDPOOL_UNROLL
-                    for (int u = 0; u < U; ++u) back[u] += load_as<A, N>(q + next * width + u * N);
+                    for (int u = 0; u < U; ++u) back[u] += load<N>(q + next * width + u * N);
                 }
                 NDPOOL_UNROLL
                 for (int u = 0; u < U; ++u) sum[u] = load<N>(front + ((at.lo - first) * U + u) * N) + back[u];
@@ -358,76 +374,6 @@ class RowSpreader {
         }
     }
 
-    // The first cell beyond an output's window.
-    i64 end_of(i64 o) const {
-        return axis.adaptive ? ((o + 1) * axis.length + axis.output - 1) / axis.output : axis.start(o) + axis.kernel;
-    }
-
-    // Windows far apart that do not overlap, or bins of which two may have a cell in common.
-    template <class T>
-    const A *spread_long_runs(const T *q, i64 begin, i64 end) {
-        A *to = places.data() - begin;
-        i64 lo, hi, filled = begin;
-        axis.outputs_over(begin, end, &lo, &hi);
-        auto fill = [&](i64 stop, A value) {
-            const vec<A, N> v = splat<A, N>(value);
-            for (i64 w = filled; w < stop; w += N) store<N>(to + w, v);
-            if (stop > filled) filled = stop;
-        };
-        uniform = hi - lo == 1 && axis.start(lo) <= begin && end_of(lo) >= end;
-        for (i64 o = lo; o < hi; ++o) {
-            const i64 start = axis.start(o), stop = end_of(o);
-            const A value = load_as<A, 1>(q + o)[0];
-            fill(start < end ? start : end, 0);
-            for (i64 w = start > begin ? start : begin; w < filled; ++w) to[w] += value;
-            fill(stop < end ? stop : end, value);
-        }
-        fill(end, 0);
-        return places.data();
-    }
-
-    // Windows that overlap see the cells in runs, too. With k = c s + r, the first r of the s cells from place m s on
-    // get the outputs m - c to m, the others those from m - c + 1 on.
-    template <class T>
-    const A *spread_runs(const T *q, i64 begin, i64 end) {
-        const i64 s = axis.stride, c = axis.kernel / s, first = (begin + axis.pad_lo) / s,
-                  count = (end - 1 + axis.pad_lo) / s + 1 - first;
-        load_middle(q, begin, end, first - c, count + c, middle.data());
-        const A *from = middle.data() + c;
-        A *others = sums.data(), *firsts = others + (count + N - 1) / N * N;
-        for (i64 m = 0; m < count; m += N) {
-            vec<A, N> sum{};
-            for (i64 j = 0; j < c; ++j) sum += load<N>(from + m - j);
-            store<N>(others + m, sum);
-            store<N>(firsts + m, sum + load<N>(from + m - c));
-        }
-        constexpr int FEW = FEW_LANES<A>;
-        if (s <= FEW)
-            fill_periods(count, firsts, others);
-        else
-            fill_runs(count, firsts, others);
-        return places.data() + begin - (first * s - axis.pad_lo);
-    }
-    // Every store is overwritten beyond the run by the next.
-    void fill_runs(i64 count, const A *firsts, const A *others) const {
-        const i64 s = axis.stride, r = axis.kernel % s;
-        A *to = places.data();
-        for (i64 m = 0; m < count; ++m, to += s) {
-            const vec<A, N> first = splat<A, N>(firsts[m]), other = splat<A, N>(others[m]);
-            for (i64 i = 0; i < r; i += N) store<N>(to + i, first);
-            for (i64 i = r; i < s; i += N) store<N>(to + i, other);
-        }
-    }
-    void fill_periods(i64 count, const A *firsts, const A *others) const {
-        constexpr int FEW = FEW_LANES<A>;
-        const i64 s = axis.stride, r = axis.kernel % s;
-        A *to = places.data();
-        vec<typename IntOf<sizeof(A)>::s, FEW> is_first;
-        for (int i = 0; i < FEW; ++i) is_first[i] = i < r ? -1 : 0;
-        for (i64 m = 0; m < count; ++m, to += s)
-            store<FEW>(to, is_first ? splat<A, FEW>(firsts[m]) : splat<A, FEW>(others[m]));
-    }
-
     // For each phase of the stride, by how much the outputs are shifted.
     void list_shifts() {
         shifts.grow(2 * axis.kernel, "cells of a window");
@@ -435,37 +381,39 @@ class RowSpreader {
             for (i64 c = 0; c < axis.kernel; ++c)
                 if (c * axis.dilation % axis.stride == f)
                     shifts[f * axis.kernel + taps[f]++] = c * axis.dilation / axis.stride * inner;
+        const auto [first, stop] = steps_over(0, axis.length);
+        missing = {first < 0 ? -first : 0, stop > axis.output ? stop - axis.output : 0};
     }
-    template <class T>
-    const A *spread_steps(const T *q, i64 begin, i64 end) {
-        const i64 s = axis.stride, first = (begin + axis.pad_lo) / s, stop = (end - 1 + axis.pad_lo) / s + 1;
-        const i64 before = reach / s;
-        load_middle(q, begin, end, first - before, stop - first + before, middle.data());
-        const A *from = middle.data() + before * inner;
-        if (s == 1)
-            add_shifted<1>(from, (stop - first) * inner);
-        else
-            add_shifted<2>(from, stop - first);
-        return places.data() + (begin - (first * s - axis.pad_lo)) * inner;
+    CellRange steps_over(i64 begin, i64 end) const {
+        const i64 s = axis.stride;
+        return {(begin + axis.pad_lo) / s - reach / s, (end - 1 + axis.pad_lo) / s + 1};
     }
-    template <int S>
-    void add_shifted(const A *from, i64 length) const {
+    // Every second cell, or all of them: where their own outputs are, and how far before them the others.
+    struct Phase {
+        const A *from;
+        const i64 *shifts;
+        i64 taps;
+    };
+    template <int S, class Put>
+    NDPOOL_INLINE static void add_phases(const Phase (&phase)[S], i64 length, const Put &put) {
         constexpr int U = 4 / S;
-        const i64 *shift[2] = {shifts.data(), shifts.data() + axis.kernel}, own_taps[2] = {taps[0], taps[1]};
-        A *to = places.data();
-        for (i64 i = 0; i < length; i += U * N) {
-            vec<A, N> sum[S][U] = {};
-            for (int f = 0; f < S; ++f)
-                for (i64 c = 0; c < own_taps[f]; ++c) {
-                    const A *p = from + i - shift[f][c];
-                    NDPOOL_UNROLL
-                    for (int u = 0; u < U; ++u) sum[f][u] += load<N>(p + u * N);
-                }
-            NDPOOL_UNROLL
-            for (int u = 0; u < U; ++u) {
-                if (S == 2) zip<N>(sum[0][u], sum[S - 1][u]);
-                for (int f = 0; f < S; ++f) store<N>(to + (i + u * N) * S + f * N, sum[f][u]);
+        i64 i = 0;
+        for (; i + U * N <= length; i += U * N) add_shifted<S, U>(phase, i, put);
+        for (; i < length; i += N) add_shifted<S, 1>(phase, i, put);
+    }
+    template <int S, int U, class Put>
+    NDPOOL_INLINE static void add_shifted(const Phase (&phase)[S], i64 i, const Put &put) {
+        vec<A, N> sum[S][U] = {};
+        for (int f = 0; f < S; ++f)
+            for (i64 c = 0; c < phase[f].taps; ++c) {
+                const A *p = phase[f].from + i - phase[f].shifts[c];
+                NDPOOL_UNROLL
+                for (int u = 0; u < U; ++u) sum[f][u] += load<N>(p + u * N);
             }
+        NDPOOL_UNROLL
+        for (int u = 0; u < U; ++u) {
+            if (S == 2) zip<N>(sum[0][u], sum[S - 1][u]);
+            for (int f = 0; f < S; ++f) put((i + u * N) * S + f * N, sum[f][u]);
         }
     }
 
@@ -473,13 +421,12 @@ class RowSpreader {
     void spread_columns(const Axis &along, i64 outputs, i64 apart, i64 cells) {
         transpose(reinterpret_cast<const Bits *>(middle.data()), apart, reinterpret_cast<Bits *>(columns.data()), N, N,
                   outputs * inner);
-        spread_places(along, inner * N, static_cast<const A *>(columns.data()), 0, cells, sums.data());
+        spread_places(along, inner * N, columns.data(), 0, cells, sums.data());
         transpose(reinterpret_cast<const Bits *>(sums.data()), N, reinterpret_cast<Bits *>(places.data()),
                   cells * inner, cells * inner, N);
     }
     // A segment is a whole number of strides, so all have the same windows.
-    template <class T>
-    const A *spread_segments(const T *q, i64 begin, i64 end) {
+    const A *spread_segments(const A *q, i64 begin, i64 end) {
         const i64 s = axis.stride, cells = ((end - begin + N - 1) / N + s - 1) / s * s;
         const i64 first = first_output(begin), outputs = outputs_of(begin, begin + cells);
         load_middle(q, begin, end, first, (N - 1) * (cells / s) + outputs, middle.data());
@@ -504,19 +451,21 @@ inline void repeat_bytes(char *memory, i64 bytes, i64 all) {
     }
 }
 
+// Fills parts of the input, one after the other.
 template <class A, class Target>
 class PartSpreader {
     static constexpr int N = LANES<A>;
 
   public:
-    PartSpreader(const Plan &plan, const InputPart &part, const Target &to)
+    // For parts of so many rows. `may_pad` says that rows of outputs can have room around them, where there are zeros.
+    // What is before `limit` is written in order, and nothing after it.
+    PartSpreader(const Plan &plan, i64 rows, bool may_pad, const char *limit = nullptr)
         : plan(plan),
-          part(part),
-          to(to),
-          row_spreader(plan.last(), plan.inner, rows_of(plan, part)),
-          bytes(to.element_bytes()),
+          limit(limit),
+          row_spreader(plan.last(), plan.inner, rows, !Target::REPEATS),
+          padded(may_pad && pays(plan, row_spreader.missing)),
           levels(plan.dim_count, "axes of a pool") {
-        i64 in_each = plan.in_row, out_each = plan.out_row, room = 0;
+        i64 in_each = plan.in_row, out_each = out_row(), room = 0;
         for (int d = plan.dim_count - 1; d >= 0; --d) {
             const Dim &dim = plan.dims[d];
             levels[d] = Level{};
@@ -530,13 +479,21 @@ class PartSpreader {
             if (plan.dims[d].axis >= 0) block = levels[d].take(plan.axes[plan.dims[d].axis], block);
     }
 
-    // From the slab's outputs.
-    template <class T>
-    void fill(const T *q) {
-        if (plan.dim_count == 0)
-            fill_row(q, 0, 1, part.begin, part.end);
-        else
-            fill_level(0, q, 0, part.begin, part.end);
+    // How much room there is around a row of outputs, if there is any, and the elements of one with it.
+    Missing missing() const { return padded ? row_spreader.missing : Missing{}; }
+    i64 out_row() const { return (missing().before + missing().after) * plan.inner + plan.out_row; }
+
+    // From the slab's outputs; `slabs` of them, of which all is filled if there are several.
+    void fill(const A *q, const InputPart &where, const Target &target, i64 slabs = 1) {
+        part = &where, to = &target, bytes = target.element_bytes();
+        near = plan.outer * plan.in_slab * bytes <= NEAR;
+        const i64 out_slab = plan.out_rows * out_row();
+        for (i64 slab = 0; slab < slabs; ++slab) {
+            if (plan.dim_count == 0)
+                fill_row(q + slab * out_slab, slab * plan.in_slab, 1, part->begin, part->end);
+            else
+                fill_level(0, q + slab * out_slab, slab * plan.in_slab, part->begin, part->end);
+        }
         flush();
     }
 
@@ -558,23 +515,30 @@ class PartSpreader {
             return block + room(axis);
         }
     };
+    static constexpr i64 BEYOND = 256;  // bytes that a row may be longer while it is made
+    static constexpr i64 NEAR = 1 << 20;
     const Plan &plan;
-    const InputPart &part;
-    const Target &to;
+    const char *const limit;
+    const InputPart *part = nullptr;
+    const Target *to = nullptr;
+    i64 bytes = 0;
+    bool near = false;
     RowSpreader<A> row_spreader;
-    const i64 bytes;
+    const bool padded;
     const Scratch<Level> levels;
     Scratch<A> sum_block;
+    Scratch<char> spare;
     Outbox outbox;
     // Rows that COLUMNS has taken: where they go, and how often.
     i64 taken = 0, taken_at[N], taken_times[N];
 
-    static i64 rows_of(const Plan &plan, const InputPart &part) {
-        return plan.dim_count ? plan.in_rows / plan.axes[0].length * (part.end - part.begin) : 1;
+    // Room around rows saves a copy of each, but is added up with them.
+    static bool pays(const Plan &plan, const Missing &missing) {
+        const i64 more = missing.before + missing.after, outputs = plan.last().output;
+        return plan.dim_count == 0 ? more <= outputs + 16 : 3 * more <= outputs;
     }
 
-    template <class T>
-    void fill_level(int d, const T *q, i64 at, i64 begin, i64 end) {
+    void fill_level(int d, const A *q, i64 at, i64 begin, i64 end) {
         const Dim &dim = plan.dims[d];
         Level &level = levels[d];
         if (dim.axis < 0) {
@@ -587,12 +551,9 @@ class PartSpreader {
         level.running.restart();
         for (i64 c = begin; c < end;) {
             const Seen seen = seen_from(axis, level.step, cursor);
-            i64 times = 0;
-            do {
-                ++times;
-                cursor.step(axis);
-            } while (c + times < end && seen_from(axis, level.step, cursor) == seen);
-            const i64 cell = at + c * level.in_each;
+            i64 next = axis.dilation == 1 ? cursor.same_until() : c + 1;
+            if (next > end) next = end;
+            const i64 cell = at + c * level.in_each, times = next - c;
             if (seen.count == 1) {
                 fill_next(d, q + seen.first * level.out_each, cell, times);
             } else {
@@ -601,39 +562,36 @@ class PartSpreader {
                 else
                     ArraySum<A>::of(q + seen.first * level.out_each, seen.count, level.step * level.out_each,
                                     level.out_each, level.sum);
-                fill_next(d, static_cast<const A *>(level.sum), cell, times);
+                fill_next(d, level.sum, cell, times);
             }
-            c += times;
+            cursor.move_on(axis, c = next);
         }
     }
 
     // What one index of dimension d holds, as often as it comes.
-    template <class T>
-    void fill_next(int d, const T *q, i64 at, i64 times) {
+    void fill_next(int d, const A *q, i64 at, i64 times) {
         const i64 each = levels[d].in_each;
         if (d + 1 == plan.dim_count) return fill_row(q, at, times, 0, plan.last().length);
         auto once = [&](i64 where) { fill_level(d + 1, q, where, 0, plan.dims[d + 1].in_count); };
         once(at);
         if (times == 1) return;
-        if (Target::REPEATS && !part.streamed) {
+        if (Target::REPEATS && !part->streamed) {
             flush();
-            return repeat_bytes(part.gx + at * bytes, each * bytes, times * each * bytes);
+            return repeat_bytes(part->gx + at * bytes, each * bytes, times * each * bytes);
         }
         for (i64 i = 1; i < times; ++i) once(at + i * each);
     }
 
-    template <class T>
-    void fill_row(const T *q, i64 at, i64 times, i64 begin, i64 end) {
+    void fill_row(const A *q, i64 at, i64 times, i64 begin, i64 end) {
         if (row_spreader.way == RowWay::COLUMNS) {
             row_spreader.take(q, taken);
             taken_at[taken] = at, taken_times[taken] = times;
             if (++taken == N) flush();
             return;
         }
-        for (i64 c = begin; c < end; c += row_spreader.chunk) {
-            const i64 stop = c + row_spreader.chunk < end ? c + row_spreader.chunk : end;
-            put(row_spreader.spread(q, c, stop), at + c * plan.inner, (stop - c) * plan.inner, times);
-        }
+        if (padded) q += missing().before * plan.inner;
+        for (i64 c = begin; c < end; c += row_spreader.chunk)
+            fill_cells(q, c, c + row_spreader.chunk < end ? c + row_spreader.chunk : end, at + c * plan.inner, times);
     }
     void flush() {
         if (!taken) return;
@@ -642,45 +600,92 @@ class PartSpreader {
         taken = 0;
     }
 
+    void fill_cells(const A *q, i64 begin, i64 end, i64 at, i64 times) {
+        const RowWay way = row_spreader.way;
+        const i64 length = (end - begin) * plan.inner;
+        if (way != RowWay::RUNS && way != RowWay::STEPS)
+            return put(row_spreader.spread(q, begin, end), at, length, times);
+        if (!padded) q = row_spreader.with_missing(q, begin, end);
+        if constexpr (Target::REPEATS) {
+            write(at, length, times, [&](char *memory) {
+                if (way == RowWay::RUNS) return row_spreader.fill_runs(q, begin, end, *to, memory);
+                const Target own = to->instead(memory);
+                row_spreader.add_steps(q, begin, end,
+                                       [&](i64 i, vec<A, N> sum) NDPOOL_INLINED { own.template put<N>(i, sum, N); });
+            });
+        } else {
+            A *lanes = row_spreader.room_for_lanes();
+            if (way == RowWay::RUNS)
+                row_spreader.fill_runs(q, begin, end, GradientTarget<A, A>{nullptr, 1},
+                                       reinterpret_cast<char *>(lanes));
+            else
+                row_spreader.add_steps(q, begin, end,
+                                       [&](i64 i, vec<A, N> sum) NDPOOL_INLINED { store<N>(lanes + i, sum); });
+            put(lanes, at, length, times);
+        }
+    }
+
+    // Elements of a row, and of the rows after it. make(memory) makes them, and some bytes beyond.
+    template <class Make>
+    NDPOOL_INLINE void write(i64 at, i64 length, i64 times, const Make &make) {
+        const i64 size = length * bytes, row = plan.in_row * bytes;
+        char *first = part->gx + at * bytes;
+        if (part->streamed) {
+            constexpr i64 ENOUGH = 4096;
+            i64 many = size == row ? ENOUGH / size + 1 : 1;
+            const bool again = many < times;
+            if (again) {
+                spare.grow(size + BEYOND, "a row of the gradient");
+                make(spare.data());
+            }
+            for (i64 i = 0; i < times; i += many) {
+                if (many > times - i) many = times - i;
+                char *room = outbox.room(first + i * row, many * size,
+                                         ENOUGH + row_spreader.chunk * plan.inner * bytes + BEYOND);
+                if (again)
+                    std::memcpy(room, spare.data(), static_cast<std::size_t>(size));
+                else
+                    make(room);
+                repeat_bytes(room, size, many * size);
+            }
+            return;
+        }
+        // Memory that is far away takes whole lines better than the parts of which runs are made.
+        const bool in_place = near || row_spreader.way != RowWay::RUNS;
+        if (in_place && (size == row || times == 1) && limit - first >= size + BEYOND) {
+            make(first);
+        } else {
+            spare.grow(size + BEYOND, "the end of the gradient");
+            make(spare.data());
+            std::memcpy(first, spare.data(), static_cast<std::size_t>(size));
+        }
+        if (size == row) return repeat_bytes(first, size, times * size);
+        for (i64 i = 1; i < times; ++i) std::memcpy(first + i * row, first, static_cast<std::size_t>(size));
+    }
+
     template <class To>
     NDPOOL_INLINE static void put_lanes(const To &target, const A *lanes, i64 at, i64 length) {
         blocks<N>(length,
                   [&](i64 i, int count) NDPOOL_INLINED { target.template put<N>(at + i, load<N>(lanes + i), count); });
     }
-
-    // The same at `memory`, which belongs to the target, and there as often as it comes.
-    NDPOOL_INLINE void make(const Target &target, char *memory, const A *lanes, i64 at, i64 length, i64 times) const {
-        constexpr i64 PIECE = 256;
-        const bool in_pieces = Target::REPEATS && row_spreader.uniform && length > PIECE;
-        put_lanes(target, lanes, at, in_pieces ? PIECE : length);
-        if (in_pieces || times > 1) repeat_bytes(memory, (in_pieces ? PIECE : length) * bytes, times * length * bytes);
-    }
-
-    // Elements of a row, and of the rows after it.
+    // The same from lanes.
     void put(const A *lanes, i64 at, i64 length, i64 times) {
         const i64 row = plan.in_row;
-        if (part.streamed) return put_past_the_caches(lanes, at, length, times);
-        const bool side_by_side = Target::REPEATS && length == row;
-        make(to, part.gx + at * bytes, lanes, at, length, side_by_side ? times : 1);
-        if (!side_by_side)
-            for (i64 i = 1; i < times; ++i) put_lanes(to, lanes, at + i * row, length);
-    }
-    void put_past_the_caches(const A *lanes, i64 at, i64 length, i64 times) {
-        constexpr i64 ENOUGH = 4096;
-        const i64 row = plan.in_row;
         if constexpr (Target::STREAMS)
-            if (part.in_lines && (at * bytes) % LINE == 0 && (length * bytes) % LINE == 0) {
-                const auto past = to.past_the_caches();
+            if (part->in_lines && (at * bytes) % LINE == 0 && (length * bytes) % LINE == 0) {
+                const auto past = to->past_the_caches();
                 for (i64 i = 0; i < times; ++i) put_lanes(past, lanes, at + i * row, length);
                 return;
             }
-        i64 many = Target::REPEATS && length == row ? ENOUGH / (length * bytes) + 1 : 1;
-        const i64 longest = (row_spreader.chunk * plan.inner + 64) * bytes;
-        for (i64 i = 0; i < times; i += many) {
-            if (many > times - i) many = times - i;
+        for (i64 i = 0; i < times; ++i) {
             const i64 first = at + i * row;
-            char *room = outbox.room(part.gx + first * bytes, many * length * bytes, ENOUGH + longest);
-            make(to.instead(room - first * bytes), room, lanes, first, length, many);
+            if (!part->streamed) {
+                put_lanes(*to, lanes, first, length);
+                continue;
+            }
+            char *room =
+                outbox.room(part->gx + first * bytes, length * bytes, row_spreader.chunk * plan.inner * bytes + BEYOND);
+            put_lanes(to->instead(room - first * bytes), lanes, first, length);
         }
     }
 };

@@ -150,6 +150,13 @@ bool suits_batch_back(const Plan &plan, i64 lanes, i64 bytes) {
     return plan.in_row < (plan.inner >= lanes ? 100 : 64) && plan.inner <= 2 * lanes;
 }
 
+bool tiles_rows(const Plan &plan) {
+    const Axis &axis = plan.last();
+    if (plan.dim_count > 0 || axis.length % axis.output) return false;
+    return axis.adaptive || (axis.dilation == 1 && axis.pad_lo == 0 && axis.kernel == axis.stride &&
+                             axis.length == axis.output * axis.stride);
+}
+
 bool suits_batch(const Plan &plan, bool forward, i64 lanes, i64 bytes, i64 result_bytes) {
     const Axis &axis = plan.last();
     if (!forward) return suits_batch_back(plan, lanes, bytes);
