@@ -22,11 +22,12 @@ void run_family(const Plan &plan, const Call &call) {
 void run(const Plan &plan, const Call &call) {
     const bool forward = is_forward(call.op);
     const i64 bytes = size_of(call.type);
-    const bool batch = call.op != Op::EXPAND &&
-                       (call.asked == Way::BATCH
-                            ? can_batch(plan, forward)
-                            : call.asked == Way::NONE && suits_batch(plan, forward, lanes_of(static_cast<int>(bytes)),
-                                                                     bytes, bytes_of_y(call)));
+    const bool batch =
+        call.op != Op::EXPAND &&
+        (call.asked == Way::BATCH
+             ? can_batch(plan, forward)
+             : call.asked == Way::NONE && suits_batch(plan, forward, call.op == Op::SUM,
+                                                      lanes_of(static_cast<int>(bytes)), bytes, bytes_of_y(call)));
     if (call.asked == Way::BATCH && !batch) cannot_go(call.asked);
     if (!batch) return run_family(plan, call);
     if (call.told)
