@@ -8,16 +8,13 @@ namespace NDPOOL_LEVEL {
 // The last `count` lanes, and in the others what a sum does not change by: of floats that is -0.
 template <class A, int N>
 NDPOOL_INLINE vec<A, N> last_lanes(vec<A, N> v, i64 count) {
-    static constexpr struct {
-        std::uint8_t none[64] = {};
-        std::int64_t all[8] = {-1, -1, -1, -1, -1, -1, -1, -1};
-    } SIDES;
+    static constexpr std::int64_t NONE_AND_ALL[16] = {0, 0, 0, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1};
+    const char *all = reinterpret_cast<const char *>(NONE_AND_ALL + 8);
     using Bits = vec<typename IntOf<sizeof(A)>::u, N>;
     Bits taken;
-    std::memcpy(&taken, SIDES.none + sizeof(SIDES.none) - static_cast<std::size_t>(N - count) * sizeof(A),
-                sizeof(taken));
-    return bits<vec<A, N>>((bits<Bits>(v) & taken) |
-                           (bits<Bits>(splat<A, N>(std::is_integral_v<A> ? A(0) : -A(0))) & ~taken));
+    std::memcpy(&taken, all - (N - count) * static_cast<i64>(sizeof(A)), sizeof taken);
+    constexpr auto SIGN = std::is_integral_v<A> ? 0 : typename IntOf<sizeof(A)>::u(1) << (8 * sizeof(A) - 1);
+    return bits<vec<A, N>>((bits<Bits>(v) & taken) | (~taken & SIGN));
 }
 
 // In a type wide enough that rounding does not show: 64-bit integers, double for narrower floats.

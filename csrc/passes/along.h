@@ -59,7 +59,7 @@ class LanePooler {
   public:
     // For at most `part` outputs at a time.
     LanePooler(const Plan &plan, const L &l, const RowSource<L> &from, i64 part, Way way)
-        : axis(plan.last()), l(l), from(from), inner(plan.inner), way(way), each_tap(plan) {
+        : plan(plan), axis(plan.last()), l(l), from(from), inner(plan.inner), way(way) {
         if (way != Way::ROWS && way != Way::WIDEN && way != Way::TAPS) return;
         // Where places of several elements are far apart, the row is left as it is.
         if (way == Way::ROWS && inner > 1 && (axis.adaptive || axis.stride > 1)) return;
@@ -82,7 +82,6 @@ class LanePooler {
         }
         shifts = Scratch<i64>(k, "cells of a window");
         for (i64 c = 0; c < k; ++c) shifts[c] = s > 1 ? c * d % s * phase_length + c * d / s : c * d * inner;
-        if (way == Way::TAPS) each_tap.count = k, each_tap.offset = each_tap.tag = shifts.data();
     }
 
     // How many rows, of at most `most`, are pooled at a time: some that see the same, if they are merged. A register
@@ -115,12 +114,12 @@ class LanePooler {
 
   private:
     static constexpr i64 MOST_ROWS = 4;
+    const Plan &plan;
     const Axis &axis;
     const L &l;
     const RowSource<L> &from;
     const i64 inner;
     const Way way;
-    OutputRow each_tap;  // the cells of a window, as if they were rows
     i64 room = 0;
     Scratch<Lane> merged, totals,
         phases;           // the merged rows; their wide windows; one of them in phases, or places side by side
@@ -162,9 +161,11 @@ class LanePooler {
         if (begin < whole.first) pool_row(base, rows, sink, begin, whole.first);
         const i64 start = base + rows.offset[0] - axis.pad_lo * inner, stop = whole.stop * inner;
         const i64 apart = room_for(NEAR, phases);
+        OutputRow taps(plan);
+        taps.count = axis.kernel, taps.offset = taps.tag = shifts.data();
         for (i64 at = whole.first * inner, length; at < stop; at += length) {
             length = stop - at < NEAR ? stop - at : NEAR;
-            from.merge(from, start, each_tap, at, length, phases.data(), apart);
+            from.merge(from, start, taps, at, length, phases.data(), apart);
             put_lanes(sink, at, phases.data(), apart, length);
         }
         if (whole.stop < end) pool_row(base, rows, sink, whole.stop, end);
