@@ -121,6 +121,45 @@ def test_float64_sums_keep_what_cancels():
             assert Pool(Sum(), Global(), 0)(x)[0] == 1
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "uint8", "int16", "int64"])
+def test_rows_of_any_length_keep_to_themselves(dtype, level):
+    """Global sums of rows side by side, the odd cells at their ends included: by every way, the row's cells alone."""
+    dtype = hostile.BFLOAT16 if dtype == "bfloat16" else np.dtype(dtype)
+    rng = np.random.default_rng(0)
+    for n in [*range(1, 40), 63, 64, 65, 95, 127, 130, 259]:
+        x = rng.integers(0, 9, (5, n)).astype(dtype)
+        expected = x.astype(np.float64).sum(1, keepdims=True)
+        if dtype.kind != "u" and dtype.kind != "i":
+            x[1], x[3, n // 2] = np.nan, np.inf
+            expected[1], expected[3] = np.nan, np.inf
+        for window in (Global(), Adaptive((1,)), Window((n,))):
+            pool = Pool(Sum(), window, 1)
+            for way in ways(pool, x, "forward"):
+                y = forward_by(pool, x, way)
+                np.testing.assert_array_equal(widened(y), widened(expected.astype(y.dtype)))
+
+
+def test_a_sum_of_negative_zeros_is_one(level):
+    """In rows of every length, as the specification has it."""
+    for n in (1, 2, 7, 8, 9, 31, 33, 64, 70):
+        x = np.full((3, n), -0.0, np.float32)
+        for kind in (Sum(), Avg()):
+            y = Pool(kind, Global(), 1)(x)
+            np.testing.assert_array_equal(np.signbit(y), np.signbit(spec.forward(Pool(kind, Global(), 1), x)))
+
+
+@pytest.mark.parametrize("flavour", hostile.FLOAT_FLAVOURS)
+def test_means_of_doubles_are_divided_once(flavour, level):
+    """The mean of one cell over a divisor is the quotient, to the bit, of numbers of every size."""
+    rng = np.random.default_rng(0)
+    x = hostile.numbers(rng, flavour, (400,), np.dtype(np.float64))
+    x = np.concatenate([x, np.ldexp(x, 700), np.ldexp(x, -700), rng.normal(size=400)])
+    for divisor in (1, 2, 3, 7, 9, 49, 10000, 2**49 + 1, 2**50 - 1, 2**50 + 1, 2**53 - 1, 2**200):
+        y = Pool(Avg(divisor_override=divisor), Window((1,)))(x)
+        with np.errstate(all="ignore"):
+            same(y, x / divisor)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_global_mean_over_ten_million_cells(dtype):
     """Not worse than NumPy's pairwise mean."""

@@ -38,6 +38,11 @@ ROADS = [
     road("row in parts, wide and dilated", Window((17,), 1, 16, 3), (2, 9001)),
     road("row in parts, two rows", Window((2, 3), (2, 2), 1), (4, 9001)),
     road("row in parts, three channels", Window((3,), 2, 1), (4001, 3), (0,)),
+    # In steps of one over a single row, of doubles, bytes and channels too.
+    road("taps of doubles", Window((4,), 1, ((1, 5),)), (3, 5003), dtype=np.float64),
+    road("taps of three channels", Window((3,), 1, 2, 2), (2, 1501, 3), (1,)),
+    road("taps of nineteen channels", Window((2,), 1), (3, 71, 19), (1,), np.float16),
+    road("taps of a short row", Window((5,), 1, 2), (6, 7)),
     # Phases: every stride, and segments from 8 on.
     *(road(f"stride {s}", Window((3, 4), (1, s), (1, 3), (1, 1 + s % 3)), (2, 6, 331)) for s in range(1, 11)),
     # Cells side by side that the same windows see: one to three of them, of a whole number of strides or not.

@@ -12,6 +12,7 @@ struct Divisor {
     Count by;
     double fixed;
     double share = 1 / fixed;
+    bool whole = fixed < 0x1p50 && fixed == static_cast<double>(static_cast<i64>(fixed));
 
     // A rule under which all windows count alike is a fixed number.
     static Divisor of(const Plan &plan, Count by, double fixed) {
@@ -119,7 +120,7 @@ struct SumSink {
             else if (BY_RECIPROCAL)
                 sum *= divisor.share;
             else if (divisor.by != Count::NONE)
-                sum /= divisor.fixed;
+                sum = divisor.whole ? quotient<N>(sum, divisor.fixed, divisor.share) : sum / divisor.fixed;
             // The mean of integers is a double, in the same eight bytes.
             if constexpr (std::is_same_v<R, std::int64_t>)
                 store<N>(p, bits<vec<std::int64_t, N>>(sum));

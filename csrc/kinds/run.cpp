@@ -24,7 +24,7 @@ bool goes_by_batch(const Plan &plan, const Call &call) {
     if (call.op == Op::WINNERS_VJP && few_winners(plan)) return false;
     if (call.op == Op::SUM_VJP && tiles_rows(plan)) return false;
     const i64 bytes = size_of(call.type);
-    return suits_batch(plan, forward, lanes_of(static_cast<int>(bytes)), bytes, bytes_of_y(call));
+    return suits_batch(plan, forward, call.op == Op::SUM, lanes_of(static_cast<int>(bytes)), bytes, bytes_of_y(call));
 }
 
 }  // namespace

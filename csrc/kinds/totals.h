@@ -5,12 +5,24 @@
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
+// The last `count` lanes, and in the others what a sum does not change by: of floats that is -0.
+template <class A, int N>
+NDPOOL_INLINE vec<A, N> last_lanes(vec<A, N> v, i64 count) {
+    static constexpr std::int64_t NONE_AND_ALL[16] = {0, 0, 0, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1};
+    const char *all = reinterpret_cast<const char *>(NONE_AND_ALL + 8);
+    using Bits = vec<typename IntOf<sizeof(A)>::u, N>;
+    Bits taken;
+    std::memcpy(&taken, all - (N - count) * static_cast<i64>(sizeof(A)), sizeof taken);
+    constexpr auto SIGN = std::is_integral_v<A> ? 0 : typename IntOf<sizeof(A)>::u(1) << (8 * sizeof(A) - 1);
+    return bits<vec<A, N>>((bits<Bits>(v) & taken) | (~taken & SIGN));
+}
+
 // In a type wide enough that rounding does not show: 64-bit integers, double for narrower floats.
 template <class A>
 struct Total : OneLane<A>, Untagged {
     using In = A;
     using Lanes = Total;
-    static constexpr bool IDEMPOTENT = false;
+    static constexpr bool IDEMPOTENT = false, ADDS_UP = true;
     template <int N>
     using State = typename OneLane<A>::template State<N>;
 
@@ -37,6 +49,10 @@ struct Total : OneLane<A>, Untagged {
         return {splat<A, N>(0)};
     }
     template <int N>
+    static State<N> only_last(const State<N> &a, i64 count) {
+        return {last_lanes<A, N>(a.v, count)};
+    }
+    template <int N>
     static vec<A, N> total(const State<N> &a) {
         return a.v;
     }
@@ -45,8 +61,15 @@ template <class T, class A>
 struct PlainSum : Total<A> {
     using In = T;
     using Lanes = Total<A>;
+    static constexpr bool IN_PAIRS = LEVEL_IS_TUNED && std::is_same_v<T, BFloat> && std::is_same_v<A, double>;
 
     Lanes lanes() const { return {}; }
+    template <int N, class State>
+    static void lift_pairs(const T *p, State &a, State &b) {
+        vec<float, N> even, odd;
+        widen_pairs<N>(p, even, odd);
+        a = {convert<A, N>(even)}, b = {convert<A, N>(odd)};
+    }
     template <int N>
     typename Lanes::template State<N> lift(const T *p, i64) const {
         return {load_as<A, N>(p)};
@@ -55,19 +78,36 @@ struct PlainSum : Total<A> {
 
 // Doubles, and with them the rounding errors of all additions.
 struct ExactTotal : TwoLanes<double>, Untagged {
-    static constexpr bool IDEMPOTENT = false;
+    static constexpr bool IDEMPOTENT = false, ADDS_UP = true;
 
+    // Numbers that are exact.
     template <int N>
-    static void merge(State<N> &a, const State<N> &b) {
-        vec<double, N> s = a.v + b.v;
-        vec<double, N> part = s - a.v;
-        vec<double, N> error = (a.v - (s - part)) + (b.v - part);
-        a.with = a.with + (error + b.with);
+    struct Exact {
+        vec<double, N> v;
+        operator State<N>() const { return {v, splat<double, N>(0)}; }
+    };
+    template <int N>
+    static void merge(State<N> &a, const Exact<N> &b) {
+        const vec<double, N> s = a.v + b.v, part = s - a.v;
+        a.with += (a.v - (s - part)) + (b.v - part);
         a.v = s;
     }
     template <int N>
-    static void merge_any(State<N> &a, const State<N> &b) {
+    static void merge(State<N> &a, const State<N> &b) {
+        merge<N>(a, Exact<N>{b.v});
+        a.with += b.with;
+    }
+    template <int N, class B>
+    static void merge_any(State<N> &a, const B &b) {
         merge<N>(a, b);
+    }
+    template <int N>
+    static State<N> only_last(const State<N> &a, i64 count) {
+        return {last_lanes<double, N>(a.v, count), last_lanes<double, N>(a.with, count)};
+    }
+    template <int N>
+    static Exact<N> only_last(const Exact<N> &a, i64 count) {
+        return {last_lanes<double, N>(a.v, count)};
     }
     template <int N>
     static State<N> empty() {
@@ -88,13 +128,14 @@ struct ExactSum : ExactTotal {
 
     Lanes lanes() const { return {}; }
     template <int N>
-    State<N> lift(const T *p, i64) const {
-        vec<T, N> x = load<N>(p);
-        if constexpr (std::is_same_v<T, double>) return {x, splat<double, N>(0)};
-        if constexpr (!std::is_same_v<T, double>) {
+    auto lift(const T *p, i64) const {
+        const vec<T, N> x = load<N>(p);
+        if constexpr (std::is_same_v<T, double>) {
+            return Exact<N>{x};
+        } else {
             // The upper half alone is exact as a double, and so is the lower one.
-            vec<T, N> lower = x & T(0xffffffff);
-            return {convert<double, N>(x - lower), convert<double, N>(lower)};
+            const vec<T, N> lower = x & T(0xffffffff);
+            return State<N>{convert<double, N>(x - lower), convert<double, N>(lower)};
         }
     }
 };

@@ -31,13 +31,24 @@ class LanePooler {
   public:
     // For at most `part` outputs at a time.
     LanePooler(const Plan &plan, const L &l, const RowSource<L> &from, i64 part, Way way)
-        : axis(plan.last()), l(l), from(from), inner(plan.inner), way(way), radix(way == Way::WIDEN ? 1 : axis.kernel) {
-        if (way != Way::ROWS && way != Way::WIDEN) return;
+        : plan(plan),
+          axis(plan.last()),
+          l(l),
+          from(from),
+          inner(plan.inner),
+          way(way),
+          radix(way == Way::WIDEN ? 1 : axis.kernel) {
+        if (way != Way::ROWS && way != Way::WIDEN && way != Way::TAPS) return;
         // Where places of several elements are far apart, the row is left as it is.
         if (way == Way::ROWS && inner > 1 && (axis.adaptive || axis.stride > 1)) return;
         i64 s = axis.stride, d = axis.dilation, k = axis.kernel;
         i64 cells = (part - 1) * s + (k - 1) * d + 1;
-        plane = room_for(cells * inner + (way == Way::WIDEN ? Widener<L, N>::MARGIN : 0), merged);
+        const i64 lanes = cells * inner + (way == Way::WIDEN ? Widener<L, N>::MARGIN : 0);
+        if (way == Way::ROWS && !L::HEAVY) {  // as many as stay in the nearest cache
+            const i64 fit = (i64(24) << 10) / (L::PLANES * static_cast<i64>(sizeof(Lane)) * lanes);
+            most_rows = fit < 1 ? 1 : fit < MOST_ROWS ? fit : MOST_ROWS;
+        }
+        plane = room_for(lanes, merged, most_rows);
         if (way == Way::WIDEN) {
             totals = Scratch<Lane>(Widener<L, N>::ROWS * plane, "wide windows of a row");
             k = 1;
@@ -53,10 +64,13 @@ class LanePooler {
         for (i64 c = 0; c < k; ++c) shifts[c] = s > 1 ? c * d % s * phase_length + c * d / s : c * d * inner;
     }
 
-    // How many rows, of at most `most`, are pooled at a time: those that see the same.
-    static i64 rows_at_a_time(const OutputRow &rows, const Sink &sink, i64 most) {
+    // How many rows, of at most `most`, are pooled at a time: some that see the same, if they are merged. A register
+    // that lies across two which have just been stored can only be read when these have arrived in the cache. So all
+    // rows are merged first.
+    i64 rows_at_a_time(const OutputRow &rows, const Sink &sink, i64 most) const {
         if (sink.finishes()) return 1;
-        return rows.ahead + 1 < most ? rows.ahead + 1 : most;
+        const i64 many = rows.ahead + 1 < most ? rows.ahead + 1 : most;
+        return many < most_rows ? many : most_rows;
     }
 
     // The outputs begin..end-1 of a row, and of `more` rows that follow; `base` is where its rows start in the array.
@@ -64,28 +78,23 @@ class LanePooler {
     // later.
     void pool(i64 base, const OutputRow &rows, Sink &sink, i64 begin, i64 end, i64 room, i64 more) {
         this->room = room;
-        pool_one_row(base, rows, sink, begin, end);
-        Sink to = sink;
-        const i64 length = axis.output * inner;
-        for (i64 row = 1; row <= more; ++row) {
-            this->room -= length;
-            to.over_arrays([&](auto *, auto *&at) { at += length; });
-            pool_one_row(base + row * rows.step, rows, to, begin, end);
-        }
-    }
-
-  private:
-    void pool_one_row(i64 base, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
         if (way == Way::CELLS)
             pool_cells(base, rows, sink, begin, end);
         else if (way == Way::SEGMENTS)
             pool_segments(base, rows, sink, begin, end);
         else if (!shifts.data())
             pool_places(base, rows, sink, begin, end);
+        else if (way == Way::TAPS)
+            pool_taps(base, rows, sink, begin, end);
+        else if (more)
+            pool_rows(base, rows, sink, end, more);
         else
             pool_row(base, rows, sink, begin, end);
     }
 
+  private:
+    static constexpr i64 MOST_ROWS = 4;
+    const Plan &plan;
     const Axis &axis;
     const L &l;
     const RowSource<L> &from;
@@ -94,16 +103,20 @@ class LanePooler {
     const i64 radix;  // of places along the row; wide windows have counted them
     i64 room = 0;
     Scratch<Lane> merged, totals,
-        phases;  // the merged row; its wide windows; one of them in phases, or places side by side
+        phases;           // the merged rows; their wide windows; one of them in phases, or places side by side
+    i64 most_rows = 1;    // that are merged at a time
+    Lane *row = nullptr;  // the one that is worked on
     i64 plane = 0, phase_plane = 0, phase_length = 0;
-    Scratch<i64> shifts;       // where the cells of each tap start, among the phases
-    i64 edges_filled = -1;     // the part whose padded cells are in the row
+    Scratch<i64> shifts;  // where the cells of each tap start, among the phases
+    // The part whose padded cells are in each of the merged rows.
+    i64 edges_filled[MOST_ROWS] = {-1, -1, -1, -1};
     i64 place_of_padding = 0;  // across the rows: one after all others, if lanes can hold the places that it leads to
 
-    // Makes room for so many lanes of every plane, and two registers more; says how far apart the planes are.
-    static i64 room_for(i64 lanes, Scratch<Lane> &block) {
+    // Makes room for so many lanes of every plane of some rows, and two registers more; says how far apart the planes
+    // are.
+    static i64 room_for(i64 lanes, Scratch<Lane> &block, i64 rows = 1) {
         const i64 apart = (lanes + 3 * N - 1) / N * N;
-        block.grow(L::PLANES * apart, "merged rows");
+        block.grow(rows * L::PLANES * apart, "merged rows");
         return apart;
     }
 
@@ -122,32 +135,78 @@ class LanePooler {
 
     // --- windows along a row ---
 
-    // The merged row starts where the window of output `begin` does.
-    void pool_row(i64 base, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
-        i64 s = axis.stride, d = axis.dilation, k = axis.kernel;
-        i64 origin = begin * s - axis.pad_lo;
-        i64 cells = (end - 1 - begin) * s + (k - 1) * d + 1;
-        i64 first = origin < 0 ? -origin : 0;  // the first real cell, and the first beyond
-        if (first > cells) first = cells;      // padding may be longer than this part of the row
+    // In steps of one, the windows of a row are merged rows, which are the same row from one cell after the other on.
+    void pool_taps(i64 base, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
+        constexpr i64 NEAR = 64 * N;
+        const WholeOutputs whole = whole_outputs(axis, begin, end);
+        if (rows.count != 1 || (whole.stop - whole.first) * inner < N) return pool_row(base, rows, sink, begin, end);
+        if (begin < whole.first) pool_row(base, rows, sink, begin, whole.first);
+        const i64 start = base + rows.offset[0] - axis.pad_lo * inner, stop = whole.stop * inner;
+        const i64 apart = room_for(NEAR, phases);
+        OutputRow taps(plan);
+        taps.count = axis.kernel, taps.offset = taps.tag = shifts.data();
+        for (i64 at = whole.first * inner, length; at < stop; at += length) {
+            length = stop - at < NEAR ? stop - at : NEAR;
+            from.merge(from, start, taps, at, length, phases.data(), apart);
+            put_lanes(sink, at, phases.data(), apart, length);
+        }
+        if (whole.stop < end) pool_row(base, rows, sink, whole.stop, end);
+    }
+
+    // The merged row of outputs begin..end-1, which starts where the window of output `begin` does. Of its cells, those
+    // from `first` to `stop` are real.
+    struct Span {
+        i64 begin, end, origin, cells, first, stop;
+    };
+    Span span_of(i64 begin, i64 end) const {
+        const i64 origin = begin * axis.stride - axis.pad_lo;
+        const i64 cells = (end - 1 - begin) * axis.stride + (axis.kernel - 1) * axis.dilation + 1;
+        i64 first = origin < 0 ? -origin : 0;
+        if (first > cells) first = cells;  // padding may be longer than this part of the row
         i64 stop = axis.length - origin < cells ? axis.length - origin : cells;
         if (stop < first) stop = first;
-        const i64 length = (stop - first) * inner;
-        const bool fill =
-            edges_filled != begin || way == Way::WIDEN || length < N;  // a short row is merged beyond its end
-        if (fill) fill_empty(0, first * inner);
-        from.merge(from, base, rows, (origin + first) * inner, length, merged.data() + first * inner, plane);
-        if (fill) fill_empty(stop * inner, cells * inner + N);
-        edges_filled = begin;
+        return {begin, end, origin, cells, first, stop};
+    }
+    void merge_row(i64 base, const OutputRow &rows, const Span &span, i64 number) {
+        const i64 length = (span.stop - span.first) * inner;
+        // A short row is merged beyond its end.
+        const bool fill = edges_filled[number] != span.begin || way == Way::WIDEN || length < N;
+        row = merged.data() + number * L::PLANES * plane;
+        if (fill) fill_empty(0, span.first * inner);
+        from.merge(from, base, rows, (span.origin + span.first) * inner, length, row + span.first * inner, plane);
+        if (fill) fill_empty(span.stop * inner, span.cells * inner + N);
+        edges_filled[number] = span.begin;
+    }
+    void pool_row(i64 base, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
+        const Span span = span_of(begin, end);
+        merge_row(base, rows, span, 0);
+        pool_span(rows, sink, span);
+    }
+    // All outputs of a row, and of `more` rows that follow.
+    void pool_rows(i64 base, const OutputRow &rows, Sink &sink, i64 end, i64 more) {
+        const Span span = span_of(0, end);
+        const i64 last_room = room - more * end * inner;
+        for (i64 r = 0; r <= more; ++r) merge_row(base + r * rows.step, rows, span, r);
+        for (i64 r = 0; r <= more; ++r) {
+            row = merged.data() + r * L::PLANES * plane;
+            room = r < more ? 2 * end * inner : last_room;
+            pool_span(rows, sink, span);
+            sink.over_arrays([&](auto *, auto *&to) { to += end * inner; });
+        }
+    }
+    // The outputs of a merged row.
+    void pool_span(const OutputRow &rows, Sink &sink, const Span &span) {
+        const i64 s = axis.stride, d = axis.dilation, k = axis.kernel, begin = span.begin, end = span.end;
         // A padded cell may tie with a real one and must not win. Where no place is left for it that is after all
         // others, the windows at the edges go one by one.
         i64 inner_begin = begin, inner_end = end;
         if (L::TAGGED && !place_of_padding) {
-            while (inner_begin < end && (inner_begin - begin) * s < first) ++inner_begin;
-            while (inner_end > inner_begin && (inner_end - 1 - begin) * s + (k - 1) * d >= stop) --inner_end;
+            while (inner_begin < end && (inner_begin - begin) * s < span.first) ++inner_begin;
+            while (inner_end > inner_begin && (inner_end - 1 - begin) * s + (k - 1) * d >= span.stop) --inner_end;
         }
-        const bool whole = inner_end - inner_begin < end - begin || (first == 0 && stop == cells);
+        const bool whole = inner_end - inner_begin < end - begin || (span.first == 0 && span.stop == span.cells);
         const bool ordered = !L::TAGGED || (rows.count <= 1 && whole);
-        if (inner_begin < inner_end) pool_inside(ordered, sink, begin, inner_begin, inner_end, cells);
+        if (inner_begin < inner_end) pool_inside(ordered, sink, begin, inner_begin, inner_end, span.cells);
         for (i64 o = begin; o < inner_begin; ++o) pool_edge(sink, begin, o);
         for (i64 o = inner_end; o < end; ++o) pool_edge(sink, begin, o);
     }
@@ -157,9 +216,9 @@ class LanePooler {
     void pool_inside(bool ordered, Sink &sink, i64 begin, i64 first, i64 end, i64 cells) {
         i64 s = axis.stride, d = axis.dilation, k = axis.kernel;
         if (way == Way::ROWS && s == 2 && d == 1 && k <= 3 && inner == 1) return pool_pairs(sink, begin, first, end);
-        const Lane *cell = merged.data();
+        const Lane *cell = row;
         if (way == Way::WIDEN) {
-            if constexpr (WIDENS) Widener<L, N>{l, merged.data(), totals.data(), plane, cells, inner, k, d}.widen();
+            if constexpr (WIDENS) Widener<L, N>{l, row, totals.data(), plane, cells, inner, k, d}.widen();
             cell = totals.data();
             cells -= (k - 1) * d;
             k = 1;
@@ -201,7 +260,7 @@ class LanePooler {
         const int count = written(first, end - first);
         for (i64 o = first; o < end; o += N) {
             const i64 at = o + N <= end || end - first < N ? o : end - N;
-            const Lane *cell = merged.data() + 2 * (at - begin);
+            const Lane *cell = row + 2 * (at - begin);
             State<N> even = L::template get<N>(cell, plane), odd = L::template get<N>(cell + N, plane);
             State<N> state;
             if (k == 3) {
@@ -224,7 +283,7 @@ class LanePooler {
     void fill_empty(i64 begin, i64 end) {
         State<N> empty = L::template empty<N>();
         if (place_of_padding) empty = L::template retag<N>(empty, 0, place_of_padding);
-        for (i64 i = begin; i < end; i += N) L::template put<N>(merged.data() + i, plane, empty);
+        for (i64 i = begin; i < end; i += N) L::template put<N>(row + i, plane, empty);
     }
 
     // One window at the edge, of its real cells.
@@ -240,7 +299,7 @@ class LanePooler {
         const i64 first = taps.first - (begin * axis.stride - axis.pad_lo);
         State<M> state{};
         for (i64 k = 0; k < taps.count; ++k) {
-            const Lane *cell = merged.data() + (first + k * axis.dilation) * inner + e;
+            const Lane *cell = row + (first + k * axis.dilation) * inner + e;
             State<M> next = L::template retag<M>(L::template get<M>(cell, plane), axis.kernel, taps.skipped + k);
             if (k == 0)
                 state = next;
@@ -313,15 +372,17 @@ class LanePooler {
     void pool_segments(i64 base, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
         const bool from_memory = rows.count == 1 && axis.dilation == 1;
         const i64 origin = from_memory ? 0 : merge_span(base, rows, begin, end);
+        const i64 apart = room_for(end - begin, phases);
         for (i64 o = begin; o < end; ++o) {
             const Axis::Taps taps = axis.taps(o);
+            Lane *to = phases.data() + (o - begin);
             State<1> state = L::template empty<1>();
             if (taps.count && from_memory) {
-                Lane one[L::PLANES];
                 from.reduce_row(from, base + rows.offset[0] + taps.first, rows.tag[0], taps.count, axis.kernel,
-                                taps.skipped, one);
-                state = L::template get<1>(one, 1);
-            } else if (taps.count && axis.dilation == 1) {
+                                taps.skipped, to, apart);
+                continue;
+            }
+            if (taps.count && axis.dilation == 1) {
                 const Lane *cell = merged.data() + (taps.first - origin);
                 auto cells = [&](auto size, i64 k)
                                  NDPOOL_INLINED { return L::template get<decltype(size)::value>(cell + k, plane); };
@@ -334,8 +395,9 @@ class LanePooler {
                         state, L::template retag<1>(L::template get<1>(cell + k * axis.dilation, plane), axis.kernel,
                                                     taps.skipped + k));
             }
-            sink.template put<1>(o, state, 1);
+            L::template put<1>(to, apart, state);
         }
+        put_lanes(sink, begin, phases.data(), apart, end - begin);
     }
 
     // Merges all real cells of the windows begin..end-1 along the row; says which is the first.

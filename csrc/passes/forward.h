@@ -166,8 +166,15 @@ void pool_rows(const Plan &plan, const Sink &sink, bool streamed, bool in_lines,
 // What the choice depends on where the cells are lanes already.
 template <class L>
 constexpr Lanes lanes_alone() {
-    return {LANES<typename L::Lane>, LANES<typename L::Lane>, L::TAGGED, SLIDES<L>, Tuned::NOT, true, false,
-            !LEVEL_IS_TUNED};
+    return {LANES<typename L::Lane>,
+            LANES<typename L::Lane>,
+            L::TAGGED,
+            SLIDES<L>,
+            Tuned::NOT,
+            true,
+            false,
+            !LEVEL_IS_TUNED,
+            adds_up<L>()};
 }
 
 // The general ways, from cells of any type.
@@ -330,7 +337,7 @@ void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink 
     const Way way = choose_forward(
         plan,
         {MANY, turned ? MANY : FEW, P::TAGGED, SLIDES<P>, turned && HERE == Tuned::ALL ? Tuned::ROWS : HERE, false,
-         sizeof(In) < 4 && sizeof(In) < sizeof(typename P::Lane), !LEVEL_IS_TUNED},
+         sizeof(In) < 4 && sizeof(In) < sizeof(typename P::Lane), !LEVEL_IS_TUNED, adds_up<P>()},
         route.asked);
     if (route.tell(way)) return;
     const bool streamed = streams_outputs<In>(plan, sink.y, route);

@@ -133,19 +133,50 @@ using Size = std::integral_constant<int, M>;
 
 // --- merging rows ---------------------------------------------------------------------------------
 
+// Merges the States of U N cells into `state`, or lets it be them, if `first`. In pairs, each two registers have the
+// cells at even and at odd places, until they are zipped.
+template <int U, int N, class P>
+NDPOOL_INLINE void merge_next(const P &p, const typename P::In *x, i64 tag, bool first,
+                              typename P::template State<N> (&state)[U]) {
+    auto merge = [&](typename P::template State<N> &to, const auto &next) NDPOOL_INLINED {
+        if (first)
+            to = next;
+        else
+            p.template merge<N>(to, next);
+    };
+    if constexpr (in_pairs<P>() && U % 2 == 0) {
+        NDPOOL_UNROLL
+        for (int u = 0; u < U; u += 2) {
+            typename P::template State<N> even, odd;
+            p.template lift_pairs<N>(x + u * N, even, odd);
+            merge(state[u], even);
+            merge(state[u + 1], odd);
+        }
+    } else {
+        NDPOOL_UNROLL
+        for (int u = 0; u < U; ++u) merge(state[u], p.template lift<N>(x + u * N, tag));
+    }
+}
+template <int U, int N, class P>
+NDPOOL_INLINE void zip_pairs([[maybe_unused]] typename P::template State<N> (&state)[U]) {
+    if constexpr (in_pairs<P>() && U % 2 == 0) {
+        NDPOOL_UNROLL
+        for (int u = 0; u < U; u += 2) zip<N>(state[u].v, state[u + 1].v);
+    }
+}
+
 // The States of cells i..i+N-1 of all rows, merged; U registers' worth at a time.
 template <int U, int N, class P, class Rows>
 NDPOOL_INLINE void merge_cells(const P &p, const typename P::In *x, const Rows &rows, i64 i,
                                typename P::template State<N> (&state)[U]) {
-    NDPOOL_UNROLL
-    for (int u = 0; u < U; ++u) state[u] = p.template lift<N>(x + rows.offset[0] + i + u * N, rows.tag[0]);
+    merge_next<U, N>(p, x + rows.offset[0] + i, rows.tag[0], true, state);
     prefetch<U * N>(x + rows.offset[0] + i);
     for (i64 r = 1; r < rows.count; ++r) {
         const typename P::In *row = x + rows.offset[r] + i;
         prefetch<U * N>(row);
-        NDPOOL_UNROLL
-        for (int u = 0; u < U; ++u) p.template merge<N>(state[u], p.template lift<N>(row + u * N, rows.tag[r]));
+        merge_next<U, N>(p, row, rows.tag[r], false, state);
     }
+    zip_pairs<U, N, P>(state);
 }
 
 // Merges `length` elements of all rows, from element `begin` of each, into States at `to`, which has room for a
@@ -200,24 +231,39 @@ typename L::template State<1> fold(const L &l, const typename L::template State<
 template <class L, class Cells>
 typename L::template State<1> reduce(const L &l, const Cells &cells, i64 count, i64 radix, i64 tag) {
     constexpr int N = LANES<typename L::Lane>, U = L::HEAVY ? 1 : 4;
-    using Many = typename L::template State<N>;
     using One = typename L::template State<1>;
     One one;
     i64 k = 0;
     if (count >= N) {
-        // Several registers at a time, so that none waits for the other.
         auto block = [&](i64 at)
                          NDPOOL_INLINED { return L::template retag_each<N>(cells(Size<N>(), at), radix, tag + at); };
-        Many state[U] = {};
-        int used = 0;
-        for (; used < U && k + N <= count; ++used, k += N) state[used] = block(k);
-        for (; k + U * N <= count; k += U * N) {
+        typename L::template State<N> state;
+        if (count >= U * N) {
+            // Several registers at a time, so that none waits for the other.
+            typename L::template State<N> each[U];
             NDPOOL_UNROLL
-            for (int u = 0; u < U; ++u) l.template merge_any<N>(state[u], block(k + u * N));
+            for (int u = 0; u < U; ++u) each[u] = block(u * N);
+            for (k = U * N; k + U * N <= count; k += U * N) {
+                NDPOOL_UNROLL
+                for (int u = 0; u < U; ++u) l.template merge_any<N>(each[u], block(k + u * N));
+            }
+            NDPOOL_UNROLL
+            for (int u = 1; u < U; u += 2) l.template merge_any<N>(each[u - 1], each[u]);
+            if constexpr (U == 4) l.template merge_any<N>(each[0], each[2]);
+            state = each[0];
+        } else {
+            state = block(0), k = N;
         }
-        for (; k + N <= count; k += N) l.template merge_any<N>(state[0], block(k));
-        for (int u = 1; u < used; ++u) l.template merge_any<N>(state[0], state[u]);
-        one = fold<N>(l, state[0]);
+        for (; k + N <= count; k += N) l.template merge_any<N>(state, block(k));
+        // The last register overlaps its neighbour, if that can be.
+        if constexpr (adds_up<L>())
+            if (k < count) {
+                l.template merge_any<N>(state, L::template only_last<N>(block(count - N), count - k));
+                k = count;
+            }
+        if constexpr (!L::TAGGED && L::IDEMPOTENT)
+            if (k < count) l.template merge_any<N>(state, block(count - N)), k = count;
+        one = fold<N>(l, state);
     } else {
         one = L::template retag<1>(cells(Size<1>(), 0), radix, tag);
         k = 1;

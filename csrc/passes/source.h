@@ -24,7 +24,7 @@ struct RowSource {
     void (*merge)(const RowSource &, i64 base, const OutputRow &, i64 begin, i64 length, Lane *to, i64 plane);
     // Reduces `count` cells side by side, from element `at` on, into one State at `to`. They are in the row with tag
     // `row`, and the first is at place `tag`, of `radix`, along it.
-    void (*reduce_row)(const RowSource &, i64 at, i64 row, i64 count, i64 radix, i64 tag, Lane *to);
+    void (*reduce_row)(const RowSource &, i64 at, i64 row, i64 count, i64 radix, i64 tag, Lane *to, i64 plane);
     // The first pooled axis of a slab that starts at element `at`, columns begin..end-1, by block prefixes and
     // suffixes: from (length, rest) to (output, rest). Without tags; see slide.h.
     void (*slide)(const RowSource &, const Axis &, i64 at, Lane *to, i64 plane, i64 rest, i64 begin, i64 end);
@@ -50,21 +50,21 @@ struct Cells {
         const P own = kind(from);  // a copy, which no store can change
         merge_rows<N>(own, cell(from, base), cell(from, from.elements), rows, begin, length, to, plane);
     }
-    static void reduce_row(const Source &from, i64 at, i64 row, i64 count, i64 radix, i64 tag, Lane *to) {
+    static void reduce_row(const Source &from, i64 at, i64 row, i64 count, i64 radix, i64 tag, Lane *to, i64 plane) {
         const P own = kind(from);
         const In *x = cell(from, at);
         if constexpr (P::TAGGED)
             if (count >= 8 * N) {
                 const i64 first = first_best(own, x, count);
                 return L::template put<1>(
-                    to, 1, L::template retag<1>(own.template lift<1>(x + first, row), radix, tag + first));
+                    to, plane, L::template retag<1>(own.template lift<1>(x + first, row), radix, tag + first));
             }
         auto cells = [&](auto size, i64 k) NDPOOL_INLINED {
             constexpr int M = decltype(size)::value;
             if constexpr (M > 1) prefetch<M>(x + k);
             return own.template lift<M>(x + k, row);
         };
-        L::template put<1>(to, 1, reduce(own.lanes(), cells, count, radix, tag));
+        L::template put<1>(to, plane, reduce(own.lanes(), cells, count, radix, tag));
     }
     static void merge_places(const Source &from, i64 base, const OutputRow &rows, const Axis &axis, i64 inner,
                              i64 begin, i64 end, Lane *to, i64 plane) {
@@ -89,6 +89,12 @@ struct Cells {
             const bool in_quarters = U > 1 && !together && inner < U * N && taps.count >= 16;
             // Whether a register may be read at every cell of a place that is shorter.
             const bool can_read = inner >= N || beyond - last >= N;
+            if constexpr (U > 1 && !P::TAGGED)
+                if (inner == 2 * N && axis.dilation == 1 && !together && rows.count * taps.count >= 16 &&
+                    taps.count > 1) {
+                    merge_two_places(own, place, to, plane);
+                    continue;
+                }
             for (i64 i = 0; i < inner;) {
                 if (inner - i < N && inner >= N) i = inner - N;  // the last block overlaps its neighbour
                 if (rows.count == 0 || taps.count == 0)
@@ -192,20 +198,34 @@ struct Cells {
         auto lift = [&](const In *p, i64 tag, int u)
                         NDPOOL_INLINED { return own.template lift<N>(p + i + u * by.apart, tag + u * by.tag_apart); };
         const i64 count = place.taps.count, step = place.step;
+        const bool side_by_side = in_pairs<P>() && by.apart == N;
         for (i64 r = 0; r < place.rows.count; ++r) {
             const In *p = place.x + place.rows.offset[r];
+            // What is read next: the same cells of the next row.
+            const std::uintptr_t next = reinterpret_cast<std::uintptr_t>(
+                r + 1 < place.rows.count ? place.x + place.rows.offset[r + 1] : p + PREFETCHED / sizeof(In));
+            const std::uintptr_t ahead = next - reinterpret_cast<std::uintptr_t>(p);
             i64 tag = place.rows.tag[r] * place.kernel + place.taps.skipped, k = 0;
+            if constexpr (in_pairs<P>() && U > 1)
+                if (side_by_side) {
+                    for (; k < count; ++k, p += step) {
+                        prefetch<U * N>(p + i, ahead);
+                        merge_next<U, N>(own, p + i, tag, r + k == 0, state);
+                    }
+                    continue;
+                }
             if (r == 0) {
                 NDPOOL_UNROLL
                 for (int u = 0; u < U; ++u) state[u] = lift(p, tag, u);
                 k = 1, p += step, tag += by.tag_step;
             }
             for (; k < count; ++k, p += step, tag += by.tag_step) {
-                prefetch<U * N>(p + i);
+                prefetch<U * N>(p + i, ahead);
                 NDPOOL_UNROLL
                 for (int u = 0; u < U; ++u) own.template merge<N>(state[u], lift(p, tag, u));
             }
         }
+        if (side_by_side) zip_pairs<U, N, P>(state);
         NDPOOL_UNROLL
         for (int u = 0; u < U; ++u) L::template put<N>(to + u * by.to_apart, plane, state[u]);
     }
@@ -231,6 +251,26 @@ struct Cells {
         L::template put<N>(to, plane, state);
     }
 
+    // Places of two registers: two cells at a time, of which the four registers lie side by side.
+    static void merge_two_places(const P &own, const Place &place, Lane *to, i64 plane) {
+        const i64 count = place.taps.count;
+        const Axis::Taps pairs{place.taps.first, count / 2, place.taps.skipped}, one{place.taps.first, 1, 0};
+        constexpr i64 apart = 6 * N;
+        Lane lanes[L::PLANES * apart];
+        merge_all<4>(own, {place.x, place.rows, place.kernel, pairs, 2 * place.step}, 0, {N, 1, 0, N}, lanes, apart);
+        const auto l = own.lanes();
+        for (i64 i = 0; i < 2 * N; i += N) {
+            auto state = L::template get<N>(lanes + i, apart);
+            l.template merge_any<N>(state, L::template get<N>(lanes + 2 * N + i, apart));
+            if (count % 2) {
+                merge_all<1>(own, {place.x + (count - 1) * place.step, place.rows, place.kernel, one, place.step}, i,
+                             {N, 1, 0, N}, lanes + 4 * N + i, apart);
+                l.template merge_any<N>(state, L::template get<N>(lanes + 4 * N + i, apart));
+            }
+            L::template put<N>(to + i, plane, state);
+        }
+    }
+
     // Long windows over places shorter than a register: a row's cells lie side by side, and whole registers of them are
     // merged. After so many registers that places start where the first one does, it is the turn of the first again.
     static void merge_runs(const P &own, const Place &place, i64 inner, Lane *to, i64 plane) {
@@ -242,12 +282,10 @@ struct Cells {
         // Places are counted by whole periods, and what is left over is the same for all cells of a lane.
         auto merge = [&](auto size, const In *p, i64 tag, i64 at, bool first) NDPOOL_INLINED {
             constexpr int M = decltype(size)::value;
-            auto state = own.template lift<M>(p, tag);
-            if (!first) {
-                auto before = L::template get<M>(turn + at, period);
-                own.lanes().template merge_any<M>(before, state);
-                state = before;
-            }
+            const auto next = own.template lift<M>(p, tag);
+            if (first) return L::template put<M>(turn + at, period, next);
+            auto state = L::template get<M>(turn + at, period);
+            own.lanes().template merge_any<M>(state, next);
             L::template put<M>(turn + at, period, state);
         };
         for (i64 r = 0; r < place.rows.count; ++r) {

@@ -4,6 +4,9 @@
 //   In, Lane              the type of a cell, and of what is carried
 //   Lanes                 the same kind over cells that are lanes already
 //   lift(cells, tag)      a State from N cells; the tag is their place in the window
+//   IN_PAIRS              whether there is lift_pairs(cells, a, b): States of 2N cells, those at even places and those
+//   at
+//                         odd ones
 //   HEAVY                 whether a merge is so long that it is better not unrolled
 // and, as its Lanes have it,
 //   merge(a, b)           both together; b's cells come later in row-major order than all of a's
@@ -11,6 +14,8 @@
 //   retag(a, radix, tag)  the places in a window that has one axis more; retag_each adds 0, 1, 2, ... along the lanes
 //   empty()               the State of no cell, where there is one
 //   IDEMPOTENT            whether a cell may be merged twice
+//   ADDS_UP               whether it is a sum, which has only_last(a, count): the last `count` lanes, and in the others
+//                         what changes no sum
 //   TAGGED, CARRIES       whether places matter, and whether another array is read along
 //   PLANES                how many arrays of lanes a State takes when it rests in memory
 //   put, get              a State to and from memory
@@ -85,7 +90,7 @@ struct TwoLanes {
 
 // A kind to which the places of the cells do not matter.
 struct Untagged {
-    static constexpr bool TAGGED = false, CARRIES = false, HEAVY = false;
+    static constexpr bool TAGGED = false, CARRIES = false, HEAVY = false, ADDS_UP = false, IN_PAIRS = false;
     template <int N, class State>
     static State retag(State a, i64, i64) {
         return a;
@@ -95,6 +100,21 @@ struct Untagged {
         return a;
     }
 };
+
+template <class L>
+constexpr bool adds_up() {
+    if constexpr (L::TAGGED)
+        return false;
+    else
+        return L::ADDS_UP;
+}
+template <class P>
+constexpr bool in_pairs() {
+    if constexpr (P::TAGGED)
+        return false;
+    else
+        return P::IN_PAIRS;
+}
 
 // Cells that are States already, each plane of them `apart` lanes after the one before. What follows the last can be
 // read.

@@ -7,7 +7,7 @@
 namespace ndpool {
 namespace {
 
-const char *const NAMES[] = {"batch",   "slide",  "direct",  "tiles",   "cells",  "segments", "widen", "rows",
+const char *const NAMES[] = {"batch",   "slide",  "direct",  "tiles",   "cells",  "segments", "taps",  "widen", "rows",
                              "squares", "gather", "columns", "scatter", "spread", "own",      "terms", "ties"};
 
 using Condition = bool (*)(const Plan &, const Lanes &);
@@ -69,8 +69,16 @@ bool suits_cells(const Plan &plan, const Lanes &lanes) {
 }
 
 bool can_segments(const Plan &plan, const Lanes &) { return plan.inner == 1; }
-bool suits_segments(const Plan &plan, const Lanes &) {
-    return plan.last().adaptive || (plan.last().stride >= 8 && plan.last().kernel >= 48);
+bool suits_segments(const Plan &plan, const Lanes &lanes) {
+    return plan.last().adaptive || (plan.last().stride >= 8 && plan.last().kernel >= (lanes.sums ? 32 : 48));
+}
+
+bool can_taps(const Plan &plan, const Lanes &lanes) {
+    return !lanes.tagged && plan.dim_count == 0 && !plan.last().adaptive && plan.last().stride == 1;
+}
+// To read narrow cells over and over costs more than to merge them.
+bool suits_taps(const Plan &plan, const Lanes &lanes) {
+    return lanes.sums && !lanes.narrow && !lanes.stored && plan.last().kernel <= 8;
 }
 
 bool can_widen(const Plan &plan, const Lanes &lanes) {
@@ -81,13 +89,10 @@ bool suits_widen(const Plan &plan, const Lanes &) { return is_wide(plan.last());
 bool can_rows(const Plan &plan, const Lanes &) { return plan.inner > 1 || !plan.last().adaptive; }
 
 const Entry FORWARD[] = {
-    {Way::SLIDE, can_slide, suits_slide},
-    {Way::DIRECT, can_direct, always},
-    {Way::TILES, can_tiles, always},
-    {Way::CELLS, can_cells, suits_cells},
-    {Way::SEGMENTS, can_segments, suits_segments},
-    {Way::WIDEN, can_widen, suits_widen},
-    {Way::ROWS, can_rows, always},
+    {Way::SLIDE, can_slide, suits_slide}, {Way::DIRECT, can_direct, always},
+    {Way::TILES, can_tiles, always},      {Way::TAPS, can_taps, suits_taps},
+    {Way::CELLS, can_cells, suits_cells}, {Way::SEGMENTS, can_segments, suits_segments},
+    {Way::WIDEN, can_widen, suits_widen}, {Way::ROWS, can_rows, always},
 };
 
 }  // namespace
@@ -157,12 +162,14 @@ bool tiles_rows(const Plan &plan) {
                              axis.length == axis.output * axis.stride);
 }
 
-bool suits_batch(const Plan &plan, bool forward, i64 lanes, i64 bytes, i64 result_bytes) {
+bool suits_batch(const Plan &plan, bool forward, bool sums, i64 lanes, i64 bytes, i64 result_bytes) {
     const Axis &axis = plan.last();
     if (!forward) return suits_batch_back(plan, lanes, bytes);
     if (in_long_pairs(plan)) return false;
     // A long window is reduced along itself.
-    if ((axis.adaptive || axis.stride >= axis.kernel) && axis.kernel >= 16 * lanes) return false;
+    const i64 for_sums = bytes == 1 ? 128 : bytes == 2 ? 64 : 32;
+    const i64 is_long = sums && plan.inner == 1 && axis.dilation == 1 ? for_sums : 16 * lanes;
+    if ((axis.adaptive || axis.stride >= axis.kernel) && axis.kernel >= is_long) return false;
     // Rows of a register or two lose so much that even slabs which are further away are better transposed.
     const bool near = slabs_stay_near(plan, lanes, bytes) ||
                       (plan.out_row <= 2 * lanes && plan.in_slab <= (8 << 20) / (lanes * bytes));

@@ -15,6 +15,7 @@ enum class Way {
     TILES,     // channels last, windows of 2 by 2 or 3 by 3 cells, in registers
     CELLS,     // channels last, all cells of a window in turn
     SEGMENTS,  // windows that hardly overlap, each reduced by itself
+    TAPS,      // a row in steps of one, all cells of a window in turn
     WIDEN,     // rows merged, then a wide window along the row
     ROWS,      // rows merged, then the cells of a window along the row
     // Back.
@@ -45,9 +46,10 @@ struct Lanes {
     bool tagged;    // whether places in the window matter
     bool slides;    // whether the first axis can go by itself
     Tuned tuned;
-    bool stored;       // whether cells are States that were stored before
-    bool narrow;       // whether cells of one or two bytes are read into wider lanes
-    bool short_build;  // whether the level has the ways alone that every plan needs
+    bool stored;        // whether cells are States that were stored before
+    bool narrow;        // whether cells of one or two bytes are read into wider lanes
+    bool short_build;   // whether the level has the ways alone that every plan needs
+    bool sums = false;  // whether cells are added up
 };
 
 // BATCH can cut the one row of a slab into pieces of equal windows, none of which sees padding: `count` pieces of
@@ -63,9 +65,9 @@ constexpr i64 BATCH_BYTES = 96 << 10;
 RowPieces row_pieces(const Plan &plan, i64 lanes, i64 bytes);
 
 // Whether a plan goes by BATCH, with so many lanes of so many bytes, and results of so many; `forward` says that
-// windows are what is computed, and not cells.
+// windows are what is computed, and not cells, and `sums` that their cells are added up.
 bool can_batch(const Plan &plan, bool forward);
-bool suits_batch(const Plan &plan, bool forward, i64 lanes, i64 bytes, i64 result_bytes);
+bool suits_batch(const Plan &plan, bool forward, bool sums, i64 lanes, i64 bytes, i64 result_bytes);
 
 // Whether windows along one axis stand side by side and leave no cell out, so that all slabs are one long row to the
 // way back of a sum.
