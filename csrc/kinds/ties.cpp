@@ -1,6 +1,7 @@
 // Max and Min by looking, for cells of every type.
 #include "kinds/families.h"
 #include "kinds/one_window.h"
+#include "kinds/tied_sums.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
@@ -41,23 +42,53 @@ void ties_as(const Plan &plan, const Call &call, const Route &route) {
         ties_as<double, G>(plan, call, route);
 }
 
+// y, where it is wanted, and dy in one pass. Says whether dy is finite.
+template <class T>
+bool tied_sums(const Plan &plan, const Call &call, const Route &route) {
+    using Bits = typename IntOf<sizeof(T)>::u;
+    auto *x = static_cast<const T *>(call.x);
+    auto *dy = static_cast<T *>(call.dy);
+    const FloatKey<T> key{call.minimum ? Bits(1) << (8 * sizeof(T) - 1) : 0};
+    const TiedSink<T> sink{key, static_cast<T *>(call.y), dy, call.ties == Ties::SPLIT, nullptr, nullptr};
+    constexpr Tuned TUNED = std::is_same_v<T, float> ? Tuned::ALL : Tuned::ROWS;
+    pool_all<TUNED>(plan, TiedExtreme<T>(key, x, static_cast<const T *>(call.t)), x, sink, route);
+    return route.told || are_finite(dy, plan.outer * plan.out_slab);
+}
+
 }  // namespace
 
 void run_ties(const Plan &plan, const Call &call, const Route &route) {
     if (call.op == Op::FIND_WINNERS) return find(plan, call);
+    constexpr i64 FEW = 64;  // that floats can add up without losing more than a last place or two
+    const bool one = is_one_window(plan), few = most_terms(plan, call.op) <= FEW && plan.cells < (1 << 24);
+    const bool floats = call.derivative != Type::F64 && (one || few);
+    const bool in_one_pass = call.op == Op::TIES_JVP && call.ties != Ties::FIRST && !one &&
+                             (call.type == Type::F64 || (call.type == Type::F32 && floats));
+    if (in_one_pass && route.asked != Way::TIES) {
+        if (call.type == Type::F64) return void(tied_sums<double>(plan, call, route));
+        if (tied_sums<float>(plan, call, route)) return;
+        Call own = call;
+        if (call.y) own.y_in = call.y;
+        return ties_as<double, float>(plan, own, route);
+    }
     if (route.asked != Way::NONE && route.asked != Way::TIES) cannot_go(route.asked);
     if (route.tell(Way::TIES)) return;
+    if (call.y) {  // the values come first
+        Call own = call;
+        own.op = Op::VALUE, own.t = nullptr, own.dy = nullptr;
+        run_selection(plan, own, {Way::NONE, route.past_the_caches, nullptr});
+        own = call, own.y = nullptr, own.y_in = call.y;
+        return run_ties(plan, own, {Way::TIES, route.past_the_caches, nullptr});
+    }
     if (call.ties == Ties::FIRST) {
         TiedArrays<double> arrays = tied_arrays<double, double>(call);
         arrays.t = nullptr;
         return first_jvp(plan, arrays, call.t, call.dy, size_of(call.derivative));
     }
-    constexpr i64 FEW = 64;  // that floats can add up without losing more than a last place or two
-    const bool few = most_terms(plan, call.op) <= FEW && plan.cells < (1 << 24);
     with_float(call.derivative, [&](auto zero) {
         using G = decltype(zero);
         if constexpr (!std::is_same_v<G, double>)
-            if (few) return ties_as<float, G>(plan, call, route);
+            if (floats) return ties_as<float, G>(plan, call, route);
         ties_as<double, G>(plan, call, route);
     });
 }

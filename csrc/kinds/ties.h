@@ -73,13 +73,25 @@ struct TiedArrays {
 
 // --- rows of the input ------------------------------------------------------------------------------
 
+// How many rows of a slab a window reaches over.
+inline i64 rows_under_window(const Plan &plan) {
+    i64 rows = 1;
+    for (int d = 0; d < plan.dim_count; ++d) {
+        const Dim &dim = plan.dims[d];
+        if (dim.axis < 0) continue;
+        const Axis &axis = plan.axes[dim.axis];
+        rows += axis.dilation * (axis.kernel - 1) * (dim.in_stride / plan.in_row);
+    }
+    return rows < plan.in_rows ? rows : plan.in_rows;
+}
+
 // The rows that were read last, as keys, with the tangent beside them where there is one.
 template <class A>
 class RecentRows {
   public:
     using I = typename IntOf<sizeof(A)>::s;
 
-    RecentRows(const TiedArrays<A> &arrays, i64 rows) : arrays(arrays), rows(rows) {}
+    RecentRows(const TiedArrays<A> &arrays, const Plan &plan) : arrays(arrays), rows(rows_under_window(plan)) {}
 
     // Rows of so many elements from now on; they start so many apart.
     void start(i64 elements, i64 apart) {
@@ -97,7 +109,7 @@ class RecentRows {
     // Where the row goes that starts at an element of the slab. Its number among the slab's rows decides.
     i64 slot_of(i64 offset) const {
         const i64 row = static_cast<i64>(static_cast<double>(offset) * inverse + 0.5);
-        return slots == rows ? row : row % slots;
+        return row % slots;
     }
     const I *keys(i64 slot, i64 at) {
         I *to = numbers.data() + slot * room;
@@ -143,7 +155,7 @@ class Looker {
     static constexpr A NO_PLACE = static_cast<A>(0x1p60);  // after all others
     static constexpr A NOTHING = CARRIED == Carried::PLACE ? NO_PLACE : 0;
 
-    Looker(const Plan &plan, const TiedArrays<A> &arrays) : plan(plan), arrays(arrays), recent(arrays, plan.in_rows) {}
+    Looker(const Plan &plan, const TiedArrays<A> &arrays) : plan(plan), arrays(arrays), recent(arrays, plan) {}
 
     // Outputs, and the columns that they see, from now on.
     void start(const Columns<A> &given, i64 of_slab) {
@@ -208,6 +220,10 @@ class Looker {
             ask_places();
         else
             ask_segments();
+    }
+    void look(const OutputRow &rows, i64 at) {
+        find_best(rows, nullptr);
+        ask(at);
     }
     i64 outputs() const { return (columns->end - columns->begin) * columns->inner; }
 
@@ -346,7 +362,7 @@ class Looker {
         const vec<I, N> best = repeated(y + (o - columns->begin) * inner), there = load<N>(lanes_there);
         for (i64 i = 0; i < span; i += step) {
             vec<I, N> equal = (load<N>(row.key + first + i) == best) & there;
-            if (span - i < N) equal &= iota() < static_cast<I>(span - i);
+            if (span - i < N) equal &= load<N>(lane) < static_cast<I>(span - i);
             f(first + i, equal, CARRIED == Carried::PLACE ? taps.skipped + i / period : 0);
         }
     }
@@ -363,6 +379,7 @@ class Looker {
   private:
     i64 step = N;                  // of a segment, at a time
     I lanes_there[N], element[N];  // which lanes are cells of the window, and which element of a place they are
+    I lane[N];                     // its number
     A ahead[N];                    // how far along the window
 
     void lay_out_lanes() {
@@ -372,13 +389,9 @@ class Looker {
         for (i64 l = 0; l < N; ++l) {
             lanes_there[l] = l < taken && l % period < inner ? -1 : 0;
             element[l] = static_cast<I>(l % inner);
+            lane[l] = static_cast<I>(l);
             ahead[l] = static_cast<A>(l / period);
         }
-    }
-    static vec<I, N> iota() {
-        vec<I, N> v;
-        for (int l = 0; l < N; ++l) v[l] = static_cast<I>(l);
-        return v;
     }
     // Windows one by one, along their cells.
     void ask_segments() {
@@ -423,6 +436,19 @@ class Looker {
 
 // --- the derivative ---------------------------------------------------------------------------------
 
+// An output that no cell equals, and so has the count 0, hands nothing on.
+template <class A>
+void divide(A *shares, const A *count, i64 outputs) {
+    constexpr int N = LANES<A>;
+    const vec<A, N> one = vec<A, N>{} + 1;
+    i64 i = 0;
+    for (; i + N <= outputs; i += N) {
+        const vec<A, N> n = load<N>(count + i);
+        store<N>(shares + i, load<N>(shares + i) / (n > 1 ? n : one));
+    }
+    for (; i < outputs; ++i) shares[i] /= count[i] > 1 ? count[i] : 1;
+}
+
 // What windows hand to the columns that equal them.
 template <class A>
 struct TieShares {
@@ -448,37 +474,42 @@ template <class A, bool SPLIT>
 class TieMaker {
   public:
     using I = typename IntOf<sizeof(A)>::s;
-    TieMaker(const Plan &plan, const TiedArrays<A> &arrays) : look(plan, arrays), arrays(arrays) {}
+    TieMaker(const Plan &plan, const TiedArrays<A> &arrays) : look(plan, arrays), arrays(arrays), made(plan) {}
 
     void start(const Columns<A> &columns, i64 slab) {
         look.start(columns, slab);
+        made.grow(columns.column_room());
         if (columns.steps > 1) apart.grow(columns.steps * columns.apart + LANES<A>, "shares of phases");
     }
-    void make(const OutputRow &rows, i64 at, A *share, I *owner) {
-        constexpr int N = LANES<A>;
+    void make(const OutputRow &seen, i64 at, i64 row) {
         const Columns<A> &columns = *look.columns;
-        look.find_best(rows, owner);
+        A *share = made.share(row);
+        I *owner = made.owner(row);
+        look.find_best(seen, owner);
         look.ask(at);
         A *shares = look.share + columns.border;
         arrays.floats.read(arrays.g, at, look.outputs(), shares);
-        if (SPLIT) {
-            const A *count = look.count;
-            for (i64 i = 0; i + N <= look.outputs(); i += N)
-                store<N>(shares + i, load<N>(shares + i) / load<N>(count + i));
-            for (i64 i = look.outputs() / N * N; i < look.outputs(); ++i) shares[i] /= count[i];
-        }
+        if (SPLIT) divide(shares, look.count, look.outputs());
         if (columns.along == Along::SEGMENTS) return hand_segments(share);
         const TieShares<A> from{look.phase.key, look.y, look.share, columns.steps > 1 ? apart.data() : share};
         columns.hand(columns.along == Along::PLACES ? TieShares<A>{owner, look.y, look.share, share} : from, look.taps,
                      list);
         if (columns.steps > 1) columns.join(apart.data(), share);
     }
-    const I *keys(i64 offset) { return look.row_keys(offset); }
+    void sums(const InputRow &over, i64 offset, i64 from, i64 length, void *to) {
+        if (look.plan.dim_count == 0 && over.count) return arrays.floats.write(made.share(0) + from, length, to);
+        const I *keys = look.row_keys(offset);
+        if (arrays.floats.as_they_are) return made.collect(over, from, length, keys, static_cast<A *>(to));
+        cells.grow(length, "sums of a row");
+        made.collect(over, from, length, keys, cells.data());
+        arrays.floats.write(cells.data(), length, to);
+    }
 
   private:
     Looker<A, SPLIT, Carried::NOTHING> look;
     const TiedArrays<A> &arrays;
-    Scratch<A> apart;
+    ColumnRows<A> made;
+    Scratch<A> apart, cells;
     Scratch<i64> list;
 
     void hand_segments(A *to) const {
@@ -513,8 +544,7 @@ void over_asked(const Plan &plan, const TiedArrays<A> &arrays, const F &f) {
             unit == begin || row == 0 ? rows.move_to(row) : rows.move_on(1);
             const i64 at = (slab * plan.out_rows + row) * plan.out_row + from * plan.inner;
             look.start(columns, slab);
-            look.find_best(rows, nullptr);
-            look.ask(at);
+            look.look(rows, at);
             f(look, rows.start, at, look.outputs());
         }
     });
