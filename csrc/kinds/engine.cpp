@@ -216,8 +216,10 @@ void PlannedPool::jvp(const Array &x, const Array &t, const Array &y, const Arra
         return start(Op::TIES_JVP, any,
                      [&](Call &call) { call.x = x.data, call.y_in = y.data, call.t = t.data, call.dy = dy.data; });
     }
-    start(kind.family == Family::SMOOTH ? Op::SMOOTH : kept.winners ? Op::WINNERS : Op::TIES_JVP, manner,
-          [&](Call &call) { call.x = x.data, call.t = t.data, call.y = y.data, call.dy = dy.data; });
+    start(kind.family == Family::SMOOTH ? Op::SMOOTH
+          : kept.winners                ? Op::WINNERS
+                                        : Op::TIES_JVP,
+          manner, [&](Call &call) { call.x = x.data, call.t = t.data, call.y = y.data, call.dy = dy.data; });
 }
 
 void PlannedPool::indices(const Array &winners, const Array &out, const Manner &manner) const {

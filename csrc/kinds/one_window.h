@@ -12,20 +12,6 @@ inline bool is_one_window(const Plan &plan) {
     return plan.dim_count == 0 && plan.last().output == 1 && plan.last().dilation == 1;
 }
 
-// Whether any lane of a comparison is true.
-template <int N, class I>
-NDPOOL_INLINE bool any_lane(vec<I, N> mask) {
-#if defined(__AVX512F__)
-    if constexpr (sizeof(mask) == 64)
-        return _mm512_test_epi32_mask(bits<__m512i>(mask), bits<__m512i>(mask)) != 0;
-#endif
-    using Words = vec<std::uint64_t, static_cast<int>(sizeof(mask)) / 8>;
-    const Words words = bits<Words>(mask);
-    std::uint64_t any = 0;
-    for (std::size_t w = 0; w < sizeof(mask) / 8; ++w) any |= words[w];
-    return any != 0;
-}
-
 // Few cells equal their output, so most stretches are compared and left. Of the others, some dozen findings are added
 // up in A, and then in doubles.
 template <class A, bool COUNTS, Carried CARRIED>
@@ -51,20 +37,21 @@ class OneWindow {
 
     // Looks at the cells of a slab: `count` and `sum` are those that equal the output, for each of its elements.
     void look(i64 slab) {
-        arrays.keys(arrays.y, slab * inner, inner, arrays.flip, y);
+        arrays.keys.read(arrays.y, slab * inner, inner, arrays.flip, y);
         for (i64 i = 0, e = 0; i < period; ++i, e = e + 1 < inner ? e + 1 : 0) wanted[i] = y[e];
         if (!COUNTS && CARRIED == Carried::NOTHING) return;
         for (i64 e = 0; e < inner; ++e) total_count[e] = 0, total[e] = NOTHING;
         clear();
         i64 added = 0;
-        over_stretches(slab, [&](i64 at, i64 length, const I *cell, bool any) {
-            if (!any) return;
-            if (CARRIED == Carried::SUM) arrays.floats.read(arrays.t, first(slab) + at, length, numbers);
-            if (CARRIED == Carried::PLACE)
-                for (i64 i = 0; i < length; ++i) numbers[i] = static_cast<A>((at + i) / inner);
-            add(cell, length);
-            if (++added % FEW == 0) gather_findings();
-        });
+        over_stretches(
+            slab, [](i64, i64) {},
+            [&](i64 at, i64 length, const I *cell) {
+                if (CARRIED == Carried::SUM) arrays.floats.read(arrays.t, first(slab) + at, length, numbers);
+                if (CARRIED == Carried::PLACE)
+                    for (i64 i = 0; i < length; ++i) numbers[i] = static_cast<A>((at + i) / inner);
+                add(cell, length);
+                if (++added % FEW == 0) gather_findings();
+            });
         gather_findings();
         for (i64 e = 0; e < inner; ++e) count[e] = static_cast<A>(total_count[e]), sum[e] = static_cast<A>(total[e]);
     }
@@ -85,9 +72,8 @@ class OneWindow {
         };
         const i64 before = taps.first * inner, all = taps.count * inner;
         zeros(0, before);
-        over_stretches(slab, [&](i64 at, i64 length, const I *cell, bool any) {
-            if (at % piece == 0) start(before + at, all - at < piece ? all - at : piece);
-            if (!any) return;
+        auto start_piece = [&](i64 at, i64 length) { start(before + at, length); };
+        over_stretches(slab, start_piece, [&](i64 at, i64 length, const I *cell) {
             const vec<A, N> none{};
             for (i64 k = 0; k < length; k += N)
                 store<N>(numbers + k, load<N>(cell + k) == load<N>(wanted + k) ? load<N>(share + k) : none);
@@ -99,7 +85,7 @@ class OneWindow {
     A *count, *sum;
 
   private:
-    static constexpr i64 PIECE = 2048, FEW = 64;
+    static constexpr i64 PIECE = 512, FEW = 64;
     static constexpr A NOTHING = CARRIED == Carried::PLACE ? NO_PLACE : 0;
     const Plan &plan;
     const TiedArrays<A> &arrays;
@@ -115,21 +101,22 @@ class OneWindow {
 
     i64 first(i64 slab) const { return slab * plan.in_slab + taps.first * inner; }
 
-    // Calls f(at, length, keys, any) for stretches of up to a period, and says whether any cell equals its output. After
-    // the last one, keys are no output's.
-    template <class F>
-    NDPOOL_INLINE void over_stretches(i64 slab, const F &f) {
+    // Calls f(at, length, keys) for stretches of up to a period in which cells equal their output; before, start(at,
+    // length) for the piece that they are of. After the last one, keys are no output's.
+    template <class Start, class F>
+    NDPOOL_INLINE void over_stretches(i64 slab, const Start &start, const F &f) {
         const i64 all = taps.count * inner;
-        const I *key = wanted;
         for (i64 at = 0; at < all; at += piece) {
             const i64 length = all - at < piece ? all - at : piece;
-            arrays.keys(arrays.x, first(slab) + at, length, arrays.flip, cells);
+            start(at, length);
+            if (!arrays.keys.find(arrays.x, first(slab) + at, length, arrays.flip, wanted, period)) continue;
+            arrays.keys.read(arrays.x, first(slab) + at, length, arrays.flip, cells);
             for (i64 i = length; i < length + N; ++i) cells[i] = ~wanted[i % period];
             for (i64 i = 0; i < length; i += period) {
                 const i64 here = length - i < period ? length - i : period;
                 vec<I, N> any{};
-                for (i64 k = 0; k < here; k += N) any |= load<N>(cells + i + k) == load<N>(key + k);
-                f(at + i, here, cells + i, any_lane<N, I>(any));
+                for (i64 k = 0; k < here; k += N) any |= load<N>(cells + i + k) == load<N>(wanted + k);
+                if (any_lane<N, I>(any)) f(at + i, here, cells + i);
             }
         }
     }
@@ -169,8 +156,7 @@ class OneWindow {
 
 template <class A, bool SPLIT>
 void ties_vjp_as(const Plan &plan, const TiedArrays<A> &arrays, const Gradient &gradient) {
-    if (!is_one_window(plan))
-        return pull_by_rows<A>(plan, gradient, [&] { return TieMaker<A, SPLIT>(plan, arrays); });
+    if (!is_one_window(plan)) return pull_by_rows<A>(plan, gradient, [&] { return TieMaker<A, SPLIT>(plan, arrays); });
     over_input_parts(plan, gradient, [&](const auto &over) {
         OneWindow<A, SPLIT, Carried::NOTHING> window(plan, arrays);
         Outbox outbox;

@@ -24,40 +24,76 @@ NDPOOL_INLINE auto float_keys(vec<F, N> v, typename IntOf<sizeof(F)>::s flip) {
 }
 
 // `flip` is -1 where the order is turned round (Min).
+template <class I, class T, int N>
+NDPOOL_INLINE vec<I, N> keys_of(const T *p, I flip) {
+    vec<I, N> key;
+    if constexpr (std::is_same_v<T, double>)
+        key = float_keys<N, double>(load<N>(p), flip);
+    else if constexpr (std::is_same_v<T, float> || std::is_class_v<T>)
+        key = convert<I, N>(float_keys<N, float>(load_as<float, N>(p), static_cast<std::int32_t>(flip)));
+    else
+        key = convert<I, N>(load<N>(p)) ^ flip;
+    if constexpr (std::is_same_v<T, std::uint64_t>) key ^= INT64_MIN;
+    return key;
+}
 template <class I, class T>
 void read_keys(const void *from, i64 at, i64 count, I flip, I *to) {
     auto *p = static_cast<const T *>(from) + at;
     exact_blocks<LANES<I>>(count, [&](auto size, i64 i) NDPOOL_INLINED {
         constexpr int N = decltype(size)::value;
         prefetch<N>(p + i);
-        vec<I, N> key;
-        if constexpr (std::is_same_v<T, double>)
-            key = float_keys<N, double>(load<N>(p + i), flip);
-        else if constexpr (std::is_same_v<T, float> || std::is_class_v<T>)
-            key = convert<I, N>(float_keys<N, float>(load_as<float, N>(p + i), static_cast<std::int32_t>(flip)));
-        else
-            key = convert<I, N>(load<N>(p + i)) ^ flip;
-        if constexpr (std::is_same_v<T, std::uint64_t>) key ^= INT64_MIN;
-        store<N>(to + i, key);
+        store<N>(to + i, keys_of<I, T, N>(p + i, flip));
     });
 }
 
+// Whether any lane of a comparison is true.
+template <int N, class I>
+NDPOOL_INLINE bool any_lane(vec<I, N> mask) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(mask) == 64) return _mm512_test_epi32_mask(bits<__m512i>(mask), bits<__m512i>(mask)) != 0;
+#endif
+    using Words = vec<std::uint64_t, static_cast<int>(sizeof(mask)) / 8>;
+    const Words words = bits<Words>(mask);
+    std::uint64_t any = 0;
+    for (std::size_t w = 0; w < sizeof(mask) / 8; ++w) any |= words[w];
+    return any != 0;
+}
+// Whether any cell has the key that is wanted of it. These repeat after `period`, which is whole registers.
+template <class I, class T>
+bool find_keys(const void *from, i64 at, i64 count, I flip, const I *wanted, i64 period) {
+    constexpr int N = LANES<I>;
+    auto *p = static_cast<const T *>(from) + at;
+    vec<I, N> any{};
+    i64 i = 0, k = 0;
+    for (; i + N <= count; i += N, k = k + N < period ? k + N : 0) {
+        prefetch<N>(p + i);
+        any |= keys_of<I, T, N>(p + i, flip) == load<N>(wanted + k);
+    }
+    bool found = any_lane<N, I>(any);
+    for (; i < count; ++i, ++k) found |= keys_of<I, T, 1>(p + i, flip)[0] == wanted[k];
+    return found;
+}
+
 template <class I>
-using KeyRows = void (*)(const void *from, i64 at, i64 count, I flip, I *to);
+struct KeyRows {
+    void (*read)(const void *from, i64 at, i64 count, I flip, I *to);
+    bool (*find)(const void *from, i64 at, i64 count, I flip, const I *wanted, i64 period);
+};
 
 template <class I>
 KeyRows<I> key_rows(Type type) {
     if constexpr (sizeof(I) == 8) {
         switch (type) {
 #define NDPOOL_CASE(name, T) \
-    case Type::name: return read_keys<I, T>;
+    case Type::name: return {read_keys<I, T>, find_keys<I, T>};
             NDPOOL_INTEGERS(NDPOOL_CASE)
             NDPOOL_FLOATS(NDPOOL_CASE)
 #undef NDPOOL_CASE
         }
     }
-    if (type == Type::F32) return read_keys<I, float>;
-    return type == Type::F16 ? read_keys<I, Half> : read_keys<I, BFloat>;
+    if (type == Type::F32) return {read_keys<I, float>, find_keys<I, float>};
+    if (type == Type::F16) return {read_keys<I, Half>, find_keys<I, Half>};
+    return {read_keys<I, BFloat>, find_keys<I, BFloat>};
 }
 
 // The arrays of a call: how they are read, and how many lie beside each other.
@@ -114,7 +150,7 @@ class RecentRows {
     const I *keys(i64 slot, i64 at) {
         I *to = numbers.data() + slot * room;
         if (starts[slot] != at) {
-            arrays.keys(arrays.x, at, length, arrays.flip, to);
+            arrays.keys.read(arrays.x, at, length, arrays.flip, to);
             if (arrays.t) arrays.floats.read(arrays.t, at, length, reinterpret_cast<A *>(to + room / 2));
             starts[slot] = at;
         }
@@ -195,7 +231,7 @@ class Looker {
         to.key += columns->lead, to.count += columns->lead, to.carried += columns->lead;
         const i64 length = columns->cells * columns->inner;
         if (plan.dim_count == 0) {  // a column is one cell
-            arrays.keys(arrays.x, start_of(0), length, arrays.flip, to.key);
+            arrays.keys.read(arrays.x, start_of(0), length, arrays.flip, to.key);
             if (CARRIED == Carried::SUM) arrays.floats.read(arrays.t, start_of(0), length, to.carried);
         } else {
             for (i64 r = 0; r < rows.count;) r = merge_some(rows, r, to, length);
@@ -212,7 +248,7 @@ class Looker {
     // Reads the outputs from `at` on, and asks their windows: `count` and `sum` are those of the cells that lean on
     // them.
     void ask(i64 at) {
-        arrays.keys(arrays.y, at, outputs(), arrays.flip, y + columns->border);
+        arrays.keys.read(arrays.y, at, outputs(), arrays.flip, y + columns->border);
         if (!COUNTS && CARRIED == Carried::NOTHING) return;
         if (columns->along == Along::PHASES)
             ask_phases();
@@ -512,15 +548,39 @@ class TieMaker {
     Scratch<A> apart, cells;
     Scratch<i64> list;
 
-    void hand_segments(A *to) const {
+    // A window's cells are stored and not added to, where no other has them: to load what was just stored, in part,
+    // takes long. Where neighbours share cells, every other window is stored apart.
+    void hand_segments(A *to) {
         constexpr int N = LANES<A>;
         const Columns<A> &columns = *look.columns;
-        std::memset(to, 0, sizeof(A) * columns.column_room());
-        for (i64 o = columns.begin; o < columns.end; ++o) {
-            const vec<A, N> share = look.repeated(look.share + (o - columns.begin) * columns.inner), none{};
-            look.over_segment(o, [&](i64 i, vec<I, N> equal, i64)
-                                     NDPOOL_INLINED { store<N>(to + i, load<N>(to + i) + (equal ? share : none)); });
+        const Axis &axis = columns.axis;
+        const i64 room = columns.column_room(), reach = axis.dilation * (axis.kernel - 1);
+        const bool alone = axis.adaptive ? axis.length % axis.output == 0 : axis.stride > reach;
+        const bool in_turns = axis.adaptive ? axis.length >= axis.output : 2 * axis.stride > reach;
+        std::memset(to, 0, sizeof(A) * static_cast<std::size_t>(room));
+        auto store_each = [&](i64 first, i64 step, A *at) {
+            for (i64 o = first; o < columns.end; o += step)
+                hand_segment(o, [&](i64 i, vec<A, N> v) NDPOOL_INLINED { store<N>(at + i, v); });
+        };
+        if (alone) return store_each(columns.begin, 1, to);
+        if (!in_turns) {
+            for (i64 o = columns.begin; o < columns.end; ++o)
+                hand_segment(o, [&](i64 i, vec<A, N> v) NDPOOL_INLINED { store<N>(to + i, load<N>(to + i) + v); });
+            return;
         }
+        apart.grow(room, "shares of every other window");
+        std::memset(apart.data(), 0, sizeof(A) * static_cast<std::size_t>(room));
+        store_each(columns.begin, 2, to);
+        store_each(columns.begin + 1, 2, apart.data());
+        for (i64 i = 0; i + N <= room; i += N) store<N>(to + i, load<N>(to + i) + load<N>(apart.data() + i));
+    }
+    // Calls f(i, shares) for registers that cover the cells of a window.
+    template <class F>
+    NDPOOL_INLINE void hand_segment(i64 o, const F &f) const {
+        constexpr int N = LANES<A>;
+        const Columns<A> &columns = *look.columns;
+        const vec<A, N> share = look.repeated(look.share + (o - columns.begin) * columns.inner), none{};
+        look.over_segment(o, [&](i64 i, vec<I, N> equal, i64) NDPOOL_INLINED { f(i, equal ? share : none); });
     }
 };
 
