@@ -83,17 +83,18 @@ struct TiedExtreme : TiedBest<T> {
     }
 };
 
-// The values, if they are wanted, and the sums or their shares.
+// The values, if they are wanted, and the sums, their shares or the counts.
+enum class Tied { SUM, SHARE, COUNT };
 template <class T, bool PAST = false>
 struct TiedSink {
     static constexpr bool STREAMS = std::is_same_v<T, float>;
     FloatKey<T> key;
     T *y;  // or null
     T *dy;
-    bool split;
+    Tied wanted;
     T *row, *dy_row;
 
-    TiedSink<T, true> past_the_caches() const { return {key, y, dy, split, row, dy_row}; }
+    TiedSink<T, true> past_the_caches() const { return {key, y, dy, wanted, row, dy_row}; }
     static bool take_room(const Plan &) { return false; }  // none is needed
     void move_to(const Plan &plan, i64 index, const OutputRow &) {
         row = y ? y + index * plan.out_row : nullptr;
@@ -110,8 +111,10 @@ struct TiedSink {
     void put(i64 at, const typename TiedBest<T>::template State<N> &s, int count) {
         if (y) put_some<N, PAST>(row + at, count, [&](T *p) { key.template out<N>(p, s.v); });
         const vec<T, N> one = vec<T, N>{} + 1;
-        const vec<T, N> share = split ? s.sum / (s.count > 1 ? s.count : one) : s.sum;
-        put_some<N, PAST>(dy_row + at, count, [&](T *p) { store<N>(p, share); });
+        const vec<T, N> found = wanted == Tied::SUM     ? s.sum
+                                : wanted == Tied::SHARE ? s.sum / (s.count > 1 ? s.count : one)
+                                                        : s.count;
+        put_some<N, PAST>(dy_row + at, count, [&](T *p) { store<N>(p, found); });
     }
 };
 

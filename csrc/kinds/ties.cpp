@@ -1,6 +1,7 @@
 // Max and Min by looking, for cells of every type.
 #include "kinds/families.h"
 #include "kinds/one_window.h"
+#include "kinds/tied_squares.h"
 #include "kinds/tied_sums.h"
 
 namespace ndpool {
@@ -42,17 +43,53 @@ void ties_as(const Plan &plan, const Call &call, const Route &route) {
         ties_as<double, G>(plan, call, route);
 }
 
-// y, where it is wanted, and dy in one pass. Says whether dy is finite.
+// y, where it is wanted, and with it the sums, shares or counts of the cells that tie, in one pass.
 template <class T>
-bool tied_sums(const Plan &plan, const Call &call, const Route &route) {
+void find_tied(const Plan &plan, const Call &call, const void *t, Tied wanted, T *found, const Route &route) {
     using Bits = typename IntOf<sizeof(T)>::u;
     auto *x = static_cast<const T *>(call.x);
-    auto *dy = static_cast<T *>(call.dy);
     const FloatKey<T> key{call.minimum ? Bits(1) << (8 * sizeof(T) - 1) : 0};
-    const TiedSink<T> sink{key, static_cast<T *>(call.y), dy, call.ties == Ties::SPLIT, nullptr, nullptr};
+    const TiedSink<T> sink{key, static_cast<T *>(call.y), found, wanted, nullptr, nullptr};
     constexpr Tuned TUNED = std::is_same_v<T, float> ? Tuned::ALL : Tuned::ROWS;
-    pool_all<TUNED>(plan, TiedExtreme<T>(key, x, static_cast<const T *>(call.t)), x, sink, route);
+    pool_all<TUNED>(plan, TiedExtreme<T>(key, x, static_cast<const T *>(t)), x, sink, route);
+}
+
+// The JVP in one pass. Says whether dy is finite.
+template <class T>
+bool tied_sums(const Plan &plan, const Call &call, const Route &route) {
+    auto *dy = static_cast<T *>(call.dy);
+    find_tied<T>(plan, call, call.t, call.ties == Ties::SPLIT ? Tied::SHARE : Tied::SUM, dy, route);
     return route.told || are_finite(dy, plan.outer * plan.out_slab);
+}
+
+// Whether the VJP of floats goes by squares.
+bool goes_by_squares(const Plan &plan, const Call &call, const Route &route) {
+    const bool can = call.type == Type::F32 && plan.last().length >= 2 * LANES<float>;
+    return way_back<float>(plan, {0, 0, 0, can}, Way::TIES, route) == Way::SQUARES;
+}
+void squares_vjp(const Plan &plan, const Call &call, const Route &route) {
+    auto *x = static_cast<const float *>(call.x), *g = static_cast<const float *>(call.g);
+    // Ties are counted where they are needed next, so that the cells are near.
+    auto shares = [&](const InputPart &in, Scratch<float> &block) {
+        const float *slab = g + in.slab * plan.out_slab;
+        if (call.ties == Ties::ALL) return slab;
+        const Axis &axis = plan.axes[0];
+        i64 lo, hi;
+        axis.outputs_over(in.begin, in.end, &lo, &hi);
+        const i64 each = plan.out_slab / axis.output, length = (hi - lo) * each;
+        if (length == 0) return slab;
+        block.grow(2 * length + LANES<float>, "shares of outputs");
+        const CellRange cells = cells_under(axis, lo, hi);
+        Call own = call;
+        own.x = x + in.slab * plan.in_slab + cells.begin * first_stride(plan);
+        float *count = block.data() + length;
+        find_tied<float>(plan.part(cells.begin, cells.end, lo, hi), own, own.x, Tied::COUNT, count, {});
+        std::memcpy(block.data(), slab + lo * each, sizeof(float) * static_cast<std::size_t>(length));
+        divide(block.data(), count, length);
+        return static_cast<const float *>(block.data()) - lo * each;
+    };
+    pull_by_squares(plan, Gradient(plan, call.gx, sizeof(float), route), x, static_cast<const float *>(call.y_in),
+                    shares);
 }
 
 }  // namespace
@@ -70,6 +107,10 @@ void run_ties(const Plan &plan, const Call &call, const Route &route) {
         Call own = call;
         if (call.y) own.y_in = call.y;
         return ties_as<double, float>(plan, own, route);
+    }
+    if (call.op == Op::TIES_VJP && floats && goes_by_squares(plan, call, route)) {
+        if (!route.tell(Way::SQUARES)) squares_vjp(plan, call, route);
+        return;
     }
     if (route.asked != Way::NONE && route.asked != Way::TIES) cannot_go(route.asked);
     if (route.tell(Way::TIES)) return;

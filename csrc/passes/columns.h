@@ -350,6 +350,13 @@ class ColumnRows {
     Scratch<i64> starts;
 };
 
+// A row that is cut itself goes in parts that stay in the nearest cache with all that is made of them.
+inline i64 cuts_by_rows(const Plan &plan) {
+    const Axis &axis = plan.axes[0];
+    if (plan.dim_count > 0 || axis.adaptive) return cuts_of(plan);
+    return cuts_of(plan, 1 << 12, axis.dilation * axis.kernel);
+}
+
 // Fills the gradient, part by part. A Maker, of which each thread has its own, makes what the cells of a part ask:
 //   start(columns, slab)           before a part
 //   make(seen, at, row)            that of an output row; `at` is its first output in the array
@@ -357,7 +364,7 @@ class ColumnRows {
 //                                  slab, from element `from` of a row of columns on
 template <class A, class MakeMaker>
 void pull_by_rows(const Plan &plan, const Gradient &gradient, const MakeMaker &maker) {
-    over_input_parts(plan, gradient, [&](const auto &over) {
+    over_input_parts(plan, gradient, cuts_by_rows(plan), [&](const auto &over) {
         auto own = maker();
         InputRow in_rows(plan);
         OutputRow out_rows(plan);
