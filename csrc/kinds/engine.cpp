@@ -208,16 +208,18 @@ void PlannedPool::jvp(const Array &x, const Array &t, const Array &y, const Arra
     check_x(t, "t", derivative_type());
     check_y(y, "y", result);
     check_y(dy, "dy", derivative_type());
-    const bool one_pass = kind.family == Family::SMOOTH || (kept.winners && places_fit());
-    if (one_pass)
-        return start(kind.family == Family::SMOOTH ? Op::SMOOTH : Op::WINNERS, manner,
-                     [&](Call &call) { call.x = x.data, call.t = t.data, call.y = y.data, call.dy = dy.data; });
-    forward(x, y, manner);
-    // The path is that of y; the tangent may have a type that cannot go it.
-    const Manner any{manner.threads, Path(manner.path).streams ? "stream" : ""};
-    if (kind.family == Family::LINEAR) return push({}, {}, {}, t, dy, any);
-    start(Op::TIES_JVP, any,
-          [&](Call &call) { call.x = x.data, call.y_in = y.data, call.t = t.data, call.dy = dy.data; });
+    if (kind.family == Family::LINEAR || (kept.winners && !places_fit())) {
+        forward(x, y, manner);
+        // The path is that of y; the tangent may have a type that cannot go it.
+        const Manner any{manner.threads, Path(manner.path).streams ? "stream" : ""};
+        if (kind.family == Family::LINEAR) return push({}, {}, {}, t, dy, any);
+        return start(Op::TIES_JVP, any,
+                     [&](Call &call) { call.x = x.data, call.y_in = y.data, call.t = t.data, call.dy = dy.data; });
+    }
+    start(kind.family == Family::SMOOTH ? Op::SMOOTH
+          : kept.winners                ? Op::WINNERS
+                                        : Op::TIES_JVP,
+          manner, [&](Call &call) { call.x = x.data, call.t = t.data, call.y = y.data, call.dy = dy.data; });
 }
 
 void PlannedPool::indices(const Array &winners, const Array &out, const Manner &manner) const {
@@ -240,7 +242,8 @@ Way PlannedPool::way_of(const string &operation, Way asked) const {
     }
     Call call = kind.call;
     call.op = operation == "pull" ? pull_op() : forward_op();
-    if (operation == "push" && kind.family == Family::SELECTION) call.op = Op::TIES_JVP;
+    const bool tied = kind.family == Family::SELECTION && !kept.winners;
+    if (tied && (operation == "push" || operation == "jvp")) call.op = Op::TIES_JVP;
     if (operation == "push" && kind.family == Family::LINEAR) call.type = derivative_type();
     if ((operation == "linearize" || operation == "jvp") && kept.winners && places_fit()) call.op = Op::WINNERS;
     // The kernels choose another way where they carry a tangent along. It is not read.

@@ -1,4 +1,4 @@
-// What a level offers: each family of kinds is a translation unit of its own.
+// What a level offers: each family of kinds is a translation unit of its own, and so are the ties of Max and Min.
 #pragma once
 #include "passes/forward.h"
 #include "plan/call.h"
@@ -7,6 +7,7 @@ namespace ndpool {
 namespace NDPOOL_LEVEL {
 
 void run_selection(const Plan &plan, const Call &call, const Route &route);
+void run_ties(const Plan &plan, const Call &call, const Route &route);
 void run_linear(const Plan &plan, const Call &call, const Route &route);
 void run_smooth(const Plan &plan, const Call &call, const Route &route);
 

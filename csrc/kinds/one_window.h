@@ -12,6 +12,8 @@ inline bool is_one_window(const Plan &plan) {
     return plan.dim_count == 0 && plan.last().output == 1 && plan.last().dilation == 1;
 }
 
+// Few cells equal their output, so most stretches are compared and left. Of the others, some dozen findings are added
+// up in A, and then in doubles.
 template <class A, bool COUNTS, Carried CARRIED>
 class OneWindow {
   public:
@@ -24,99 +26,103 @@ class OneWindow {
         while (period % N || period < 4 * N) period += period;  // N is a power of two
         piece = PIECE / period * period;
         if (piece < period) piece = period;
-        floats.grow(3 * period + 2 * piece + 2 * inner, "a window's findings");
-        counts = floats.data(), sums = counts + period, share = sums + period;
-        numbers = share + period, count = numbers + 2 * piece, sum = count + inner;
-        keys.grow(period + piece + inner, "a window's keys");
-        wanted = keys.data(), cells = wanted + period, y = cells + piece;
+        floats.grow(4 * period + 2 * inner, "a window's findings");
+        counts = floats.data(), sums = counts + period, share = sums + period, numbers = share + period;
+        count = numbers + period, sum = count + inner;
+        doubles.grow(2 * inner, "sums of a window's findings");
+        total_count = doubles.data(), total = total_count + inner;
+        keys.grow(period + piece + N + inner, "a window's keys");
+        wanted = keys.data(), cells = wanted + period, y = cells + piece + N;
     }
 
     // Looks at the cells of a slab: `count` and `sum` are those that equal the output, for each of its elements.
     void look(i64 slab) {
-        arrays.keys(arrays.y, slab * inner, inner, arrays.flip, y);
-        for (i64 i = 0; i < period; ++i) {
-            wanted[i] = y[i % inner];
-            counts[i] = 0;
-            sums[i] = CARRIED == Carried::PLACE ? NO_PLACE : 0;
-        }
+        arrays.keys.read(arrays.y, slab * inner, inner, arrays.flip, y);
+        for (i64 i = 0, e = 0; i < period; ++i, e = e + 1 < inner ? e + 1 : 0) wanted[i] = y[e];
         if (!COUNTS && CARRIED == Carried::NOTHING) return;
-        over_pieces(slab, [&](i64 at, i64 length) {
-            if (CARRIED == Carried::SUM) arrays.floats.read(arrays.t, first(slab) + at, length, numbers);
-            if (CARRIED == Carried::PLACE)
-                for (i64 i = 0; i < length; ++i) numbers[i] = static_cast<A>((at + i) / inner);
-            for (i64 i = 0; i < length; i += period) add(i, length - i < period ? length - i : period);
-        });
-        for (i64 e = 0; e < inner; ++e) {
-            count[e] = 0, sum[e] = CARRIED == Carried::PLACE ? NO_PLACE : 0;
-            for (i64 i = e; i < period; i += inner) {
-                count[e] += counts[i];
-                if (CARRIED != Carried::PLACE)
-                    sum[e] += sums[i];
-                else if (sums[i] < sum[e])
-                    sum[e] = sums[i];
-            }
-        }
+        for (i64 e = 0; e < inner; ++e) total_count[e] = 0, total[e] = NOTHING;
+        clear();
+        i64 added = 0;
+        over_stretches(
+            slab, [](i64, i64) {},
+            [&](i64 at, i64 length, const I *cell) {
+                if (CARRIED == Carried::SUM) arrays.floats.read(arrays.t, first(slab) + at, length, numbers);
+                if (CARRIED == Carried::PLACE)
+                    for (i64 i = 0; i < length; ++i) numbers[i] = static_cast<A>((at + i) / inner);
+                add(cell, length);
+                if (++added % FEW == 0) gather_findings();
+            });
+        gather_findings();
+        for (i64 e = 0; e < inner; ++e) count[e] = static_cast<A>(total_count[e]), sum[e] = static_cast<A>(total[e]);
     }
 
     // Hands g, or its share, to these cells.
     void hand(i64 slab, const InputPart &part, i64 element_bytes, Outbox &outbox) {
         arrays.floats.read(arrays.g, slab * inner, inner, sum);
-        for (i64 i = 0; i < period; ++i) share[i] = COUNTS ? sum[i % inner] / count[i % inner] : sum[i % inner];
-        auto to = [&](i64 at, i64 length) {
-            char *place = part.gx + at * element_bytes;
-            return part.streamed ? outbox.room(place, length * element_bytes, piece * element_bytes) : place;
+        if (COUNTS) divide(sum, count, inner);
+        for (i64 i = 0, e = 0; i < period; ++i, e = e + 1 < inner ? e + 1 : 0) share[i] = sum[e];
+        char *to = nullptr;
+        auto start = [&](i64 at, i64 length) {
+            to = part.gx + at * element_bytes;
+            if (part.streamed) to = outbox.room(to, length * element_bytes, piece * element_bytes);
+            std::memset(to, 0, static_cast<std::size_t>(length * element_bytes));
         };
         auto zeros = [&](i64 begin, i64 end) {
-            for (i64 at = begin, length; at < end; at += length) {
-                length = end - at < piece ? end - at : piece;
-                std::memset(to(at, length), 0, static_cast<std::size_t>(length * element_bytes));
-            }
+            for (i64 at = begin; at < end; at += piece) start(at, end - at < piece ? end - at : piece);
         };
-        const i64 before = taps.first * inner;
+        const i64 before = taps.first * inner, all = taps.count * inner;
         zeros(0, before);
-        over_pieces(slab, [&](i64 at, i64 length) {
+        auto start_piece = [&](i64 at, i64 length) { start(before + at, length); };
+        over_stretches(slab, start_piece, [&](i64 at, i64 length, const I *cell) {
             const vec<A, N> none{};
-            for (i64 i = 0; i < length; i += period)
-                for (i64 k = 0; k < period && i + k < length; k += N)
-                    store<N>(numbers + i + k,
-                             load<N>(cells + i + k) == load<N>(wanted + k) ? load<N>(share + k) : none);
-            arrays.floats.write(numbers, length, to(before + at, length));
+            for (i64 k = 0; k < length; k += N)
+                store<N>(numbers + k, load<N>(cell + k) == load<N>(wanted + k) ? load<N>(share + k) : none);
+            arrays.floats.write(numbers, length, to + at % piece * element_bytes);
         });
-        zeros(before + taps.count * inner, plan.in_slab);
+        zeros(before + all, plan.in_slab);
     }
 
     A *count, *sum;
 
   private:
-    static constexpr i64 PIECE = 2048;
+    static constexpr i64 PIECE = 512, FEW = 64;
+    static constexpr A NOTHING = CARRIED == Carried::PLACE ? NO_PLACE : 0;
     const Plan &plan;
     const TiedArrays<A> &arrays;
     const i64 inner;
     const Axis::Taps taps;
     i64 period, piece;
     Scratch<A> floats;
+    Scratch<double> doubles;
     Scratch<I> keys;
     A *counts, *sums, *share, *numbers;
+    double *total_count, *total;
     I *wanted, *cells, *y;
 
     i64 first(i64 slab) const { return slab * plan.in_slab + taps.first * inner; }
 
-    // Calls f(at, length) for pieces of the window, with their keys in `cells`. After the last one these are no
-    // output's.
-    template <class F>
-    NDPOOL_INLINE void over_pieces(i64 slab, const F &f) {
+    // Calls f(at, length, keys) for stretches of up to a period in which cells equal their output; before, start(at,
+    // length) for the piece that they are of. After the last one, keys are no output's.
+    template <class Start, class F>
+    NDPOOL_INLINE void over_stretches(i64 slab, const Start &start, const F &f) {
         const i64 all = taps.count * inner;
         for (i64 at = 0; at < all; at += piece) {
             const i64 length = all - at < piece ? all - at : piece;
-            arrays.keys(arrays.x, first(slab) + at, length, arrays.flip, cells);
-            for (i64 i = length; i < piece && i < length + N; ++i) cells[i] = ~wanted[i % period];
-            f(at, length);
+            start(at, length);
+            if (!arrays.keys.find(arrays.x, first(slab) + at, length, arrays.flip, wanted, period)) continue;
+            arrays.keys.read(arrays.x, first(slab) + at, length, arrays.flip, cells);
+            for (i64 i = length; i < length + N; ++i) cells[i] = ~wanted[i % period];
+            for (i64 i = 0; i < length; i += period) {
+                const i64 here = length - i < period ? length - i : period;
+                vec<I, N> any{};
+                for (i64 k = 0; k < here; k += N) any |= load<N>(cells + i + k) == load<N>(wanted + k);
+                if (any_lane<N, I>(any)) f(at + i, here, cells + i);
+            }
         }
     }
-    // Some cells of a piece, from a whole period on.
-    NDPOOL_INLINE void add(i64 from, i64 length) {
-        const I *cell = cells + from, *key = wanted;
-        const A *number = numbers + from;
+    NDPOOL_INLINE void add(const I *cell, i64 length) {
+        const I *key = wanted;
+        const A *number = numbers;
         A *counted = counts, *summed = sums;
         const vec<A, N> none{}, one = none + 1;
         for (i64 i = 0; i < length; i += N) {
@@ -130,14 +136,27 @@ class OneWindow {
             }
         }
     }
+    void clear() {
+        for (i64 i = 0; i < period; ++i) counts[i] = 0, sums[i] = NOTHING;
+    }
+    void gather_findings() {
+        for (i64 i = 0, e = 0; i < period; ++i, e = e + 1 < inner ? e + 1 : 0) {
+            total_count[e] += static_cast<double>(counts[i]);
+            const double found = static_cast<double>(sums[i]);
+            if (CARRIED != Carried::PLACE)
+                total[e] += found;
+            else if (found < total[e])
+                total[e] = found;
+        }
+        clear();
+    }
 };
 
 // --- the derivative ---------------------------------------------------------------------------------
 
 template <class A, bool SPLIT>
 void ties_vjp_as(const Plan &plan, const TiedArrays<A> &arrays, const Gradient &gradient) {
-    if (!is_one_window(plan))
-        return pull_by_columns<A>(plan, gradient, arrays.floats, [&] { return TieMaker<A, SPLIT>(plan, arrays); });
+    if (!is_one_window(plan)) return pull_by_rows<A>(plan, gradient, [&] { return TieMaker<A, SPLIT>(plan, arrays); });
     over_input_parts(plan, gradient, [&](const auto &over) {
         OneWindow<A, SPLIT, Carried::NOTHING> window(plan, arrays);
         Outbox outbox;
@@ -168,25 +187,31 @@ void look_at_all(const Plan &plan, const TiedArrays<A> &arrays, const F &f) {
     });
 }
 
+template <class A>
+bool are_finite(const A *numbers, i64 count) {
+    constexpr int N = LANES<A>;
+    vec<A, N> zeros{};  // of finite numbers
+    i64 i = 0;
+    for (; i + N <= count; i += N) zeros += load<N>(numbers + i) - load<N>(numbers + i);
+    bool all = true;
+    for (; i < count; ++i) all &= numbers[i] - numbers[i] == 0;
+    for (int l = 0; l < N; ++l) all &= zeros[l] == 0;
+    return all;
+}
+
 // `element_bytes` are those of an element of dy. Says whether all sums are finite.
 template <class A>
 bool ties_jvp(const Plan &plan, const TiedArrays<A> &arrays, void *dy, i64 element_bytes) {
     bool finite = true;
     auto put = [&](auto &look, i64, i64 at, i64 outputs) {
-        bool here = true;
-        for (i64 i = 0; i < outputs; ++i) here &= look.sum[i] - look.sum[i] == 0;
-        if (!here) __atomic_store_n(&finite, false, __ATOMIC_RELAXED);
+        if (arrays.policy == Ties::SPLIT) divide(look.sum, look.count, outputs);
+        if (!are_finite(look.sum, outputs)) __atomic_store_n(&finite, false, __ATOMIC_RELAXED);
         arrays.floats.write(look.sum, outputs, static_cast<char *>(dy) + at * element_bytes);
     };
-    if (arrays.policy == Ties::ALL) {
+    if (arrays.policy == Ties::ALL)
         look_at_all<A, false, Carried::SUM>(plan, arrays, put);
-    } else {
-        look_at_all<A, true, Carried::SUM>(plan, arrays, [&](auto &look, i64 start, i64 at, i64 outputs) {
-            // A y that no cell has has no share of anything.
-            for (i64 i = 0; i < outputs; ++i) look.sum[i] /= look.count[i] > 1 ? look.count[i] : 1;
-            put(look, start, at, outputs);
-        });
-    }
+    else
+        look_at_all<A, true, Carried::SUM>(plan, arrays, put);
     return finite;
 }
 

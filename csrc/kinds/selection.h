@@ -1,7 +1,8 @@
 // Max and Min: the values, their winners, and the derivative as a walk over the winners.
 #pragma once
 #include "kinds/keys.h"
-#include "kinds/one_window.h"
+#include "passes/columns.h"
+#include "passes/places.h"
 #include "passes/winner_columns.h"
 #include "plan/call.h"
 

@@ -24,40 +24,76 @@ NDPOOL_INLINE auto float_keys(vec<F, N> v, typename IntOf<sizeof(F)>::s flip) {
 }
 
 // `flip` is -1 where the order is turned round (Min).
+template <class I, class T, int N>
+NDPOOL_INLINE vec<I, N> keys_of(const T *p, I flip) {
+    vec<I, N> key;
+    if constexpr (std::is_same_v<T, double>)
+        key = float_keys<N, double>(load<N>(p), flip);
+    else if constexpr (std::is_same_v<T, float> || std::is_class_v<T>)
+        key = convert<I, N>(float_keys<N, float>(load_as<float, N>(p), static_cast<std::int32_t>(flip)));
+    else
+        key = convert<I, N>(load<N>(p)) ^ flip;
+    if constexpr (std::is_same_v<T, std::uint64_t>) key ^= INT64_MIN;
+    return key;
+}
 template <class I, class T>
 void read_keys(const void *from, i64 at, i64 count, I flip, I *to) {
     auto *p = static_cast<const T *>(from) + at;
     exact_blocks<LANES<I>>(count, [&](auto size, i64 i) NDPOOL_INLINED {
         constexpr int N = decltype(size)::value;
         prefetch<N>(p + i);
-        vec<I, N> key;
-        if constexpr (std::is_same_v<T, double>)
-            key = float_keys<N, double>(load<N>(p + i), flip);
-        else if constexpr (std::is_same_v<T, float> || std::is_class_v<T>)
-            key = convert<I, N>(float_keys<N, float>(load_as<float, N>(p + i), static_cast<std::int32_t>(flip)));
-        else
-            key = convert<I, N>(load<N>(p + i)) ^ flip;
-        if constexpr (std::is_same_v<T, std::uint64_t>) key ^= INT64_MIN;
-        store<N>(to + i, key);
+        store<N>(to + i, keys_of<I, T, N>(p + i, flip));
     });
 }
 
+// Whether any lane of a comparison is true.
+template <int N, class I>
+NDPOOL_INLINE bool any_lane(vec<I, N> mask) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(mask) == 64) return _mm512_test_epi32_mask(bits<__m512i>(mask), bits<__m512i>(mask)) != 0;
+#endif
+    using Words = vec<std::uint64_t, static_cast<int>(sizeof(mask)) / 8>;
+    const Words words = bits<Words>(mask);
+    std::uint64_t any = 0;
+    for (std::size_t w = 0; w < sizeof(mask) / 8; ++w) any |= words[w];
+    return any != 0;
+}
+// Whether any cell has the key that is wanted of it. These repeat after `period`, which is whole registers.
+template <class I, class T>
+bool find_keys(const void *from, i64 at, i64 count, I flip, const I *wanted, i64 period) {
+    constexpr int N = LANES<I>;
+    auto *p = static_cast<const T *>(from) + at;
+    vec<I, N> any{};
+    i64 i = 0, k = 0;
+    for (; i + N <= count; i += N, k = k + N < period ? k + N : 0) {
+        prefetch<N>(p + i);
+        any |= keys_of<I, T, N>(p + i, flip) == load<N>(wanted + k);
+    }
+    bool found = any_lane<N, I>(any);
+    for (; i < count; ++i, ++k) found |= keys_of<I, T, 1>(p + i, flip)[0] == wanted[k];
+    return found;
+}
+
 template <class I>
-using KeyRows = void (*)(const void *from, i64 at, i64 count, I flip, I *to);
+struct KeyRows {
+    void (*read)(const void *from, i64 at, i64 count, I flip, I *to);
+    bool (*find)(const void *from, i64 at, i64 count, I flip, const I *wanted, i64 period);
+};
 
 template <class I>
 KeyRows<I> key_rows(Type type) {
     if constexpr (sizeof(I) == 8) {
         switch (type) {
 #define NDPOOL_CASE(name, T) \
-    case Type::name: return read_keys<I, T>;
+    case Type::name: return {read_keys<I, T>, find_keys<I, T>};
             NDPOOL_INTEGERS(NDPOOL_CASE)
             NDPOOL_FLOATS(NDPOOL_CASE)
 #undef NDPOOL_CASE
         }
     }
-    if (type == Type::F32) return read_keys<I, float>;
-    return type == Type::F16 ? read_keys<I, Half> : read_keys<I, BFloat>;
+    if (type == Type::F32) return {read_keys<I, float>, find_keys<I, float>};
+    if (type == Type::F16) return {read_keys<I, Half>, find_keys<I, Half>};
+    return {read_keys<I, BFloat>, find_keys<I, BFloat>};
 }
 
 // The arrays of a call: how they are read, and how many lie beside each other.
@@ -73,13 +109,25 @@ struct TiedArrays {
 
 // --- rows of the input ------------------------------------------------------------------------------
 
+// How many rows of a slab a window reaches over.
+inline i64 rows_under_window(const Plan &plan) {
+    i64 rows = 1;
+    for (int d = 0; d < plan.dim_count; ++d) {
+        const Dim &dim = plan.dims[d];
+        if (dim.axis < 0) continue;
+        const Axis &axis = plan.axes[dim.axis];
+        rows += axis.dilation * (axis.kernel - 1) * (dim.in_stride / plan.in_row);
+    }
+    return rows < plan.in_rows ? rows : plan.in_rows;
+}
+
 // The rows that were read last, as keys, with the tangent beside them where there is one.
 template <class A>
 class RecentRows {
   public:
     using I = typename IntOf<sizeof(A)>::s;
 
-    RecentRows(const TiedArrays<A> &arrays, i64 rows) : arrays(arrays), rows(rows) {}
+    RecentRows(const TiedArrays<A> &arrays, const Plan &plan) : arrays(arrays), rows(rows_under_window(plan)) {}
 
     // Rows of so many elements from now on; they start so many apart.
     void start(i64 elements, i64 apart) {
@@ -97,12 +145,12 @@ class RecentRows {
     // Where the row goes that starts at an element of the slab. Its number among the slab's rows decides.
     i64 slot_of(i64 offset) const {
         const i64 row = static_cast<i64>(static_cast<double>(offset) * inverse + 0.5);
-        return slots == rows ? row : row % slots;
+        return row % slots;
     }
     const I *keys(i64 slot, i64 at) {
         I *to = numbers.data() + slot * room;
         if (starts[slot] != at) {
-            arrays.keys(arrays.x, at, length, arrays.flip, to);
+            arrays.keys.read(arrays.x, at, length, arrays.flip, to);
             if (arrays.t) arrays.floats.read(arrays.t, at, length, reinterpret_cast<A *>(to + room / 2));
             starts[slot] = at;
         }
@@ -143,7 +191,7 @@ class Looker {
     static constexpr A NO_PLACE = static_cast<A>(0x1p60);  // after all others
     static constexpr A NOTHING = CARRIED == Carried::PLACE ? NO_PLACE : 0;
 
-    Looker(const Plan &plan, const TiedArrays<A> &arrays) : plan(plan), arrays(arrays), recent(arrays, plan.in_rows) {}
+    Looker(const Plan &plan, const TiedArrays<A> &arrays) : plan(plan), arrays(arrays), recent(arrays, plan) {}
 
     // Outputs, and the columns that they see, from now on.
     void start(const Columns<A> &given, i64 of_slab) {
@@ -183,7 +231,7 @@ class Looker {
         to.key += columns->lead, to.count += columns->lead, to.carried += columns->lead;
         const i64 length = columns->cells * columns->inner;
         if (plan.dim_count == 0) {  // a column is one cell
-            arrays.keys(arrays.x, start_of(0), length, arrays.flip, to.key);
+            arrays.keys.read(arrays.x, start_of(0), length, arrays.flip, to.key);
             if (CARRIED == Carried::SUM) arrays.floats.read(arrays.t, start_of(0), length, to.carried);
         } else {
             for (i64 r = 0; r < rows.count;) r = merge_some(rows, r, to, length);
@@ -200,7 +248,7 @@ class Looker {
     // Reads the outputs from `at` on, and asks their windows: `count` and `sum` are those of the cells that lean on
     // them.
     void ask(i64 at) {
-        arrays.keys(arrays.y, at, outputs(), arrays.flip, y + columns->border);
+        arrays.keys.read(arrays.y, at, outputs(), arrays.flip, y + columns->border);
         if (!COUNTS && CARRIED == Carried::NOTHING) return;
         if (columns->along == Along::PHASES)
             ask_phases();
@@ -208,6 +256,10 @@ class Looker {
             ask_places();
         else
             ask_segments();
+    }
+    void look(const OutputRow &rows, i64 at) {
+        find_best(rows, nullptr);
+        ask(at);
     }
     i64 outputs() const { return (columns->end - columns->begin) * columns->inner; }
 
@@ -346,7 +398,7 @@ class Looker {
         const vec<I, N> best = repeated(y + (o - columns->begin) * inner), there = load<N>(lanes_there);
         for (i64 i = 0; i < span; i += step) {
             vec<I, N> equal = (load<N>(row.key + first + i) == best) & there;
-            if (span - i < N) equal &= iota() < static_cast<I>(span - i);
+            if (span - i < N) equal &= load<N>(lane) < static_cast<I>(span - i);
             f(first + i, equal, CARRIED == Carried::PLACE ? taps.skipped + i / period : 0);
         }
     }
@@ -363,6 +415,7 @@ class Looker {
   private:
     i64 step = N;                  // of a segment, at a time
     I lanes_there[N], element[N];  // which lanes are cells of the window, and which element of a place they are
+    I lane[N];                     // its number
     A ahead[N];                    // how far along the window
 
     void lay_out_lanes() {
@@ -372,13 +425,9 @@ class Looker {
         for (i64 l = 0; l < N; ++l) {
             lanes_there[l] = l < taken && l % period < inner ? -1 : 0;
             element[l] = static_cast<I>(l % inner);
+            lane[l] = static_cast<I>(l);
             ahead[l] = static_cast<A>(l / period);
         }
-    }
-    static vec<I, N> iota() {
-        vec<I, N> v;
-        for (int l = 0; l < N; ++l) v[l] = static_cast<I>(l);
-        return v;
     }
     // Windows one by one, along their cells.
     void ask_segments() {
@@ -423,6 +472,19 @@ class Looker {
 
 // --- the derivative ---------------------------------------------------------------------------------
 
+// An output that no cell equals, and so has the count 0, hands nothing on.
+template <class A>
+void divide(A *shares, const A *count, i64 outputs) {
+    constexpr int N = LANES<A>;
+    const vec<A, N> one = vec<A, N>{} + 1;
+    i64 i = 0;
+    for (; i + N <= outputs; i += N) {
+        const vec<A, N> n = load<N>(count + i);
+        store<N>(shares + i, load<N>(shares + i) / (n > 1 ? n : one));
+    }
+    for (; i < outputs; ++i) shares[i] /= count[i] > 1 ? count[i] : 1;
+}
+
 // What windows hand to the columns that equal them.
 template <class A>
 struct TieShares {
@@ -448,48 +510,77 @@ template <class A, bool SPLIT>
 class TieMaker {
   public:
     using I = typename IntOf<sizeof(A)>::s;
-    TieMaker(const Plan &plan, const TiedArrays<A> &arrays) : look(plan, arrays), arrays(arrays) {}
+    TieMaker(const Plan &plan, const TiedArrays<A> &arrays) : look(plan, arrays), arrays(arrays), made(plan) {}
 
     void start(const Columns<A> &columns, i64 slab) {
         look.start(columns, slab);
+        made.grow(columns.column_room());
         if (columns.steps > 1) apart.grow(columns.steps * columns.apart + LANES<A>, "shares of phases");
     }
-    void make(const OutputRow &rows, i64 at, A *share, I *owner) {
-        constexpr int N = LANES<A>;
+    void make(const OutputRow &seen, i64 at, i64 row) {
         const Columns<A> &columns = *look.columns;
-        look.find_best(rows, owner);
+        A *share = made.share(row);
+        I *owner = made.owner(row);
+        look.find_best(seen, owner);
         look.ask(at);
         A *shares = look.share + columns.border;
         arrays.floats.read(arrays.g, at, look.outputs(), shares);
-        if (SPLIT) {
-            const A *count = look.count;
-            for (i64 i = 0; i + N <= look.outputs(); i += N)
-                store<N>(shares + i, load<N>(shares + i) / load<N>(count + i));
-            for (i64 i = look.outputs() / N * N; i < look.outputs(); ++i) shares[i] /= count[i];
-        }
+        if (SPLIT) divide(shares, look.count, look.outputs());
         if (columns.along == Along::SEGMENTS) return hand_segments(share);
         const TieShares<A> from{look.phase.key, look.y, look.share, columns.steps > 1 ? apart.data() : share};
         columns.hand(columns.along == Along::PLACES ? TieShares<A>{owner, look.y, look.share, share} : from, look.taps,
                      list);
         if (columns.steps > 1) columns.join(apart.data(), share);
     }
-    const I *keys(i64 offset) { return look.row_keys(offset); }
+    void sums(const InputRow &over, i64 offset, i64 from, i64 length, void *to) {
+        if (look.plan.dim_count == 0 && over.count) return arrays.floats.write(made.share(0) + from, length, to);
+        const I *keys = look.row_keys(offset);
+        if (arrays.floats.as_they_are) return made.collect(over, from, length, keys, static_cast<A *>(to));
+        cells.grow(length, "sums of a row");
+        made.collect(over, from, length, keys, cells.data());
+        arrays.floats.write(cells.data(), length, to);
+    }
 
   private:
     Looker<A, SPLIT, Carried::NOTHING> look;
     const TiedArrays<A> &arrays;
-    Scratch<A> apart;
+    ColumnRows<A> made;
+    Scratch<A> apart, cells;
     Scratch<i64> list;
 
-    void hand_segments(A *to) const {
+    // A window's cells are stored and not added to, where no other has them: to load what was just stored, in part,
+    // takes long. Where neighbours share cells, every other window is stored apart.
+    void hand_segments(A *to) {
         constexpr int N = LANES<A>;
         const Columns<A> &columns = *look.columns;
-        std::memset(to, 0, sizeof(A) * columns.column_room());
-        for (i64 o = columns.begin; o < columns.end; ++o) {
-            const vec<A, N> share = look.repeated(look.share + (o - columns.begin) * columns.inner), none{};
-            look.over_segment(o, [&](i64 i, vec<I, N> equal, i64)
-                                     NDPOOL_INLINED { store<N>(to + i, load<N>(to + i) + (equal ? share : none)); });
+        const Axis &axis = columns.axis;
+        const i64 room = columns.column_room(), reach = axis.dilation * (axis.kernel - 1);
+        const bool alone = axis.adaptive ? axis.length % axis.output == 0 : axis.stride > reach;
+        const bool in_turns = axis.adaptive ? axis.length >= axis.output : 2 * axis.stride > reach;
+        std::memset(to, 0, sizeof(A) * static_cast<std::size_t>(room));
+        auto store_each = [&](i64 first, i64 step, A *at) {
+            for (i64 o = first; o < columns.end; o += step)
+                hand_segment(o, [&](i64 i, vec<A, N> v) NDPOOL_INLINED { store<N>(at + i, v); });
+        };
+        if (alone) return store_each(columns.begin, 1, to);
+        if (!in_turns) {
+            for (i64 o = columns.begin; o < columns.end; ++o)
+                hand_segment(o, [&](i64 i, vec<A, N> v) NDPOOL_INLINED { store<N>(to + i, load<N>(to + i) + v); });
+            return;
         }
+        apart.grow(room, "shares of every other window");
+        std::memset(apart.data(), 0, sizeof(A) * static_cast<std::size_t>(room));
+        store_each(columns.begin, 2, to);
+        store_each(columns.begin + 1, 2, apart.data());
+        for (i64 i = 0; i + N <= room; i += N) store<N>(to + i, load<N>(to + i) + load<N>(apart.data() + i));
+    }
+    // Calls f(i, shares) for registers that cover the cells of a window.
+    template <class F>
+    NDPOOL_INLINE void hand_segment(i64 o, const F &f) const {
+        constexpr int N = LANES<A>;
+        const Columns<A> &columns = *look.columns;
+        const vec<A, N> share = look.repeated(look.share + (o - columns.begin) * columns.inner), none{};
+        look.over_segment(o, [&](i64 i, vec<I, N> equal, i64) NDPOOL_INLINED { f(i, equal ? share : none); });
     }
 };
 
@@ -513,8 +604,7 @@ void over_asked(const Plan &plan, const TiedArrays<A> &arrays, const F &f) {
             unit == begin || row == 0 ? rows.move_to(row) : rows.move_on(1);
             const i64 at = (slab * plan.out_rows + row) * plan.out_row + from * plan.inner;
             look.start(columns, slab);
-            look.find_best(rows, nullptr);
-            look.ask(at);
+            look.look(rows, at);
             f(look, rows.start, at, look.outputs());
         }
     });

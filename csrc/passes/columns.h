@@ -46,11 +46,12 @@ void write_numbers(const A *from, i64 count, void *to) {
 // How a row of floats is read and written, whatever their type.
 template <class A>
 struct FloatRows {
+    bool as_they_are;  // whether they are numbers of A
     void (*read)(const void *from, i64 at, i64 count, A *to);
     void (*write)(const A *from, i64 count, void *to);
 };
 template <class A, class G>
-constexpr FloatRows<A> FLOAT_ROWS = {read_numbers<A, G>, write_numbers<A, G>};
+constexpr FloatRows<A> FLOAT_ROWS = {std::is_same_v<A, G>, read_numbers<A, G>, write_numbers<A, G>};
 
 // --- every S-th lane of S registers ------------------------------------------------------------------
 
@@ -179,7 +180,9 @@ class Columns {
                 for (int f = 0; f < S; ++f) store<N>(phases + f * apart + i, to[f]);
             }
         });
-        if (inner > 1) over_phases([&](i64 in_row, i64 in_phases) { phases[in_phases] = row[in_row]; });
+        if (inner > 1)
+            over_phases([&](i64 in_row, i64 in_phases)
+                            NDPOOL_INLINED { store<N>(phases + in_phases, load<N>(row + in_row)); });
     }
     // And back.
     template <class T>
@@ -193,7 +196,9 @@ class Columns {
                 for (int r = 0; r < S; ++r) store<N>(row + S * i + r * N, to[r]);
             }
         });
-        if (inner > 1) over_phases([&](i64 in_row, i64 in_phases) { row[in_row] = phases[in_phases]; });
+        if (inner > 1)
+            over_phases([&](i64 in_row, i64 in_phases)
+                            NDPOOL_INLINED { store<N>(row + in_row, load<N>(phases + in_phases)); });
     }
 
     // Where the cells of a window are, in phases from the window on, and where the windows over a column are, in a row
@@ -243,13 +248,13 @@ class Columns {
             case 6: return f(Size<6>());
         }
     }
-    // Calls f(i, k) for the elements i of a row of columns, with their place k in phases.
+    // Calls f(i, k) for the elements i at which the places of a row of columns start, with theirs in phases. A register
+    // of each may be moved: what it has of the next place is written over by that.
     template <class F>
     NDPOOL_INLINE void over_phases(const F &f) const {
         const i64 windows = size / (steps * inner);
-        for (i64 phase = 0; phase < steps; ++phase)
-            for (i64 m = 0; m < windows; ++m)
-                for (i64 e = 0; e < inner; ++e) f((m * steps + phase) * inner + e, phase * apart + m * inner + e);
+        for (i64 m = 0; m < windows; ++m)
+            for (i64 phase = 0; phase < steps; ++phase) f((m * steps + phase) * inner, phase * apart + m * inner);
     }
     template <class From>
     void hand_phases(const From &given, const Taps &taps) const {
@@ -292,59 +297,82 @@ class Columns {
 
 // --- across the rows --------------------------------------------------------------------------------
 
-// The rows of columns that a part of the input needs: their shares, and the keys of the cells that get them.
+// How many rows of outputs are over one cell of the first pooled axis, where that is not the last.
+inline i64 rows_over_cell(const Plan &plan) {
+    if (plan.dim_count == 0) return 1;
+    const Axis &axis = plan.axes[0];
+    const i64 over =
+        axis.adaptive ? axis.output / axis.length + 2 : axis.dilation * (axis.kernel - 1) / axis.stride + 1;
+    return plan.out_rows / axis.output * (over < axis.output ? over : axis.output);
+}
+
+// The rows of columns that are over a cell of the first axis: their shares, and the keys of the cells that get them.
+// Rows take turns, so that they stay near.
 template <class A>
-struct ColumnRows {
+class ColumnRows {
+  public:
     static constexpr int N = LANES<A>;
     using I = typename IntOf<sizeof(A)>::s;
+
+    explicit ColumnRows(const Plan &plan) : turns(rows_over_cell(plan)) {}
+
+    void grow(i64 each) {
+        room = each;
+        shares.grow(turns * each, "shares of columns");
+        owners.grow(turns * each, "owners of columns");
+        starts.grow(turns, "rows of columns");
+    }
+    A *share(i64 row) const { return shares.data() + row % turns * room; }
+    I *owner(i64 row) const { return owners.data() + row % turns * room; }
+
+    // The sums of `length` cells of an input row, from element `from` of a row of columns on, as numbers of A.
+    void collect(const InputRow &rows, i64 from, i64 length, const I *keys, A *sums) {
+        const i64 count = rows.count;
+        for (i64 r = 0; r < count; ++r) starts[r] = rows.row[r] % turns * room + from;
+        const i64 *start = starts.data();
+        const A *shares = this->shares.data();
+        const I *owners = this->owners.data();
+        exact_blocks<N>(length, [&](auto size, i64 i) NDPOOL_INLINED {
+            constexpr int M = decltype(size)::value;
+            const vec<I, M> key = load<M>(keys + i);
+            vec<A, M> sum{}, none{};
+            for (i64 r = 0; r < count; ++r)
+                sum += load<M>(owners + start[r] + i) == key ? load<M>(shares + start[r] + i) : none;
+            store<M>(sums + i, sum);
+        });
+    }
+
+  private:
+    const i64 turns;
+    i64 room = 0;
     Scratch<A> shares;
     Scratch<I> owners;
-    i64 room = 0;
-
-    void grow(i64 rows, i64 each) {
-        room = each;
-        shares.grow(rows * each, "shares of columns");
-        owners.grow(rows * each, "owners of columns");
-    }
-    A *share(i64 row) const { return shares.data() + row * room; }
-    I *owner(i64 row) const { return owners.data() + row * room; }
-
-    // The sums of `length` cells of an input row, from element `from` of a row of columns on. `first` is the number of
-    // the first output row that is here.
-    void collect(const InputRow &rows, i64 first, i64 from, i64 length, const I *keys, A *sums) const {
-        const i64 *row = rows.row, count = rows.count, room = this->room;
-        const A *shares = this->shares.data() + from - first * room;
-        const I *owners = this->owners.data() + from - first * room;
-        for (i64 i = 0; i < length; i += N) {
-            const vec<I, N> key = load<N>(keys + i);
-            vec<A, N> sum{}, none{};
-            for (i64 r = 0; r < count; ++r) {
-                const i64 at = row[r] * room + i;
-                sum += load<N>(owners + at) == key ? load<N>(shares + at) : none;
-            }
-            store<N>(sums + i, sum);
-        }
-    }
+    Scratch<i64> starts;
 };
 
+// A row that is cut itself goes in parts that stay in the nearest cache with all that is made of them.
+inline i64 cuts_by_rows(const Plan &plan) {
+    const Axis &axis = plan.axes[0];
+    if (plan.dim_count > 0 || axis.adaptive) return cuts_of(plan);
+    return cuts_of(plan, 1 << 12, axis.dilation * axis.kernel);
+}
+
 // Fills the gradient, part by part. A Maker, of which each thread has its own, makes what the cells of a part ask:
-//   start(columns, slab)                   before the rows of a part
-//   make(rows, row, at, share, owner)      those of an output row; `at` is its first output in the array
-//   keys(offset)                           the keys of the cells of an input row
+//   start(columns, slab)           before a part
+//   make(seen, at, row)            that of an output row; `at` is its first output in the array
+//   sums(over, offset, from, length, to)   what the cells get of the input row that starts at element `offset` of the
+//                                  slab, from element `from` of a row of columns on
 template <class A, class MakeMaker>
-void pull_by_columns(const Plan &plan, const Gradient &gradient, const FloatRows<A> &floats, const MakeMaker &maker) {
-    over_input_parts(plan, gradient, [&](const auto &over) {
+void pull_by_rows(const Plan &plan, const Gradient &gradient, const MakeMaker &maker) {
+    over_input_parts(plan, gradient, cuts_by_rows(plan), [&](const auto &over) {
         auto own = maker();
         InputRow in_rows(plan);
         OutputRow out_rows(plan);
-        ColumnRows<A> made;
-        Scratch<A> sums;
         Outbox outbox;
         over([&](const InputPart &part) {
             const OutputPart seen = outputs_over(plan, part.begin, part.end);
-            const bool cut = plan.dim_count == 0;  // the row itself is
             i64 first = 0, last = plan.last().length;
-            if (cut) {
+            if (plan.dim_count == 0) {  // the row itself is cut
                 first = part.begin, last = part.end;
                 if (seen.begin < seen.end) Columns<A>::seen(plan.last(), seen.begin, seen.end, &first, &last);
                 if (first > part.begin) first = part.begin;
@@ -352,27 +380,22 @@ void pull_by_columns(const Plan &plan, const Gradient &gradient, const FloatRows
             }
             const Columns<A> columns(plan, seen.begin, seen.end, first, last);
             const i64 rows = seen.begin < seen.end ? seen.row_end - seen.row_begin : 0;
-            made.grow(rows, columns.column_room());
             own.start(columns, part.slab);
-            for (i64 row = 0; row < rows; ++row) {
-                row == 0 ? out_rows.move_to(seen.row_begin) : out_rows.move_on(1);
-                const i64 at = (part.slab * plan.out_rows + seen.row_begin + row) * plan.out_row;
-                own.make(out_rows, at + seen.begin * plan.inner, made.share(row), made.owner(row));
-            }
+            i64 made = seen.row_begin;
             over_part_rows(plan, in_rows, part, [&](i64 row, i64 begin, i64 end) {
-                const i64 length = (end - begin) * plan.inner, at = row * plan.in_row + begin * plan.inner;
-                const i64 from = columns.lead + (begin - first) * plan.inner;
-                const A *filled = cut && rows ? made.share(0) + from : nullptr;
-                if (!filled) {
-                    sums.grow(length + columns.N, "sums of a row");
-                    if (!rows) in_rows.count = 0;
-                    made.collect(in_rows, seen.row_begin, from, length, own.keys(row * plan.in_row), sums.data());
-                    filled = sums.data();
+                if (!rows) in_rows.count = 0;
+                // Outputs are made when the first cell asks them, so that their cells are near.
+                const i64 asked = in_rows.count ? in_rows.row[in_rows.count - 1] : -1;
+                for (; made <= asked; ++made) {
+                    made == seen.row_begin ? out_rows.move_to(made) : out_rows.move_on(1);
+                    own.make(out_rows, (part.slab * plan.out_rows + made) * plan.out_row + seen.begin * plan.inner,
+                             made);
                 }
+                const i64 length = (end - begin) * plan.inner, at = row * plan.in_row + begin * plan.inner;
                 char *to = part.gx + at * gradient.element_bytes;
                 if (part.streamed)
                     to = outbox.room(to, length * gradient.element_bytes, plan.in_row * gradient.element_bytes);
-                floats.write(filled, length, to);
+                own.sums(in_rows, row * plan.in_row, columns.lead + (begin - first) * plan.inner, length, to);
             });
         });
     });

@@ -54,6 +54,10 @@ struct Border {
     }
 };
 
+// Whether a Source is asked with the cells themselves, and not with their places.
+template <class Source>
+constexpr bool LOOKS_AT_CELLS = false;
+
 // Rows of squares, with all that is needed in one place, of which the compiler knows that no store changes it. With
 // padding E, modulo 2, cell b of a square is at place c of the window that is (b + E - c) / 2 after the square's own.
 template <int N, int K, int E, class Source, class Target>
@@ -72,12 +76,27 @@ struct Squares {
     }
 
   private:
+    // The cells of N squares, for a Source that looks at them. Below the last row there may be none.
+    NDPOOL_INLINE auto look([[maybe_unused]] i64 row, [[maybe_unused]] i64 m) const {
+        if constexpr (LOOKS_AT_CELLS<Source>) {
+            struct {
+                vec<typename Source::Key, N> key[2][2];
+            } cells;
+            const bool all = 2 * (m + N) <= in_row;
+            for (int r = 0; r < 2; ++r)
+                from.template look<N>(at + (row + r < rows ? row + r : row) * in_row + 2 * m, all, cells.key[r]);
+            return cells;
+        } else {
+            return 0;
+        }
+    }
     // The squares that have their upper cells in a row.
     NDPOOL_INLINE void fill_pair(i64 row) const {
         const Squares &own = *this;
         const i64 below = own.output + row / 2 * own.apart.row;
         whole_blocks<N>((own.in_row + 1) / 2, [&](i64 m) NDPOOL_INLINED {
             vec<A, N> sum[2][2] = {};
+            [[maybe_unused]] const auto cells = look(row, m);
             for (i64 p = 0; p < own.planes; ++p) {
                 const i64 output = own.plane[p] * own.apart.plane + below + m, place = own.tag[p] * K * K;
                 if (K == 2 || Source::SPARES_PADDING) own.from.template ahead<N>(output);
@@ -87,8 +106,11 @@ struct Squares {
                     NDPOOL_UNROLL
                     for (int c = K - 1; c >= 0; --c) {
                         const int a = (r + E) % 2, b = (c + E) % 2;
-                        sum[a][b] = own.from.template add<N>(
-                            sum[a][b], output + (a + E - r) / 2 * own.apart.row + (b + E - c) / 2, place + r * K + c);
+                        const i64 at = output + (a + E - r) / 2 * own.apart.row + (b + E - c) / 2;
+                        if constexpr (LOOKS_AT_CELLS<Source>)
+                            sum[a][b] = own.from.template add<N>(sum[a][b], at, cells.key[a][b]);
+                        else
+                            sum[a][b] = own.from.template add<N>(sum[a][b], at, place + r * K + c);
                     }
                 }
             }

@@ -1,0 +1,138 @@
+// Max and Min by looking, for cells of every type.
+#include "kinds/families.h"
+#include "kinds/one_window.h"
+#include "kinds/tied_squares.h"
+#include "kinds/tied_sums.h"
+
+namespace ndpool {
+namespace NDPOOL_LEVEL {
+namespace {
+
+template <class A, class G>
+TiedArrays<A> tied_arrays(const Call &call) {
+    using I = typename IntOf<sizeof(A)>::s;
+    const Type type = call.type;
+    return {
+        call.x,   call.y_in, call.t, call.g, key_rows<I>(type), FLOAT_ROWS<A, G>, static_cast<I>(call.minimum ? -1 : 0),
+        call.ties};
+}
+
+void find(const Plan &plan, const Call &call) {
+    find_winners(plan, tied_arrays<double, double>(call), call.winners, call.winner_bytes);
+}
+
+// How many numbers are added up at most: those that tie for an output, or what the windows over a cell hand to it.
+i64 most_terms(const Plan &plan, Op op) {
+    i64 terms = 1;
+    for (int a = 0; a < plan.axis_count; ++a) {
+        const Axis &axis = plan.axes[a];
+        if (op == Op::TIES_JVP)
+            terms *= axis.kernel;
+        else
+            terms *= axis.adaptive ? axis.output / axis.length + 2 : axis.kernel / axis.stride + 1;
+    }
+    return terms;
+}
+
+template <class A, class G>
+void ties_as(const Plan &plan, const Call &call, const Route &route) {
+    const TiedArrays<A> arrays = tied_arrays<A, G>(call);
+    if (call.op == Op::TIES_VJP) return ties_vjp<A>(plan, arrays, Gradient(plan, call.gx, sizeof(G), route));
+    // A sum of floats may be beyond all floats where its share is not, so what is not finite is added up again.
+    if (!ties_jvp<A>(plan, arrays, call.dy, sizeof(G)) && sizeof(A) < sizeof(double))
+        ties_as<double, G>(plan, call, route);
+}
+
+// y, where it is wanted, and with it the sums, shares or counts of the cells that tie, in one pass.
+template <class T>
+void find_tied(const Plan &plan, const Call &call, const void *t, Tied wanted, T *found, const Route &route) {
+    using Bits = typename IntOf<sizeof(T)>::u;
+    auto *x = static_cast<const T *>(call.x);
+    const FloatKey<T> key{call.minimum ? Bits(1) << (8 * sizeof(T) - 1) : 0};
+    const TiedSink<T> sink{key, static_cast<T *>(call.y), found, wanted, nullptr, nullptr};
+    constexpr Tuned TUNED = std::is_same_v<T, float> ? Tuned::ALL : Tuned::ROWS;
+    pool_all<TUNED>(plan, TiedExtreme<T>(key, x, static_cast<const T *>(t)), x, sink, route);
+}
+
+// The JVP in one pass. Says whether dy is finite.
+template <class T>
+bool tied_sums(const Plan &plan, const Call &call, const Route &route) {
+    auto *dy = static_cast<T *>(call.dy);
+    find_tied<T>(plan, call, call.t, call.ties == Ties::SPLIT ? Tied::SHARE : Tied::SUM, dy, route);
+    return route.told || are_finite(dy, plan.outer * plan.out_slab);
+}
+
+// Whether the VJP of floats goes by squares.
+bool goes_by_squares(const Plan &plan, const Call &call, const Route &route) {
+    const bool can = call.type == Type::F32 && plan.last().length >= 2 * LANES<float>;
+    return way_back<float>(plan, {0, 0, 0, can}, Way::TIES, route) == Way::SQUARES;
+}
+void squares_vjp(const Plan &plan, const Call &call, const Route &route) {
+    auto *x = static_cast<const float *>(call.x), *g = static_cast<const float *>(call.g);
+    // Ties are counted where they are needed next, so that the cells are near.
+    auto shares = [&](const InputPart &in, Scratch<float> &block) {
+        const float *slab = g + in.slab * plan.out_slab;
+        if (call.ties == Ties::ALL) return slab;
+        const Axis &axis = plan.axes[0];
+        i64 lo, hi;
+        axis.outputs_over(in.begin, in.end, &lo, &hi);
+        const i64 each = plan.out_slab / axis.output, length = (hi - lo) * each;
+        if (length == 0) return slab;
+        block.grow(2 * length + LANES<float>, "shares of outputs");
+        const CellRange cells = cells_under(axis, lo, hi);
+        Call own = call;
+        own.x = x + in.slab * plan.in_slab + cells.begin * first_stride(plan);
+        float *count = block.data() + length;
+        find_tied<float>(plan.part(cells.begin, cells.end, lo, hi), own, own.x, Tied::COUNT, count, {});
+        std::memcpy(block.data(), slab + lo * each, sizeof(float) * static_cast<std::size_t>(length));
+        divide(block.data(), count, length);
+        return static_cast<const float *>(block.data()) - lo * each;
+    };
+    pull_by_squares(plan, Gradient(plan, call.gx, sizeof(float), route), x, static_cast<const float *>(call.y_in),
+                    shares);
+}
+
+}  // namespace
+
+void run_ties(const Plan &plan, const Call &call, const Route &route) {
+    if (call.op == Op::FIND_WINNERS) return find(plan, call);
+    constexpr i64 FEW = 64;  // that floats can add up without losing more than a last place or two
+    const bool one = is_one_window(plan), few = most_terms(plan, call.op) <= FEW && plan.cells < (1 << 24);
+    const bool floats = call.derivative != Type::F64 && (one || few);
+    const bool in_one_pass = call.op == Op::TIES_JVP && call.ties != Ties::FIRST && !one &&
+                             (call.type == Type::F64 || (call.type == Type::F32 && floats));
+    if (in_one_pass && route.asked != Way::TIES) {
+        if (call.type == Type::F64) return void(tied_sums<double>(plan, call, route));
+        if (tied_sums<float>(plan, call, route)) return;
+        Call own = call;
+        if (call.y) own.y_in = call.y;
+        return ties_as<double, float>(plan, own, route);
+    }
+    if (call.op == Op::TIES_VJP && floats && goes_by_squares(plan, call, route)) {
+        if (!route.tell(Way::SQUARES)) squares_vjp(plan, call, route);
+        return;
+    }
+    if (route.asked != Way::NONE && route.asked != Way::TIES) cannot_go(route.asked);
+    if (route.tell(Way::TIES)) return;
+    if (call.y) {  // the values come first
+        Call own = call;
+        own.op = Op::VALUE, own.t = nullptr, own.dy = nullptr;
+        run_selection(plan, own, {Way::NONE, route.past_the_caches, nullptr});
+        own = call, own.y = nullptr, own.y_in = call.y;
+        return run_ties(plan, own, {Way::TIES, route.past_the_caches, nullptr});
+    }
+    if (call.ties == Ties::FIRST) {
+        TiedArrays<double> arrays = tied_arrays<double, double>(call);
+        arrays.t = nullptr;
+        return first_jvp(plan, arrays, call.t, call.dy, size_of(call.derivative));
+    }
+    with_float(call.derivative, [&](auto zero) {
+        using G = decltype(zero);
+        if constexpr (!std::is_same_v<G, double>)
+            if (floats) return ties_as<float, G>(plan, call, route);
+        ties_as<double, G>(plan, call, route);
+    });
+}
+
+}  // namespace NDPOOL_LEVEL
+}  // namespace ndpool
