@@ -1,5 +1,6 @@
 // SmoothMax and Lp.
-#include "kinds/smooth.h"
+#include "kinds/smooth_back.h"
+#include "kinds/smooth_forward.h"
 
 #include "kinds/families.h"
 
