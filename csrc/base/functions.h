@@ -58,7 +58,7 @@ NDPOOL_INLINE vec<double, N> exp_lanes(vec<double, N> x, vec<double, N> rest = s
     return x == x ? result : x;
 }
 
-// 2^(n + r) in floats, for whole n from -126 to 120 and r from -1/2 to 1/2; 0 where n is below `least`.
+// 2^(n + r) in floats, for whole n and r from -1/2 to 1/2; 0 where n is below `least`, and infinite where it is too large.
 template <int N>
 NDPOOL_INLINE vec<float, N> exp2_of(vec<float, N> n, vec<float, N> r, float least) {
     using V = vec<float, N>;
@@ -79,6 +79,7 @@ NDPOOL_INLINE vec<float, N> exp2_of(vec<float, N> n, vec<float, N> r, float leas
     using U = vec<std::uint32_t, N>;
     V none{}, power = bits<V>((bits<U>(n + WHOLE) << 23) + bits<U>(p));
     power = n < least ? none : power;
+    power = n > 126.0f ? splat<float, N>(__builtin_inff()) : power;
     return n == n ? power : n;
 }
 
@@ -104,7 +105,7 @@ struct ExactDifference {
 // carried along.
 template <class T>
 class ExpTerm;
-// In floats: for results up to 2^120; 0 where it would be below the normal floats, which are slow.
+// In floats: 0 where it would be below the normal floats, which are slow.
 template <>
 class ExpTerm<float> {
   public:
@@ -243,8 +244,7 @@ NDPOOL_INLINE vec<double, N> pow_lanes(vec<double, N> r, double p) {
 // (x / s) ** p for x >= 0, where s is a power of 2.
 template <class T>
 class Power;
-// In floats: the last place or so is right for p up to 8. For results up to 2^120; 0 where it would be below the normal
-// floats.
+// In floats: the last place or so is right for p up to 8; 0 where it would be below the normal floats.
 template <>
 class Power<float> {
   public:

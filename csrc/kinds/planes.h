@@ -1,7 +1,6 @@
 // Cells of any float, read and written as lanes: one, or many side by side.
 #pragma once
-#include "base/types.h"
-#include "base/lanes.h"
+#include "passes/rows.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
@@ -33,7 +32,10 @@ inline void write(Type type, void *y, i64 i, double v) {
     case Type::NAME: {                                                           \
         const T *p = static_cast<const T *>(x) + from;                           \
         i64 i = 0;                                                               \
-        for (; i + N <= length; i += N) store<N>(to + i, load_as<To, N>(p + i)); \
+        for (; i + N <= length; i += N) {                                        \
+            prefetch<N>(p + i);                                                  \
+            store<N>(to + i, load_as<To, N>(p + i));                             \
+        }                                                                        \
         for (; i < length; ++i) to[i] = load_as<To, 1>(p + i)[0];                \
         break;                                                                   \
     }

@@ -34,6 +34,18 @@ inline i64 least_cells(const Plan &plan, bool counted) {
     return least;
 }
 
+// Calls f(i, cells) for registers of cells, the last of which may repeat some.
+template <class E, class F>
+NDPOOL_INLINE void over_cells(const E *x, i64 length, const F &f) {
+    constexpr int N = LANES<E>;
+    i64 i = 0;
+    for (; i + N <= length; i += N) {
+        prefetch<N>(x + i);
+        f(i, load<N>(x + i));
+    }
+    if (i < length) f(i, load_some<N>(x + i, static_cast<int>(length - i)));
+}
+
 template <class E>
 constexpr E LEAST_TERM = std::is_same_v<E, float> ? E(0x1p-126) : E(0x1p-1022);
 
@@ -167,61 +179,31 @@ struct Smooth {
         return best - best == 0 ? best : 0;
     }
 
-    // The terms of cells; with `slope`, sign(x) (|x|/s)^(p-1) too. Both have room for a register more.
+    // The terms of cells; with `slope`, sign(x) (|x|/s)^(p-1) too. Both have room for a register more. Says whether the
+    // weights that follow from them are normal numbers.
     template <class E>
-    void terms(const E *x, i64 length, E scale, E *e, E *slope) const {
-        constexpr int N = LANES<E>;
-        using V = vec<E, N>;
-        if (!lp) {
+    bool terms(const E *x, i64 length, E scale, E *e, E *slope) const {
+        using V = vec<E, LANES<E>>;
+        V least = splat<E, LANES<E>>(1);
+        if (lp) {
+            fill_powers(x, length, scale, e, slope, least);
+        } else {
             const ExpTerm<E> exp_term(parameter);
-            return over_cells(x, length, [=](i64 i, V v) NDPOOL_INLINED {
-                store<LANES<E>>(e + i, exp_term.template of<LANES<E>>(v, splat<E, LANES<E>>(scale)));
+            over_cells(x, length, [=, &least](i64 i, V v) NDPOOL_INLINED {
+                const V term = exp_term.template of<LANES<E>>(v, splat<E, LANES<E>>(scale));
+                least = term < least ? term : least;
+                store<LANES<E>>(e + i, term);
             });
         }
-        const E inverse = 1 / scale;
-        // power(v, r) gives r^(p-1) and r^p, for r = |v|/s.
-        auto fill = [=](const auto &power) NDPOOL_INLINED {
-            over_cells(x, length, [=](i64 i, V v) NDPOOL_INLINED {
-                V size = size_of_each<LANES<E>>(v), none{};
-                const auto [w, term] = power(size, size * inverse);
-                // However small: a sum is 0 if all of its cells are, and else is not.
-                const V least = size < LEAST_TERM<E> ? size : splat<E, LANES<E>>(LEAST_TERM<E>);
-                store<LANES<E>>(e + i, term < least ? least : term);
-                if (slope) store<LANES<E>>(slope + i, v < 0 ? -w : v == 0 ? none : w);
-            });
-        };
-        struct Both {
-            V slope, term;
-        };
-        if (parameter == 1)
-            fill([](V, V r) NDPOOL_INLINED { return Both{r - r + 1, r}; });  // NaN where r is not finite
-        else if (parameter == 2)
-            fill([](V, V r) NDPOOL_INLINED { return Both{r, r * r}; });
-        else if (parameter == 3)
-            fill([](V, V r) NDPOOL_INLINED { return Both{r * r, r * r * r}; });
-        else if (parameter == 4)
-            fill([](V, V r) NDPOOL_INLINED { return Both{r * r * r, r * r * (r * r)}; });
-        else  // so that terms are the same with slopes and without
-            fill([power = Power<E>(parameter - 1, scale)](V size, V r) NDPOOL_INLINED {
-                V w = power.template of<LANES<E>>(size);
-                return Both{w, w * r};
-            });
-    }
-
-    // Calls f(i, cells) for registers of cells, the last of which may repeat some.
-    template <class E, class F>
-    NDPOOL_INLINE static void over_cells(const E *x, i64 length, const F &f) {
-        constexpr int N = LANES<E>;
-        i64 i = 0;
-        for (; i + N <= length; i += N) f(i, load<N>(x + i));
-        if (i < length) f(i, load_some<N>(x + i, static_cast<int>(length - i)));
+        bool normal = true;
+        for (int l = 0; l < LANES<E>; ++l) normal &= least[l] >= LEAST_TERM<E>;
+        return normal;
     }
 
     // Whether floats will do for the terms: nothing underflows that matters. In a window of several cells an error in
     // the last place of their sum is small beside log(n)/beta.
-    bool floats_do(double reach, Type result, bool back) const {
+    bool floats_do(double reach, Type result) const {
         if (!lp) return FUSED && reach < 50;
-        if (back && parameter != 1 && parameter != 2 && result != Type::F16) return false;  // powers of small ratios
         if (parameter <= 4 && parameter == static_cast<double>(static_cast<int>(parameter))) return true;
         return FUSED && parameter <= (result == Type::F32 ? 8 : 64);
     }
@@ -273,18 +255,22 @@ struct Smooth {
         return whole.difference + (whole.lost + left * (1 / parameter));
     }
 
-    // A logarithm may be far from 0 and the output near: what is added up is in doubles.
     template <class E, int N>
     NDPOOL_INLINE vec<float, N> value(double scale, vec<float, N> sum) const {
+        const auto s = static_cast<float>(scale);
         if (lp) {
-            const auto s = static_cast<float>(scale);
             if (parameter == 1) return s * sum;
             if (parameter == 2) return s * sqrt_lanes<N>(sum);
             return s * Power<float>(1 / parameter).of<N>(sum);
         }
+        // A logarithm may be far from 0 and the output near: what its largest part and the sum lose is added again.
+        const double unit = LOG_2 / parameter;
+        const auto high = static_cast<float>(unit), low = static_cast<float>(unit - static_cast<double>(high));
         const LogParts<N> parts(sum);
-        vec<double, N> log = convert<double, N>(parts.k) * LOG_2 + convert<double, N>(parts.t + parts.tail());
-        return convert<float, N>(log * (1 / parameter) + scale);
+        const vec<float, N> most = parts.k * high, unit_high = splat<float, N>(high);
+        const ExactDifference<float, N> whole(splat<float, N>(s), -most);
+        const vec<float, N> lost = product_error<N>(parts.k, unit_high, most) + parts.k * low + whole.lost;
+        return whole.difference + ((parts.t + parts.tail()) * static_cast<float>(1 / parameter) + lost);
     }
 
     // Whether the sum of a window is in the range where its terms, of type E, are accurate.
@@ -306,6 +292,41 @@ struct Smooth {
         if (lp || std::is_same_v<E, double>) return value - value == 0;
         const S distance = static_cast<A>(scale) - value;
         return (distance < 0 ? -distance : distance) <= static_cast<A>(1e7) * size;
+    }
+
+  private:
+    // The terms of Lp; `least` becomes the least (|x|/s)^(p-1) of those that are not 0 by right.
+    template <class E, class V>
+    NDPOOL_INLINE void fill_powers(const E *x, i64 length, E scale, E *e, E *slope, V &least) const {
+        const E inverse = 1 / scale;
+        // power(v, r) gives r^(p-1) and r^p, for r = |v|/s.
+        auto fill = [=, &least](auto curved, const auto &power) NDPOOL_INLINED {
+            over_cells(x, length, [=, &least](i64 i, V v) NDPOOL_INLINED {
+                V size = size_of_each<LANES<E>>(v), none{};
+                const auto [w, term] = power(size, size * inverse);
+                if (curved.value) least = (w < least) & (size > 0) ? w : least;
+                // However small: a sum is 0 if all of its cells are, and else is not.
+                const V tiny = size < LEAST_TERM<E> ? size : splat<E, LANES<E>>(LEAST_TERM<E>);
+                store<LANES<E>>(e + i, term < tiny ? tiny : term);
+                if (slope) store<LANES<E>>(slope + i, v < 0 ? -w : v == 0 ? none : w);
+            });
+        };
+        struct Both {
+            V slope, term;
+        };
+        if (parameter == 1)
+            fill(std::false_type(), [](V, V r) NDPOOL_INLINED { return Both{r - r + 1, r}; });  // NaN if not finite
+        else if (parameter == 2)
+            fill(std::false_type(), [](V, V r) NDPOOL_INLINED { return Both{r, r * r}; });
+        else if (parameter == 3)
+            fill(std::true_type(), [](V, V r) NDPOOL_INLINED { return Both{r * r, r * r * r}; });
+        else if (parameter == 4)
+            fill(std::true_type(), [](V, V r) NDPOOL_INLINED { return Both{r * r * r, r * r * (r * r)}; });
+        else  // so that terms are the same with slopes and without
+            fill(std::true_type(), [power = Power<E>(parameter - 1, scale)](V size, V r) NDPOOL_INLINED {
+                V w = power.template of<LANES<E>>(size);
+                return Both{w, w * r};
+            });
     }
 };
 

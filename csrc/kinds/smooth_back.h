@@ -1,6 +1,6 @@
 // The gradients of SmoothMax and Lp.
 #pragma once
-#include "kinds/terms.h"
+#include "kinds/window_sums.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
@@ -97,32 +97,35 @@ struct TermsBack {
                     {PartPlane<double>(plan, part).data()}, zeros});
             }
             const SmoothPart whole{in.slab, 1, part, lo, hi};
-            over_terms(plan, kind, type, result, x, whole, in.begin, in.end, {true, false, true, float_sums},
-                       [&](auto &terms) {
-                           using S = std::decay_t<decltype(terms.sum[0])>;
+            over_terms(plan, kind, type, result, x, whole, in.begin, in.end, {false, true, float_sums},
+                       [&](auto &sums) {
+                           using S = typename std::decay_t<decltype(sums)>::Sum;
                            if (float_sums)
-                               hand_on<S>(terms, in, use);
+                               hand_on<S>(sums, in, use);
                            else
-                               hand_on<double>(terms, in, use);
+                               hand_on<double>(sums, in, use);
                        });
         };
-        transpose_all(plan, gx, size_of(result), way, route, prepare);
+        const Axis &axis = plan.axes[0];
+        const i64 reach = axis.adaptive ? axis.kernel : axis.dilation * axis.kernel;
+        transpose_all(plan, gx, size_of(result), way, route, prepare,
+                      axis.adaptive && plan.dim_count == 0 ? 1 : cuts_of(plan, PART, reach));
     }
 
     // Calls use(job) with the Transposition for a part of the input, whose sums are of type Q.
-    template <class Q, class Terms, class Use>
-    void hand_on(const Terms &terms, const InputPart &in, const Use &use) const {
-        using E = std::decay_t<decltype(terms.e[0])>;
-        const PartPlane<Q> outputs(plan, terms.part);
-        const bool good = divide_cotangents(terms, outputs.data());
-        Transposition<SumSource<Q, Q>, SmoothTarget<E, Q>, std::is_same_v<Q, float>> job{{outputs.data()},
-                                                                                         {result, in.gx, terms.slope}};
+    template <class Q, class Sums, class Use>
+    void hand_on(const Sums &sums, const InputPart &in, const Use &use) const {
+        using E = typename Sums::Term;
+        const PartPlane<Q> outputs(plan, sums.part);
+        const bool good = divide_cotangents(sums, outputs.data());
+        Transposition<SumSource<Q, Q>, SmoothTarget<E, Q>, std::is_same_v<Q, float>> job{
+            {outputs.data()}, {result, in.gx, sums.terms.weight}};
         if (good) return use(job);
-        const i64 low = terms.low();
-        const Scratch<double> block(terms.length() + 64, "what windows by themselves bring");
+        const i64 low = sums.terms.low(), length = sums.terms.length();
+        const Scratch<double> block(length + 64, "what windows by themselves bring");
         double *extra = block.data();
-        std::memset(extra, 0, sizeof(double) * static_cast<std::size_t>(terms.length()));
-        terms.over_bad(false, [&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
+        std::memset(extra, 0, sizeof(double) * static_cast<std::size_t>(length));
+        sums.over_bad(false, [&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
             double share = read(result, g, (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e);
             auto weigh = [&](i64 cell, double w) {
                 if (w != 0) extra[cell - slab * plan.in_slab - low] += w * share;
@@ -134,46 +137,47 @@ struct TermsBack {
     }
 
     // What the outputs of a part hand on, in a plane of the slab: 0 for those that are not good. Says whether all are.
-    template <class Q, class Terms>
-    bool divide_cotangents(const Terms &terms, Q *plane) const {
-        using E = std::decay_t<decltype(terms.e[0])>;
-        using S = std::decay_t<decltype(terms.sum[0])>;
+    template <class Q, class Sums>
+    bool divide_cotangents(const Sums &sums, Q *plane) const {
+        using E = typename Sums::Term;
+        using S = typename Sums::Sum;
         constexpr int N = LANES<S>;
-        const i64 start = terms.part.row_begin * plan.out_row + terms.part.begin * plan.inner;
-        auto all = terms.template truth<N>();
-        over_chunks(terms.count(), [&](i64 first, i64 some) {
+        const i64 start = sums.part.row_begin * plan.out_row + sums.part.begin * plan.inner;
+        const auto factor = static_cast<S>(sums.terms.weight_factor());
+        const Smooth own = kind;  // a copy, which no store can change
+        auto all = sums.template truth<N>();
+        over_chunks(sums.count(), [&](i64 first, i64 some) {
             S from[CHUNK];
-            load_plane(result, g, terms.slab * plan.out_slab + start + first, some, from);
+            load_plane(result, g, sums.terms.slab * plan.out_slab + start + first, some, from);
             for (i64 i = 0; i < some; i += N) {
-                vec<S, N> sum = load<N>(terms.sum + first + i), zero{};
+                vec<S, N> sum = load<N>(sums.sum + first + i), zero{};
                 for (i64 past = some; past < i + N; ++past) sum[past - i] = 1;
-                auto good = kind.good<E, N>(sum);
+                auto good = own.good<E, N>(sum);
                 all &= good;
-                store_as<N>(plane + start + first + i, good ? kind.share<E, N>(load<N>(from + i), sum) : zero);
+                store_as<N>(plane + start + first + i, good ? own.share<E, N>(load<N>(from + i) * factor, sum) : zero);
             }
         });
-        return terms.template everywhere<N>(all);
+        return sums.template everywhere<N>(all);
     }
 
     // Adds up all terms of a slab, and then fills it piece by piece; says whether all sums were good.
     bool run_in_pieces(i64 slab) const {
         const SmoothPart whole{slab, 1, {0, plan.out_rows, 0, plan.last().output}, 0, 1};
         bool good = false;
-        over_terms(plan, kind, type, result, x, whole, plan.axes[0].length, 0, {true, true, false, false},
-                   [&](auto &terms) {
-                       using E = std::decay_t<decltype(terms.e[0])>;
-                       const PartPlane<double> outputs(plan, terms.part);
-                       good = terms.in_pieces && divide_cotangents(terms, outputs.data());
-                       if (!good) return;
-                       terms.over_pieces([&](const Plan &piece, const E *some, i64 from, i64 many) {
-                           const E *weights = terms.weights_of(some, many);
-                           transpose_all(piece, in_gx(slab * plan.in_slab + from), size_of(result), Way::SPREAD, {},
-                                         [&](const InputPart &in, const OutputPart &, const auto &use) {
-                                             use(Transposition<SumSource<double>, SmoothTarget<E, double>, false>{
-                                                 {outputs.data()}, {result, in.gx, weights}});
-                                         });
-                       });
-                   });
+        over_terms(plan, kind, type, result, x, whole, plan.axes[0].length, 0, {true, true, false}, [&](auto &sums) {
+            using E = typename std::decay_t<decltype(sums)>::Term;
+            auto &terms = sums.terms;
+            const PartPlane<double> outputs(plan, sums.part);
+            good = terms.in_pieces && divide_cotangents(sums, outputs.data());
+            if (!good) return;
+            terms.over_pieces(true, [&](const Plan &piece, i64 from, i64) {
+                transpose_all(piece, in_gx(slab * plan.in_slab + from), size_of(result), Way::SPREAD, {},
+                              [&](const InputPart &in, const OutputPart &, const auto &use) {
+                                  use(Transposition<SumSource<double>, SmoothTarget<E, double>, false>{
+                                      {outputs.data()}, {result, in.gx, terms.weight}});
+                              });
+            });
+        });
         return good;
     }
 };

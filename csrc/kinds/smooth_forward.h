@@ -1,6 +1,6 @@
 // The values of SmoothMax and Lp, and their changes along a tangent.
 #pragma once
-#include "kinds/terms.h"
+#include "kinds/window_sums.h"
 #include "plan/call.h"
 
 namespace ndpool {
@@ -16,28 +16,28 @@ struct TermsForward {
     bool value;  // whether y is asked for
 
     void run() const {
-        const TermUse use{false, true, t != nullptr, kind.floats_do_for_sums(plan, result)};
+        const TermUse use{true, t != nullptr, kind.floats_do_for_sums(plan, result)};
         over_output_parts(plan, [&](const SmoothPart &part) {
             over_terms(plan, kind, type, result, x, part, plan.axes[0].length, 0, use,
-                       [&](auto &terms) { fill(terms); });
+                       [&](auto &sums) { fill(sums); });
         });
     }
 
   private:
     using Weigh = void(i64, double);
 
-    template <class Terms>
-    void fill(Terms &terms) const {
-        using S = std::decay_t<decltype(terms.sum[0])>;
-        const OutputPart &part = terms.part;
-        const i64 count = terms.count();
+    template <class Sums>
+    void fill(Sums &sums) const {
+        using S = typename Sums::Sum;
+        const OutputPart &part = sums.part;
+        const i64 count = sums.count();
         // The part is contiguous.
-        const i64 first = terms.slab * plan.out_slab + part.row_begin * plan.out_row + part.begin * plan.inner;
+        const i64 first = sums.terms.slab * plan.out_slab + part.row_begin * plan.out_row + part.begin * plan.inner;
         if (t) {
             const Scratch<S> out(count + 64, "changes of a part");
-            terms.weigh(result, t, out.data());
+            sums.weigh(result, t, out.data());
             store_plane(result, dy, first, out.data(), count);
-            terms.over_bad(false, [&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
+            sums.over_bad(false, [&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
                 double change = 0;
                 auto weigh = [&](i64 cell, double w) {
                     if (w != 0) change += w * read(result, t, cell);
@@ -50,17 +50,17 @@ struct TermsForward {
         i64 bad = 0;
         over_chunks(count, [&](i64 i, i64 some) {
             S out[CHUNK];
-            bad += terms.values(i, some, out);
+            bad += sums.values(i, some, out);
             store_plane(result, y, first + i, out, some);
         });
-        if (bad > count / 8 && !kind.lp && terms.has_plan())
-            fill_by_log_sums(terms, first, count);
+        if (bad > count / 8 && !kind.lp && sums.terms.has_plan())
+            fill_by_log_sums(sums.terms, first, count);
         else if (bad)
-            terms.over_bad(true, [&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
+            sums.over_bad(true, [&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
                 double v = kind.window(plan, type, x, slab * plan.in_slab, rows, o, e, static_cast<Weigh *>(nullptr));
                 write(result, y, (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e, v);
             });
-        if (!kind.several && !kind.lp) fill_single(terms);
+        if (!kind.several && !kind.lp) fill_single(sums.terms);
     }
 
     // A window of one cell is that cell: log(1) is 0 exactly.
