@@ -58,7 +58,8 @@ NDPOOL_INLINE vec<double, N> exp_lanes(vec<double, N> x, vec<double, N> rest = s
     return x == x ? result : x;
 }
 
-// 2^(n + r) in floats, for whole n and r from -1/2 to 1/2; 0 where n is below `least`, and infinite where it is too large.
+// 2^(n + r) in floats, for whole n and r from -1/2 to 1/2; 0 where n is below `least`, and infinite where it is too
+// large.
 template <int N>
 NDPOOL_INLINE vec<float, N> exp2_of(vec<float, N> n, vec<float, N> r, float least) {
     using V = vec<float, N>;

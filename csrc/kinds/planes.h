@@ -24,26 +24,26 @@ inline void write(Type type, void *y, i64 i, double v) {
     }
 }
 
-    template <class To>
-    void load_plane(Type type, const void *x, i64 from, i64 length, To *to) {
-        constexpr int N = LANES<To>;
-        switch (type) {
-#define NDPOOL_LOAD(NAME, T)                                                     \
-    case Type::NAME: {                                                           \
-        const T *p = static_cast<const T *>(x) + from;                           \
-        i64 i = 0;                                                               \
-        for (; i + N <= length; i += N) {                                        \
-            prefetch<N>(p + i);                                                  \
-            store<N>(to + i, load_as<To, N>(p + i));                             \
-        }                                                                        \
-        for (; i < length; ++i) to[i] = load_as<To, 1>(p + i)[0];                \
-        break;                                                                   \
+template <class To>
+void load_plane(Type type, const void *x, i64 from, i64 length, To *to) {
+    constexpr int N = LANES<To>;
+    switch (type) {
+#define NDPOOL_LOAD(NAME, T)                                      \
+    case Type::NAME: {                                            \
+        const T *p = static_cast<const T *>(x) + from;            \
+        i64 i = 0;                                                \
+        for (; i + N <= length; i += N) {                         \
+            prefetch<N>(p + i);                                   \
+            store<N>(to + i, load_as<To, N>(p + i));              \
+        }                                                         \
+        for (; i < length; ++i) to[i] = load_as<To, 1>(p + i)[0]; \
+        break;                                                    \
     }
-            NDPOOL_FLOATS(NDPOOL_LOAD)
+        NDPOOL_FLOATS(NDPOOL_LOAD)
 #undef NDPOOL_LOAD
-            default: break;
-        }
+        default: break;
     }
+}
 
 template <class S>
 void store_plane(Type type, void *y, i64 to, const S *from, i64 length) {

@@ -213,66 +213,6 @@ struct Smooth {
         return result != Type::F64 && plan.cells <= 4096;
     }
 
-    // v over what the weights of a window are divided by, from the sum of its terms, of type E; 0 where there are none.
-    template <class E, int N, class V>
-    NDPOOL_INLINE V share(V v, V sum) const {
-        const V none{};
-        return sum == 0 ? none : over_norm<E, N>(v, sum);
-    }
-    template <class E, int N>
-    NDPOOL_INLINE vec<double, N> over_norm(vec<double, N> v, vec<double, N> sum) const {
-        constexpr bool FLOATS = std::is_same_v<E, float>;
-        if (!lp) return FLOATS ? v * reciprocal<N>(sum) : v / sum;
-        if (parameter == 1) return v;
-        if (parameter == 2) return FLOATS ? v * reciprocal_root<N>(sum) : v / sqrt_lanes<N>(sum);
-        return v * pow_lanes<N, FLOATS>(sum, (1 - parameter) / parameter);
-    }
-    template <class E, int N>
-    NDPOOL_INLINE vec<float, N> over_norm(vec<float, N> v, vec<float, N> sum) const {
-        if (!lp) return v / sum;
-        if (parameter == 1) return v;
-        if (parameter == 2) return v / sqrt_lanes<N>(sum);
-        return v * Power<float>((1 - parameter) / parameter).of<N>(sum);
-    }
-
-    // The output, from a window's sum.
-    template <class E, int N>
-    NDPOOL_INLINE vec<double, N> value(double scale, vec<double, N> sum) const {
-        constexpr bool FLOATS = std::is_same_v<E, float>;
-        if (lp) {
-            if (parameter == 1) return scale * sum;
-            if (parameter == 2 && FLOATS) return scale * (sum > 0 ? sum * reciprocal_root<N>(sum) : sum);
-            if (parameter == 2) return scale * sqrt_lanes<N>(sum);
-            return scale * pow_lanes<N, FLOATS>(sum, 1 / parameter);
-        }
-        if (FLOATS) return log_lanes<N, true>(sum) * (1 / parameter) + scale;
-        // The logarithm may be much larger than log(n), and the output nearer to 0 than both: nothing is lost of the
-        // quotient or the sum.
-        const LogInTwo<N> log = log_in_two<N>(sum);
-        const vec<double, N> beta = splat<double, N>(parameter), quotient = log.whole * (1 / parameter);
-        const vec<double, N> left = log.rest - product_error<N>(quotient, beta, log.whole);
-        const ExactDifference<double, N> whole(splat<double, N>(scale), -quotient);
-        return whole.difference + (whole.lost + left * (1 / parameter));
-    }
-
-    template <class E, int N>
-    NDPOOL_INLINE vec<float, N> value(double scale, vec<float, N> sum) const {
-        const auto s = static_cast<float>(scale);
-        if (lp) {
-            if (parameter == 1) return s * sum;
-            if (parameter == 2) return s * sqrt_lanes<N>(sum);
-            return s * Power<float>(1 / parameter).of<N>(sum);
-        }
-        // A logarithm may be far from 0 and the output near: what its largest part and the sum lose is added again.
-        const double unit = LOG_2 / parameter;
-        const auto high = static_cast<float>(unit), low = static_cast<float>(unit - static_cast<double>(high));
-        const LogParts<N> parts(sum);
-        const vec<float, N> most = parts.k * high, unit_high = splat<float, N>(high);
-        const ExactDifference<float, N> whole(splat<float, N>(s), -most);
-        const vec<float, N> lost = product_error<N>(parts.k, unit_high, most) + parts.k * low + whole.lost;
-        return whole.difference + ((parts.t + parts.tail()) * static_cast<float>(1 / parameter) + lost);
-    }
-
     // Whether the sum of a window is in the range where its terms, of type E, are accurate.
     template <class E, int N, class S>
     auto good(S sum) const {
@@ -285,13 +225,11 @@ struct Smooth {
     }
     // Whether a value is: not if it came out infinite. If it was found as a distance from the scale, not if it is tiny
     // beside what that may have lost.
-    template <class E, class S>
-    NDPOOL_INLINE auto good_value(double scale, S value) const {
+    template <class E, int N, class V>
+    NDPOOL_INLINE auto good_value(double scale, V value) const {
         using A = std::decay_t<decltype(value[0])>;
-        const S size = value < 0 ? -value : value;
         if (lp || std::is_same_v<E, double>) return value - value == 0;
-        const S distance = static_cast<A>(scale) - value;
-        return (distance < 0 ? -distance : distance) <= static_cast<A>(1e7) * size;
+        return size_of_each<N>(static_cast<A>(scale) - value) <= static_cast<A>(1e7) * size_of_each<N>(value);
     }
 
   private:

@@ -117,10 +117,10 @@ struct TermsBack {
     void hand_on(const Sums &sums, const InputPart &in, const Use &use) const {
         using E = typename Sums::Term;
         const PartPlane<Q> outputs(plan, sums.part);
-        const bool good = divide_cotangents(sums, outputs.data());
+        divide_cotangents(sums, outputs.data());
         Transposition<SumSource<Q, Q>, SmoothTarget<E, Q>, std::is_same_v<Q, float>> job{
             {outputs.data()}, {result, in.gx, sums.terms.weight}};
-        if (good) return use(job);
+        if (!sums.bad) return use(job);
         const i64 low = sums.terms.low(), length = sums.terms.length();
         const Scratch<double> block(length + 64, "what windows by themselves bring");
         double *extra = block.data();
@@ -136,28 +136,28 @@ struct TermsBack {
         use(job);
     }
 
-    // What the outputs of a part hand on, in a plane of the slab: 0 for those that are not good. Says whether all are.
+    // What the outputs of a part hand on, in a plane of the slab: 0 for those that are not good.
     template <class Q, class Sums>
-    bool divide_cotangents(const Sums &sums, Q *plane) const {
+    void divide_cotangents(const Sums &sums, Q *plane) const {
         using E = typename Sums::Term;
         using S = typename Sums::Sum;
         constexpr int N = LANES<S>;
         const i64 start = sums.part.row_begin * plan.out_row + sums.part.begin * plan.inner;
         const auto factor = static_cast<S>(sums.terms.weight_factor());
         const Smooth own = kind;  // a copy, which no store can change
-        auto all = sums.template truth<N>();
         over_chunks(sums.count(), [&](i64 first, i64 some) {
             S from[CHUNK];
+            const S *sum = sums.sum + first;
+            Q *to = plane + start + first;
             load_plane(result, g, sums.terms.slab * plan.out_slab + start + first, some, from);
-            for (i64 i = 0; i < some; i += N) {
-                vec<S, N> sum = load<N>(sums.sum + first + i), zero{};
-                for (i64 past = some; past < i + N; ++past) sum[past - i] = 1;
-                auto good = own.good<E, N>(sum);
-                all &= good;
-                store_as<N>(plane + start + first + i, good ? own.share<E, N>(load<N>(from + i) * factor, sum) : zero);
-            }
+            with_share<E, S>(own, [&](const auto &share) NDPOOL_INLINED {
+                for (i64 i = 0; i < some; i += N)
+                    store_as<N>(to + i, share(load<N>(from + i) * factor, load<N>(sum + i)));
+            });
+            if (!sums.bad) return;
+            for (i64 i = 0; i < some; ++i)
+                if (!own.good<E, 1>(vec<S, 1>{sum[i]})[0]) to[i] = 0;
         });
-        return sums.template everywhere<N>(all);
     }
 
     // Adds up all terms of a slab, and then fills it piece by piece; says whether all sums were good.
@@ -168,8 +168,9 @@ struct TermsBack {
             using E = typename std::decay_t<decltype(sums)>::Term;
             auto &terms = sums.terms;
             const PartPlane<double> outputs(plan, sums.part);
-            good = terms.in_pieces && divide_cotangents(sums, outputs.data());
+            good = terms.in_pieces && !sums.bad;
             if (!good) return;
+            divide_cotangents(sums, outputs.data());
             terms.over_pieces(true, [&](const Plan &piece, i64 from, i64) {
                 transpose_all(piece, in_gx(slab * plan.in_slab + from), size_of(result), Way::SPREAD, {},
                               [&](const InputPart &in, const OutputPart &, const auto &use) {

@@ -18,8 +18,7 @@ struct TermsForward {
     void run() const {
         const TermUse use{true, t != nullptr, kind.floats_do_for_sums(plan, result)};
         over_output_parts(plan, [&](const SmoothPart &part) {
-            over_terms(plan, kind, type, result, x, part, plan.axes[0].length, 0, use,
-                       [&](auto &sums) { fill(sums); });
+            over_terms(plan, kind, type, result, x, part, plan.axes[0].length, 0, use, [&](auto &sums) { fill(sums); });
         });
     }
 
@@ -47,7 +46,7 @@ struct TermsForward {
             });
         }
         if (!value) return;
-        i64 bad = 0;
+        i64 bad = sums.bad;
         over_chunks(count, [&](i64 i, i64 some) {
             S out[CHUNK];
             bad += sums.values(i, some, out);

@@ -31,8 +31,8 @@ struct PartTerms {
     i64 in_begin, in_end;
     bool in_pieces;  // whether there are too many cells to be held at once; then the terms are those of a piece
     E scale = 1;
-    double reach = 0;               // how far the exponents of exp reach below 0
-    bool accurate = true;           // whether no weight is too small for E
+    double reach = 0;                         // how far the exponents of exp reach below 0
+    bool accurate = true;                     // whether no weight is too small for E
     const E *e = nullptr, *weight = nullptr;  // as if from the slab's start
 
     i64 low() const { return in_begin * first_stride(plan); }

@@ -1,5 +1,6 @@
 // The sums of the windows of a part, over the terms of their cells.
 #pragma once
+#include "kinds/norms.h"
 #include "kinds/terms.h"
 
 namespace ndpool {
@@ -14,23 +15,21 @@ struct WindowSums {
     const Plan &plan;
     const Smooth &kind;
     const OutputPart part;
-    S *sum;  // rows of the part one after the other
+    S *sum;   // rows of the part one after the other
+    i64 bad;  // how many are not good
 
     i64 outputs() const { return (part.end - part.begin) * plan.inner; }
     i64 count() const { return (part.row_end - part.row_begin) * outputs(); }
 
     WindowSums(PartTerms<E> &terms, bool with_weights)
-        : terms(terms),
-          plan(terms.plan),
-          kind(terms.kind),
-          part(terms.part),
-          block(count() + 64, "sums of a part") {
+        : terms(terms), plan(terms.plan), kind(terms.kind), part(terms.part), block(count() + 64, "sums of a part") {
         sum = block.data();
         if (terms.in_pieces)
             sum_pieces(sum, false, [&](i64, i64) { return terms.e; });
         else
             terms.fill(with_weights), pool(terms.e, sum);
         if (kind.count_pad && plan.padded) add_padding();
+        bad = count_bad();
     }
 
     // The windows' changes along a tangent, which the weights of its cells take part in.
@@ -38,14 +37,14 @@ struct WindowSums {
         Scratch<E> block;
         // The tangent of cells, times their weights.
         auto weighted = [&](i64 from, i64 many, const E *weight) {
-            constexpr int N = LANES<E>;
+            constexpr int M = LANES<E>;
             block.grow(many + 64, "a part of the tangent");
             E *tangent = block.data();
             load_plane(tangent_type, t, terms.slab * plan.in_slab + from, many, tangent);
-            over_cells(weight, many, [tangent](i64 i, vec<E, N> w) NDPOOL_INLINED {
+            over_cells(weight, many, [tangent](i64 i, vec<E, M> w) NDPOOL_INLINED {
                 // A cell without weight does not meet its tangent, which may be infinite.
-                const vec<E, N> zero{};
-                store<N>(tangent + i, w == 0 ? zero : w * load<N>(tangent + i));
+                const vec<E, M> zero{};
+                store<M>(tangent + i, w == 0 ? zero : w * load<M>(tangent + i));
             });
             return tangent;
         };
@@ -53,91 +52,72 @@ struct WindowSums {
             sum_pieces(to, true, [&](i64 from, i64 many) { return weighted(from, many, terms.weight); });
         else
             pool(weighted(terms.low(), terms.length(), terms.weight + terms.low()) - terms.low(), to);
-        constexpr int M = LANES<S>;
         const auto factor = static_cast<S>(terms.weight_factor());
-        for (i64 i = 0; i < count(); i += M)
-            store<M>(to + i, kind.share<E, M>(load<M>(to + i) * factor, load<M>(sum + i)));
+        with_share<E, S>(kind, [&](const auto &share) NDPOOL_INLINED {
+            for (i64 i = 0; i < count(); i += N) store<N>(to + i, share(load<N>(to + i) * factor, load<N>(sum + i)));
+        });
     }
 
-    // The outputs first..first+count-1, from the sums; says how many are not good.
+    // The outputs first..first+count-1, from the sums; says how many did not come out well.
     i64 values(i64 first, i64 count, S *to) const {
-        constexpr int N = LANES<S>;
         const Smooth own = kind;  // a copy, which no store can change
         const double s = static_cast<double>(terms.scale);
-        Truth<N> bad{};  // less one for each
-        for (i64 i = 0; i < count; i += N) {
-            vec<S, N> total = load<N>(sum + first + i);
-            if (i + N > count)
-                for (i64 l = count - i; l < N; ++l) total[l] = total[0];
-            vec<S, N> v = own.value<E, N>(s, total);
-            bad += ~(own.good<E, N>(total) & own.good_value<E>(s, v));
-            store<N>(to + i, v);
-        }
+        const S *from = sum + first;
+        Truth bad{};  // less one for each
+        with_value<E, S>(own, s, [&](const auto &value) NDPOOL_INLINED {
+            Truth seen{};
+            over_cells(from, count, [&, to](i64 i, vec<S, N> total) NDPOOL_INLINED {
+                const vec<S, N> v = value(total);
+                seen += ~own.good_value<E, N>(s, v);
+                store<N>(to + i, v);
+            });
+            bad = seen;
+        });
         i64 all = 0;
         for (int l = 0; l < N; ++l) all -= bad[l];
         return all;
     }
 
-    // What comparisons of N sums give.
-    template <int N>
-    using Truth = vec<typename IntOf<sizeof(S)>::s, N>;
-    template <int N>
-    static Truth<N> truth() {
-        return ~Truth<N>{};
-    }
-    template <int N>
-    static bool everywhere(Truth<N> all) {
-        bool every = true;
-        for (int l = 0; l < N; ++l) every &= all[l] != 0;
-        return every;
-    }
-
-    // Whether all sums are good.
-    bool all_good() const {
-        constexpr int N = LANES<S>;
-        const i64 all = count();
-        auto good = truth<N>();
-        i64 i = 0;
-        for (; i + N <= all; i += N) good &= kind.good<E, N>(load<N>(sum + i));
-        if (i < all) good &= kind.good<E, N>(load_some<N>(sum + i, static_cast<int>(all - i)));
-        return everywhere<N>(good);
-    }
-
-    // Calls bad(rows, slab, row, o, e) for each output whose sum is not good or, if `values` are asked about, what
+    // Calls f(rows, slab, row, o, e) for each output whose sum is not good or, if `values` are asked about, what
     // follows from it.
     template <class F>
-    void over_bad(bool values, const F &bad) const {
-        constexpr int N = LANES<S>;
+    void over_bad(bool values, const F &f) const {
         OutputRow rows(plan);
+        const Scratch<S> block(outputs() + 64, "outputs of a row");
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
-            const S *here = sum + (row - part.row_begin) * outputs();
+            const i64 start = (row - part.row_begin) * outputs();
+            if (values) this->values(start, outputs(), block.data());
             bool moved = false;
             for (i64 i = 0; i < outputs(); i += N) {
-                const Truth<N> truths = good<N>(values, load<N>(here + i));
-                if (everywhere<N>(truths)) continue;
-                if (!moved) rows.move_to(row % plan.out_rows), moved = true;
-                for (i64 k = i; k < outputs() && k < i + N; ++k)
-                    if (!truths[k - i])
-                        bad(rows, terms.slab + row / plan.out_rows, row % plan.out_rows, part.begin + k / plan.inner,
-                            k % plan.inner);
+                Truth good = kind.good<E, N>(load<N>(sum + start + i));
+                if (values) good &= kind.good_value<E, N>(static_cast<double>(terms.scale), load<N>(block.data() + i));
+                for (i64 k = i; k < outputs() && k < i + N; ++k) {
+                    if (good[k - i]) continue;
+                    if (!moved) rows.move_to(row % plan.out_rows), moved = true;
+                    f(rows, terms.slab + row / plan.out_rows, row % plan.out_rows, part.begin + k / plan.inner,
+                      k % plan.inner);
+                }
             }
         }
     }
 
   private:
     const Scratch<S> block;
+    static constexpr int N = LANES<S>;
+    using Truth = vec<typename IntOf<sizeof(S)>::s, N>;  // what comparisons of N sums give
 
-    template <int M>
-    auto good(bool values, vec<S, M> sum) const {
-        auto good = kind.good<E, M>(sum);
-        double s = static_cast<double>(terms.scale);
-        return values ? good & kind.good_value<E>(s, kind.value<E, M>(s, sum)) : good;
+    i64 count_bad() const {
+        const Smooth own = kind;  // a copy, which no store can change
+        Truth bad{};              // less one for each
+        over_cells(sum, count(), [&](i64, vec<S, N> some) NDPOOL_INLINED { bad += ~own.good<E, N>(some); });
+        i64 all = 0;
+        for (int l = 0; l < N; ++l) all -= bad[l];
+        return all;
     }
 
     // The sums of what cells(from, many) gives for the cells of each piece.
     template <class Cells>
     void sum_pieces(S *to, bool with_weights, const Cells &cells) {
-        constexpr int N = LANES<S>;
         const Scratch<S> block(count() + 64, "sums of a piece");
         S *more = block.data();
         std::memset(to, 0, sizeof(S) * static_cast<std::size_t>(count()));
@@ -227,7 +207,7 @@ void over_terms(const Plan &plan, const Smooth &kind, Type type, Type result, co
         using E = std::decay_t<decltype(terms.scale)>;
         WindowSums<E, decltype(zero)> sums(terms, use.weights);
         const bool accurate = std::is_same_v<E, double> || !use.weights || terms.accurate;
-        if (!accurate || (guessed && !sums.all_good())) return false;
+        if (!accurate || (guessed && sums.bad)) return false;
         f(sums);
         return true;
     };

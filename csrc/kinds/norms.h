@@ -1,0 +1,134 @@
+// What follows from the sum of a window's terms: the output, and what the weights of its cells are divided by.
+#pragma once
+#include "kinds/smooth.h"
+
+namespace ndpool {
+namespace NDPOOL_LEVEL {
+
+// s + log(sum) / beta, from sums of type S over terms of type E.
+template <class E, class S>
+class LogValue;
+
+// A logarithm may be far from 0 and the output near: what its largest part and the sum lose is added again.
+template <>
+class LogValue<float, float> {
+  public:
+    LogValue(double s, double beta)
+        : s(static_cast<float>(s)),
+          per_beta(static_cast<float>(1 / beta)),
+          high(static_cast<float>(LOG_2 / beta)),
+          low(static_cast<float>(LOG_2 / beta - static_cast<double>(high))) {}
+    template <int N>
+    NDPOOL_INLINE vec<float, N> of(vec<float, N> sum) const {
+        const LogParts<N> parts(sum);
+        const vec<float, N> unit = splat<float, N>(high), most = parts.k * unit;
+        const ExactDifference<float, N> whole(splat<float, N>(s), -most);
+        const vec<float, N> lost = product_error<N>(parts.k, unit, most) + parts.k * low + whole.lost;
+        return whole.difference + ((parts.t + parts.tail()) * per_beta + lost);
+    }
+
+  private:
+    float s, per_beta, high, low;
+};
+template <>
+class LogValue<float, double> {
+  public:
+    LogValue(double s, double beta) : s(s), per_beta(1 / beta) {}
+    template <int N>
+    NDPOOL_INLINE vec<double, N> of(vec<double, N> sum) const {
+        return log_lanes<N, true>(sum) * per_beta + s;
+    }
+
+  private:
+    double s, per_beta;
+};
+// The logarithm may be much larger than log(n), and the output nearer to 0 than both: nothing is lost of the quotient
+// or the sum.
+template <>
+class LogValue<double, double> {
+  public:
+    LogValue(double s, double beta) : s(s), beta(beta), per_beta(1 / beta) {}
+    template <int N>
+    NDPOOL_INLINE vec<double, N> of(vec<double, N> sum) const {
+        const LogInTwo<N> log = log_in_two<N>(sum);
+        const vec<double, N> quotient = log.whole * per_beta;
+        const vec<double, N> left = log.rest - product_error<N>(quotient, splat<double, N>(beta), log.whole);
+        const ExactDifference<double, N> whole(splat<double, N>(s), -quotient);
+        return whole.difference + (whole.lost + left * per_beta);
+    }
+
+  private:
+    double s, beta, per_beta;
+};
+
+// sum ** p, or 1/sum or 1/sqrt(sum), as accurate as terms of type E are.
+template <class E, int N>
+NDPOOL_INLINE vec<double, N> power_of(vec<double, N> sum, double p) {
+    return pow_lanes<N, std::is_same_v<E, float>>(sum, p);
+}
+template <class E, int N>
+NDPOOL_INLINE vec<float, N> power_of(vec<float, N> sum, double p) {
+    return Power<float>(p).of<N>(sum);
+}
+template <class E, int N>
+NDPOOL_INLINE vec<double, N> root_of(vec<double, N> sum) {
+    if constexpr (std::is_same_v<E, float>)
+        return sum > 0 ? sum * reciprocal_root<N>(sum) : sum;
+    else
+        return sqrt_lanes<N>(sum);
+}
+template <class E, int N>
+NDPOOL_INLINE vec<float, N> root_of(vec<float, N> sum) {
+    return sqrt_lanes<N>(sum);
+}
+template <class E, int N, class V>
+NDPOOL_INLINE V over_root(V v, V sum) {
+    if constexpr (std::is_same_v<E, float> && sizeof(v[0]) == sizeof(double))
+        return v * reciprocal_root<N>(sum);
+    else
+        return v / sqrt_lanes<N>(sum);
+}
+template <class E, int N, class V>
+NDPOOL_INLINE V over_sum(V v, V sum) {
+    if constexpr (std::is_same_v<E, float> && sizeof(v[0]) == sizeof(double))
+        return v * reciprocal<N>(sum);
+    else
+        return v / sum;
+}
+
+// Calls f(value) with what value(sum) gives: the outputs of a register of windows.
+template <class E, class S, class F>
+NDPOOL_INLINE void with_value(const Smooth &kind, double scale, const F &f) {
+    constexpr int N = LANES<S>;
+    using V = vec<S, N>;
+    const auto s = static_cast<S>(scale);
+    const double p = kind.parameter;
+    if (!kind.lp)
+        f([log = LogValue<E, S>(scale, p)](V sum) NDPOOL_INLINED { return log.template of<LANES<S>>(sum); });
+    else if (p == 1)
+        f([s](V sum) NDPOOL_INLINED { return s * sum; });
+    else if (p == 2)
+        f([s](V sum) NDPOOL_INLINED { return s * root_of<E, LANES<S>>(sum); });
+    else
+        f([s, p](V sum) NDPOOL_INLINED { return s * power_of<E, LANES<S>>(sum, 1 / p); });
+}
+
+// Calls f(share) with what share(v, sum) gives: v over what the weights of a window are divided by, and 0 where there
+// are none.
+template <class E, class S, class F>
+NDPOOL_INLINE void with_share(const Smooth &kind, const F &f) {
+    constexpr int N = LANES<S>;
+    using V = vec<S, N>;
+    const double p = kind.parameter;
+    if (!kind.lp)
+        f([](V v, V sum) NDPOOL_INLINED { return over_sum<E, LANES<S>>(v, sum); });
+    else if (p == 1)
+        f([](V v, V sum) NDPOOL_INLINED { return sum == 0 ? V{} : v; });
+    else if (p == 2)
+        f([](V v, V sum) NDPOOL_INLINED { return sum == 0 ? V{} : over_root<E, LANES<S>>(v, sum); });
+    else
+        f([p](V v, V sum) NDPOOL_INLINED { return sum == 0 ? V{} : v * power_of<E, LANES<S>>(sum, (1 - p) / p); });
+}
+
+}  // namespace NDPOOL_LEVEL
+}  // namespace ndpool
