@@ -5,13 +5,13 @@
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
-// s + log(sum) / beta, from sums of type S over terms of type E.
-template <class E, class S>
+// s + log(sum) / beta.
+template <class T>
 class LogValue;
 
 // A logarithm may be far from 0 and the output near: what its largest part and the sum lose is added again.
 template <>
-class LogValue<float, float> {
+class LogValue<float> {
   public:
     LogValue(double s, double beta)
         : s(static_cast<float>(s)),
@@ -30,22 +30,10 @@ class LogValue<float, float> {
   private:
     float s, per_beta, high, low;
 };
-template <>
-class LogValue<float, double> {
-  public:
-    LogValue(double s, double beta) : s(s), per_beta(1 / beta) {}
-    template <int N>
-    NDPOOL_INLINE vec<double, N> of(vec<double, N> sum) const {
-        return log_lanes<N, true>(sum) * per_beta + s;
-    }
-
-  private:
-    double s, per_beta;
-};
 // The logarithm may be much larger than log(n), and the output nearer to 0 than both: nothing is lost of the quotient
 // or the sum.
 template <>
-class LogValue<double, double> {
+class LogValue<double> {
   public:
     LogValue(double s, double beta) : s(s), beta(beta), per_beta(1 / beta) {}
     template <int N>
@@ -61,73 +49,46 @@ class LogValue<double, double> {
     double s, beta, per_beta;
 };
 
-// sum ** p, or 1/sum or 1/sqrt(sum), as accurate as terms of type E are.
-template <class E, int N>
+// sum ** p
+template <int N>
 NDPOOL_INLINE vec<double, N> power_of(vec<double, N> sum, double p) {
-    return pow_lanes<N, std::is_same_v<E, float>>(sum, p);
+    return pow_lanes<N>(sum, p);
 }
-template <class E, int N>
+template <int N>
 NDPOOL_INLINE vec<float, N> power_of(vec<float, N> sum, double p) {
     return Power<float>(p).of<N>(sum);
 }
-template <class E, int N>
-NDPOOL_INLINE vec<double, N> root_of(vec<double, N> sum) {
-    if constexpr (std::is_same_v<E, float>)
-        return sum > 0 ? sum * reciprocal_root<N>(sum) : sum;
-    else
-        return sqrt_lanes<N>(sum);
-}
-template <class E, int N>
-NDPOOL_INLINE vec<float, N> root_of(vec<float, N> sum) {
-    return sqrt_lanes<N>(sum);
-}
-template <class E, int N, class V>
-NDPOOL_INLINE V over_root(V v, V sum) {
-    if constexpr (std::is_same_v<E, float> && sizeof(v[0]) == sizeof(double))
-        return v * reciprocal_root<N>(sum);
-    else
-        return v / sqrt_lanes<N>(sum);
-}
-template <class E, int N, class V>
-NDPOOL_INLINE V over_sum(V v, V sum) {
-    if constexpr (std::is_same_v<E, float> && sizeof(v[0]) == sizeof(double))
-        return v * reciprocal<N>(sum);
-    else
-        return v / sum;
-}
 
 // Calls f(value) with what value(sum) gives: the outputs of a register of windows.
-template <class E, class S, class F>
+template <class E, class F>
 NDPOOL_INLINE void with_value(const Smooth &kind, double scale, const F &f) {
-    constexpr int N = LANES<S>;
-    using V = vec<S, N>;
-    const auto s = static_cast<S>(scale);
+    using V = vec<E, LANES<E>>;
+    const auto s = static_cast<E>(scale);
     const double p = kind.parameter;
     if (!kind.lp)
-        f([log = LogValue<E, S>(scale, p)](V sum) NDPOOL_INLINED { return log.template of<LANES<S>>(sum); });
+        f([log = LogValue<E>(scale, p)](V sum) NDPOOL_INLINED { return log.template of<LANES<E>>(sum); });
     else if (p == 1)
         f([s](V sum) NDPOOL_INLINED { return s * sum; });
     else if (p == 2)
-        f([s](V sum) NDPOOL_INLINED { return s * root_of<E, LANES<S>>(sum); });
+        f([s](V sum) NDPOOL_INLINED { return s * sqrt_lanes<LANES<E>>(sum); });
     else
-        f([s, p](V sum) NDPOOL_INLINED { return s * power_of<E, LANES<S>>(sum, 1 / p); });
+        f([s, p](V sum) NDPOOL_INLINED { return s * power_of<LANES<E>>(sum, 1 / p); });
 }
 
 // Calls f(share) with what share(v, sum) gives: v over what the weights of a window are divided by, and 0 where there
 // are none.
-template <class E, class S, class F>
+template <class E, class F>
 NDPOOL_INLINE void with_share(const Smooth &kind, const F &f) {
-    constexpr int N = LANES<S>;
-    using V = vec<S, N>;
+    using V = vec<E, LANES<E>>;
     const double p = kind.parameter;
     if (!kind.lp)
-        f([](V v, V sum) NDPOOL_INLINED { return over_sum<E, LANES<S>>(v, sum); });
+        f([](V v, V sum) NDPOOL_INLINED { return v / sum; });
     else if (p == 1)
         f([](V v, V sum) NDPOOL_INLINED { return sum == 0 ? V{} : v; });
     else if (p == 2)
-        f([](V v, V sum) NDPOOL_INLINED { return sum == 0 ? V{} : over_root<E, LANES<S>>(v, sum); });
+        f([](V v, V sum) NDPOOL_INLINED { return sum == 0 ? V{} : v / sqrt_lanes<LANES<E>>(sum); });
     else
-        f([p](V v, V sum) NDPOOL_INLINED { return sum == 0 ? V{} : v * power_of<E, LANES<S>>(sum, (1 - p) / p); });
+        f([p](V v, V sum) NDPOOL_INLINED { return sum == 0 ? V{} : v * power_of<LANES<E>>(sum, (1 - p) / p); });
 }
 
 }  // namespace NDPOOL_LEVEL

@@ -6,23 +6,28 @@
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
-// Sums of type S over terms of type E.
-template <class E, class S>
+// Sums over terms of type E. They are added up in doubles unless floats do for that, too, and then are as terms.
+template <class E>
 struct WindowSums {
     using Term = E;
-    using Sum = S;
     PartTerms<E> &terms;
     const Plan &plan;
     const Smooth &kind;
     const OutputPart part;
-    S *sum;   // rows of the part one after the other
+    const bool float_sums;
+    E *sum;   // rows of the part one after the other
     i64 bad;  // how many are not good
 
     i64 outputs() const { return (part.end - part.begin) * plan.inner; }
     i64 count() const { return (part.row_end - part.row_begin) * outputs(); }
 
-    WindowSums(PartTerms<E> &terms, bool with_weights)
-        : terms(terms), plan(terms.plan), kind(terms.kind), part(terms.part), block(count() + 64, "sums of a part") {
+    WindowSums(PartTerms<E> &terms, bool with_weights, bool float_sums)
+        : terms(terms),
+          plan(terms.plan),
+          kind(terms.kind),
+          part(terms.part),
+          float_sums(float_sums),
+          block(count() + 64, "sums of a part") {
         sum = block.data();
         if (terms.in_pieces)
             sum_pieces(sum, false, [&](i64, i64) { return terms.e; });
@@ -33,18 +38,17 @@ struct WindowSums {
     }
 
     // The windows' changes along a tangent, which the weights of its cells take part in.
-    void weigh(Type tangent_type, const void *t, S *to) {
+    void weigh(Type tangent_type, const void *t, E *to) {
         Scratch<E> block;
         // The tangent of cells, times their weights.
         auto weighted = [&](i64 from, i64 many, const E *weight) {
-            constexpr int M = LANES<E>;
             block.grow(many + 64, "a part of the tangent");
             E *tangent = block.data();
             load_plane(tangent_type, t, terms.slab * plan.in_slab + from, many, tangent);
-            over_cells(weight, many, [tangent](i64 i, vec<E, M> w) NDPOOL_INLINED {
+            over_cells(weight, many, [tangent](i64 i, vec<E, N> w) NDPOOL_INLINED {
                 // A cell without weight does not meet its tangent, which may be infinite.
-                const vec<E, M> zero{};
-                store<M>(tangent + i, w == 0 ? zero : w * load<M>(tangent + i));
+                const vec<E, N> zero{};
+                store<N>(tangent + i, w == 0 ? zero : w * load<N>(tangent + i));
             });
             return tangent;
         };
@@ -52,22 +56,22 @@ struct WindowSums {
             sum_pieces(to, true, [&](i64 from, i64 many) { return weighted(from, many, terms.weight); });
         else
             pool(weighted(terms.low(), terms.length(), terms.weight + terms.low()) - terms.low(), to);
-        const auto factor = static_cast<S>(terms.weight_factor());
-        with_share<E, S>(kind, [&](const auto &share) NDPOOL_INLINED {
+        const auto factor = static_cast<E>(terms.weight_factor());
+        with_share<E>(kind, [&](const auto &share) NDPOOL_INLINED {
             for (i64 i = 0; i < count(); i += N) store<N>(to + i, share(load<N>(to + i) * factor, load<N>(sum + i)));
         });
     }
 
     // The outputs first..first+count-1, from the sums; says how many did not come out well.
-    i64 values(i64 first, i64 count, S *to) const {
+    i64 values(i64 first, i64 count, E *to) const {
         const Smooth own = kind;  // a copy, which no store can change
         const double s = static_cast<double>(terms.scale);
-        const S *from = sum + first;
+        const E *from = sum + first;
         Truth bad{};  // less one for each
-        with_value<E, S>(own, s, [&](const auto &value) NDPOOL_INLINED {
+        with_value<E>(own, s, [&](const auto &value) NDPOOL_INLINED {
             Truth seen{};
-            over_cells(from, count, [&, to](i64 i, vec<S, N> total) NDPOOL_INLINED {
-                const vec<S, N> v = value(total);
+            over_cells(from, count, [&, to](i64 i, vec<E, N> total) NDPOOL_INLINED {
+                const vec<E, N> v = value(total);
                 seen += ~own.good_value<E, N>(s, v);
                 store<N>(to + i, v);
             });
@@ -83,7 +87,7 @@ struct WindowSums {
     template <class F>
     void over_bad(bool values, const F &f) const {
         OutputRow rows(plan);
-        const Scratch<S> block(outputs() + 64, "outputs of a row");
+        const Scratch<E> block(outputs() + 64, "outputs of a row");
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
             const i64 start = (row - part.row_begin) * outputs();
             if (values) this->values(start, outputs(), block.data());
@@ -102,14 +106,14 @@ struct WindowSums {
     }
 
   private:
-    const Scratch<S> block;
-    static constexpr int N = LANES<S>;
-    using Truth = vec<typename IntOf<sizeof(S)>::s, N>;  // what comparisons of N sums give
+    const Scratch<E> block;
+    static constexpr int N = LANES<E>;
+    using Truth = vec<typename IntOf<sizeof(E)>::s, N>;  // what comparisons of N sums give
 
     i64 count_bad() const {
         const Smooth own = kind;  // a copy, which no store can change
         Truth bad{};              // less one for each
-        over_cells(sum, count(), [&](i64, vec<S, N> some) NDPOOL_INLINED { bad += ~own.good<E, N>(some); });
+        over_cells(sum, count(), [&](i64, vec<E, N> some) NDPOOL_INLINED { bad += ~own.good<E, N>(some); });
         i64 all = 0;
         for (int l = 0; l < N; ++l) all -= bad[l];
         return all;
@@ -117,26 +121,34 @@ struct WindowSums {
 
     // The sums of what cells(from, many) gives for the cells of each piece.
     template <class Cells>
-    void sum_pieces(S *to, bool with_weights, const Cells &cells) {
-        const Scratch<S> block(count() + 64, "sums of a piece");
-        S *more = block.data();
-        std::memset(to, 0, sizeof(S) * static_cast<std::size_t>(count()));
+    void sum_pieces(E *to, bool with_weights, const Cells &cells) {
+        const i64 all = count();
+        const Scratch<double> block(all, "sums of pieces");
+        double *sums = block.data();
+        for (i64 i = 0; i < all; ++i) sums[i] = 0;
         terms.over_pieces(with_weights, [&](const Plan &piece, i64 from, i64 many) {
-            pool_plan(piece, cells(from, many), more);
-            for (i64 i = 0; i < count(); i += N) store<N>(to + i, load<N>(to + i) + load<N>(more + i));
+            pool_plan<double>(piece, cells(from, many), to);
+            for (i64 i = 0; i < all; ++i) sums[i] += static_cast<double>(to[i]);
         });
+        for (i64 i = 0; i < all; ++i) to[i] = static_cast<E>(sums[i]);
     }
 
     // Sums over the windows of the part.
-    void pool(const E *cells, S *to) const {
-        if (terms.has_plan()) return pool_plan(terms.own_plan(), cells + terms.low(), to);
-        const PlainSum<E, S> p{};
-        SumSink<Total<S>, S> sink{to, {Count::NONE, 1}};
+    void pool(const E *cells, E *to) const {
+        if constexpr (std::is_same_v<E, float>)
+            if (float_sums) return pool_as<float>(cells, to);
+        pool_as<double>(cells, to);
+    }
+    template <class A>
+    void pool_as(const E *cells, E *to) const {
+        if (terms.has_plan()) return pool_plan<A>(terms.own_plan(), cells + terms.low(), to);
+        const PlainSum<E, A> p{};
+        SumSink<Total<A>, E> sink{to, {Count::NONE, 1}};
         OutputRow rows(plan);
         const auto lanes = p.lanes();
         const auto from = source_of(p, cells, terms.in_end * first_stride(plan));
-        LanePooler<Total<S>, SumSink<Total<S>, S>> pooler(plan, lanes, from, plan.last().output,
-                                                          choose_forward(plan, lanes_alone<Total<S>>(), Way::NONE));
+        LanePooler<Total<A>, SumSink<Total<A>, E>> pooler(plan, lanes, from, plan.last().output,
+                                                          choose_forward(plan, lanes_alone<Total<A>>(), Way::NONE));
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
             rows.move_to(row);
             sink.move_to(plan, row - part.row_begin, rows);
@@ -145,12 +157,13 @@ struct WindowSums {
         }
     }
 
-    static void pool_plan(const Plan &plan, const E *cells, S *to) {
-        constexpr Tuned TUNED = std::is_same_v<S, float>   ? Tuned::ALL
+    template <class A>
+    static void pool_plan(const Plan &plan, const E *cells, E *to) {
+        constexpr Tuned TUNED = std::is_same_v<A, float>   ? Tuned::ALL
                                 : std::is_same_v<E, float> ? Tuned::ROWS
                                                            : Tuned::NOT;
-        const SumSink<Total<S>, S> sink{to, {Count::NONE, 1}};
-        pool_all<TUNED>(plan, PlainSum<E, S>{}, cells, sink, {});
+        const SumSink<Total<A>, E> sink{to, {Count::NONE, 1}};
+        pool_all<TUNED>(plan, PlainSum<E, A>{}, cells, sink, {});
     }
 
     // A padded cell that counts is the number 0.
@@ -175,9 +188,9 @@ struct WindowSums {
                 rows.move_to(row % plan.out_rows);
             else
                 rows.move_on(1);
-            S *to = sum + (row - part.row_begin) * outputs();
+            E *to = sum + (row - part.row_begin) * outputs();
             auto add = [to](i64 begin, i64 end, double more) {
-                const auto v = static_cast<S>(more);
+                const auto v = static_cast<E>(more);
                 for (i64 i = begin; i < end; ++i) to[i] += v;
             };
             const auto all = static_cast<double>(rows.counted), here = static_cast<double>(rows.real);
@@ -203,9 +216,10 @@ template <class F>
 void over_terms(const Plan &plan, const Smooth &kind, Type type, Type result, const void *x, const SmoothPart &part,
                 i64 begin, i64 end, const TermUse &use, const F &f) {
     // With the scale as it is; says whether that did. A guess did not if it is to blame for anything.
-    auto done = [&](auto &terms, auto zero, bool guessed) {
+    auto done = [&](auto &terms, bool guessed) {
         using E = std::decay_t<decltype(terms.scale)>;
-        WindowSums<E, decltype(zero)> sums(terms, use.weights);
+        terms.accurate = true;
+        WindowSums<E> sums(terms, use.weights, use.float_sums);
         const bool accurate = std::is_same_v<E, double> || !use.weights || terms.accurate;
         if (!accurate || (guessed && sums.bad)) return false;
         f(sums);
@@ -213,20 +227,16 @@ void over_terms(const Plan &plan, const Smooth &kind, Type type, Type result, co
     };
     if (result != Type::F64 && kind.floats_do(0, result)) {
         PartTerms<float> terms(plan, kind, type, x, part, begin, end, use.pieces);
-        auto floats_did = [&](bool guessed) {
-            terms.accurate = true;
-            return use.float_sums ? done(terms, float(), guessed) : done(terms, double(), guessed);
-        };
         terms.guess_scale();
-        if (floats_did(true)) return;
+        if (done(terms, true)) return;
         terms.measure_scale();
-        if (kind.floats_do(terms.reach, result) && floats_did(false)) return;
+        if (kind.floats_do(terms.reach, result) && done(terms, false)) return;
     }
     PartTerms<double> terms(plan, kind, type, x, part, begin, end, use.pieces);
     terms.guess_scale();
-    if (result == Type::F64 && done(terms, double(), true)) return;
+    if (result == Type::F64 && done(terms, true)) return;
     terms.measure_scale();
-    done(terms, double(), false);
+    done(terms, false);
 }
 
 // Calls piece(part) for parts of the outputs small enough that their terms stay in the cache, and large enough that
