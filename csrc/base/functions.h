@@ -122,6 +122,12 @@ class ExpTerm<float> {
         V rest = product_error<N>(b, d.difference, a) + b * d.lost + low * d.difference;
         return exp2_of<N>(n, a - n + rest, -125.0f);
     }
+    // To five digits or more, which are enough for floats of 16 bits.
+    template <int N>
+    NDPOOL_INLINE vec<float, N> rough(vec<float, N> x, vec<float, N> s) const {
+        vec<float, N> a = (x - s) * high, n = a + WHOLE - WHOLE;
+        return exp2_of<N>(n, a - n, -125.0f);
+    }
 
   private:
     float high, low;
@@ -141,7 +147,7 @@ class ExpTerm<double> {
     double beta;
 };
 
-// 1/x in floats, to the last place or so, for x from 1 to 2^100.
+// 1/x in floats, to the last place or so, for x from 2^-100 to 2^100.
 template <int N>
 NDPOOL_INLINE vec<float, N> reciprocal(vec<float, N> x) {
 #if defined(__AVX512F__)
@@ -300,6 +306,18 @@ NDPOOL_INLINE vec<float, N> sqrt_lanes(vec<float, N> x) {
 #endif
     for (int i = 0; i < N; ++i) x[i] = __builtin_sqrtf(x[i]);
     return x;
+}
+
+// 1/sqrt(x) in floats, to the last place or so, for x from 2^-100 to 2^100.
+template <int N>
+NDPOOL_INLINE vec<float, N> reciprocal_root(vec<float, N> x) {
+#if defined(__AVX512F__)
+    if constexpr (N == 16) {
+        auto guess = bits<vec<float, N>>(_mm512_rsqrt14_ps(bits<__m512>(x)));
+        return guess * (1.5f - 0.5f * x * guess * guess);
+    }
+#endif
+    return 1.0f / sqrt_lanes<N>(x);
 }
 
 }  // namespace NDPOOL_LEVEL

@@ -59,36 +59,63 @@ NDPOOL_INLINE vec<float, N> power_of(vec<float, N> sum, double p) {
     return Power<float>(p).of<N>(sum);
 }
 
-// Calls f(value) with what value(sum) gives: the outputs of a register of windows.
-template <class E, class F>
+// Calls f(value) with what value(sum) gives: the outputs of a register of windows. Sums of type S over terms of another
+// type E are those of powers.
+template <class E, class S, class F>
 NDPOOL_INLINE void with_value(const Smooth &kind, double scale, const F &f) {
-    using V = vec<E, LANES<E>>;
-    const auto s = static_cast<E>(scale);
+    using V = vec<S, LANES<S>>;
+    const auto s = static_cast<S>(scale);
     const double p = kind.parameter;
+    if constexpr (!std::is_same_v<E, S>)
+        return f([s, p](V sum) NDPOOL_INLINED { return s * power_of<LANES<S>>(sum, 1 / p); });
+    if constexpr (std::is_same_v<S, float>)
+        if (!kind.lp && kind.rough)
+            return f([s, per_beta = static_cast<float>(1 / p)](V sum)
+                         NDPOOL_INLINED { return log_lanes<LANES<S>>(sum) * per_beta + s; });
     if (!kind.lp)
-        f([log = LogValue<E>(scale, p)](V sum) NDPOOL_INLINED { return log.template of<LANES<E>>(sum); });
+        f([log = LogValue<S>(scale, p)](V sum) NDPOOL_INLINED { return log.template of<LANES<S>>(sum); });
     else if (p == 1)
         f([s](V sum) NDPOOL_INLINED { return s * sum; });
     else if (p == 2)
-        f([s](V sum) NDPOOL_INLINED { return s * sqrt_lanes<LANES<E>>(sum); });
+        f([s](V sum) NDPOOL_INLINED { return s * sqrt_lanes<LANES<S>>(sum); });
     else
-        f([s, p](V sum) NDPOOL_INLINED { return s * power_of<LANES<E>>(sum, 1 / p); });
+        f([s, p](V sum) NDPOOL_INLINED { return s * power_of<LANES<S>>(sum, 1 / p); });
+}
+
+template <int N>
+NDPOOL_INLINE vec<double, N> over_sum(vec<double, N> v, vec<double, N> sum) {
+    return v / sum;
+}
+template <int N>
+NDPOOL_INLINE vec<float, N> over_sum(vec<float, N> v, vec<float, N> sum) {
+    return v * reciprocal<N>(sum);
+}
+template <int N>
+NDPOOL_INLINE vec<double, N> over_root(vec<double, N> v, vec<double, N> sum) {
+    return v / sqrt_lanes<N>(sum);
+}
+template <int N>
+NDPOOL_INLINE vec<float, N> over_root(vec<float, N> v, vec<float, N> sum) {
+    return v * reciprocal_root<N>(sum);
 }
 
 // Calls f(share) with what share(v, sum) gives: v over what the weights of a window are divided by, and 0 where there
 // are none.
-template <class E, class F>
+template <class E, class S, class F>
 NDPOOL_INLINE void with_share(const Smooth &kind, const F &f) {
-    using V = vec<E, LANES<E>>;
+    using V = vec<S, LANES<S>>;
     const double p = kind.parameter;
+    auto over_power = [p](V v, V sum)
+                          NDPOOL_INLINED { return sum == 0 ? V{} : v * power_of<LANES<S>>(sum, (1 - p) / p); };
+    if constexpr (!std::is_same_v<E, S>) return f(over_power);
     if (!kind.lp)
-        f([](V v, V sum) NDPOOL_INLINED { return v / sum; });
+        f([](V v, V sum) NDPOOL_INLINED { return over_sum<LANES<S>>(v, sum); });
     else if (p == 1)
         f([](V v, V sum) NDPOOL_INLINED { return sum == 0 ? V{} : v; });
     else if (p == 2)
-        f([](V v, V sum) NDPOOL_INLINED { return sum == 0 ? V{} : v / sqrt_lanes<LANES<E>>(sum); });
+        f([](V v, V sum) NDPOOL_INLINED { return sum == 0 ? V{} : over_root<LANES<S>>(v, sum); });
     else
-        f([p](V v, V sum) NDPOOL_INLINED { return sum == 0 ? V{} : v * power_of<LANES<E>>(sum, (1 - p) / p); });
+        f(over_power);
 }
 
 }  // namespace NDPOOL_LEVEL

@@ -10,6 +10,7 @@
 #pragma once
 #include "kinds/log_sum.h"
 #include "kinds/planes.h"
+#include "plan/call.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
@@ -55,9 +56,17 @@ struct Smooth {
     double parameter;  // beta or p
     bool count_pad;    // whether a padded cell is the number 0 (SmoothMax)
     bool several;      // whether every window has more than one cell
+    bool rough;        // whether results have 16 bits, for which few digits are enough
 
-    Smooth(const Plan &plan, bool lp, double parameter, bool count_pad)
-        : lp(lp), parameter(parameter), count_pad(count_pad), several(least_cells(plan, count_pad) > 1) {}
+    Smooth(const Plan &plan, const Call &call)
+        : lp(call.lp),
+          parameter(call.parameter),
+          count_pad(call.count_pad),
+          several(least_cells(plan, count_pad) > 1),
+          rough(size_of(call.derivative) == 2) {}
+
+    // Whether powers are other than multiplications and roots.
+    bool is_power() const { return lp && parameter != 1 && parameter != 2; }
 
     double exp1(double v) const { return exp_lanes<1>(vec<double, 1>{v})[0]; }
     double log1(double v) const { return log_lanes<1>(vec<double, 1>{v})[0]; }
@@ -185,16 +194,10 @@ struct Smooth {
     bool terms(const E *x, i64 length, E scale, E *e, E *slope) const {
         using V = vec<E, LANES<E>>;
         V least = splat<E, LANES<E>>(1);
-        if (lp) {
+        if (lp)
             fill_powers(x, length, scale, e, slope, least);
-        } else {
-            const ExpTerm<E> exp_term(parameter);
-            over_cells(x, length, [=, &least](i64 i, V v) NDPOOL_INLINED {
-                const V term = exp_term.template of<LANES<E>>(v, splat<E, LANES<E>>(scale));
-                least = term < least ? term : least;
-                store<LANES<E>>(e + i, term);
-            });
-        }
+        else
+            fill_exps(x, length, scale, e, least);
         bool normal = true;
         for (int l = 0; l < LANES<E>; ++l) normal &= least[l] >= LEAST_TERM<E>;
         return normal;
@@ -233,6 +236,22 @@ struct Smooth {
     }
 
   private:
+    // The terms of SmoothMax; `least` becomes the least of those that are not 0 by right.
+    template <class E, class V>
+    NDPOOL_INLINE void fill_exps(const E *x, i64 length, E scale, E *e, V &least) const {
+        const ExpTerm<E> exp_term(parameter);
+        const V s = splat<E, LANES<E>>(scale);
+        auto fill = [=, &least](const auto &term_of) NDPOOL_INLINED {
+            over_cells(x, length, [=, &least](i64 i, V v) NDPOOL_INLINED {
+                const V term = term_of(v);
+                least = (term < least) & (v - v == 0) ? term : least;
+                store<LANES<E>>(e + i, term);
+            });
+        };
+        if constexpr (std::is_same_v<E, float>)
+            if (rough) return fill([=](V v) NDPOOL_INLINED { return exp_term.template rough<LANES<E>>(v, s); });
+        fill([=](V v) NDPOOL_INLINED { return exp_term.template of<LANES<E>>(v, s); });
+    }
     // The terms of Lp; `least` becomes the least (|x|/s)^(p-1) of those that are not 0 by right.
     template <class E, class V>
     NDPOOL_INLINE void fill_powers(const E *x, i64 length, E scale, E *e, E *slope, V &least) const {

@@ -99,11 +99,10 @@ struct TermsBack {
             const SmoothPart whole{in.slab, 1, part, lo, hi};
             over_terms(plan, kind, type, result, x, whole, in.begin, in.end, {false, true, float_sums},
                        [&](auto &sums) {
-                           using E = typename std::decay_t<decltype(sums)>::Term;
-                           if (float_sums)
-                               hand_on<E>(sums, in, use);
-                           else
-                               hand_on<double>(sums, in, use);
+                           using Sums = std::decay_t<decltype(sums)>;
+                           if constexpr (std::is_same_v<typename Sums::Sum, float>)
+                               if (float_sums) return hand_on<float>(sums, in, use);
+                           hand_on<double>(sums, in, use);
                        });
         };
         const Axis &axis = plan.axes[0];
@@ -116,9 +115,10 @@ struct TermsBack {
     template <class A, class Sums, class Use>
     void hand_on(const Sums &sums, const InputPart &in, const Use &use) const {
         using E = typename Sums::Term;
-        const PartPlane<E> outputs(plan, sums.part);
+        using S = typename Sums::Sum;
+        const PartPlane<S> outputs(plan, sums.part);
         divide_cotangents(sums, outputs.data());
-        Transposition<SumSource<E, A>, SmoothTarget<E, A>, std::is_same_v<A, float>> job{
+        Transposition<SumSource<S, A>, SmoothTarget<E, A>, std::is_same_v<A, float>> job{
             {outputs.data()}, {result, in.gx, sums.terms.weight}};
         if (!sums.bad) return use(job);
         const i64 low = sums.terms.low(), length = sums.terms.length();
@@ -137,23 +137,23 @@ struct TermsBack {
     }
 
     // What the outputs of a part hand on, in a plane of the slab: 0 for those that are not good.
-    template <class E>
-    void divide_cotangents(const WindowSums<E> &sums, E *plane) const {
-        constexpr int N = LANES<E>;
+    template <class E, class S>
+    void divide_cotangents(const WindowSums<E, S> &sums, S *plane) const {
+        constexpr int N = LANES<S>;
         const i64 start = sums.part.row_begin * plan.out_row + sums.part.begin * plan.inner;
-        const auto factor = static_cast<E>(sums.terms.weight_factor());
+        const auto factor = static_cast<S>(sums.terms.weight_factor());
         const Smooth own = kind;  // a copy, which no store can change
         over_chunks(sums.count(), [&](i64 first, i64 some) {
-            E from[CHUNK];
-            const E *sum = sums.sum + first;
-            E *to = plane + start + first;
+            S from[CHUNK];
+            const S *sum = sums.sum + first;
+            S *to = plane + start + first;
             load_plane(result, g, sums.terms.slab * plan.out_slab + start + first, some, from);
-            with_share<E>(own, [&](const auto &share) NDPOOL_INLINED {
+            with_share<E, S>(own, [&](const auto &share) NDPOOL_INLINED {
                 for (i64 i = 0; i < some; i += N) store<N>(to + i, share(load<N>(from + i) * factor, load<N>(sum + i)));
             });
             if (!sums.bad) return;
             for (i64 i = 0; i < some; ++i)
-                if (!own.good<E, 1>(vec<E, 1>{sum[i]})[0]) to[i] = 0;
+                if (!own.good<E, 1>(vec<S, 1>{sum[i]})[0]) to[i] = 0;
         });
     }
 
@@ -163,15 +163,16 @@ struct TermsBack {
         bool good = false;
         over_terms(plan, kind, type, result, x, whole, plan.axes[0].length, 0, {true, true, false}, [&](auto &sums) {
             using E = typename std::decay_t<decltype(sums)>::Term;
+            using S = typename std::decay_t<decltype(sums)>::Sum;
             auto &terms = sums.terms;
-            const PartPlane<E> outputs(plan, sums.part);
+            const PartPlane<S> outputs(plan, sums.part);
             good = terms.in_pieces && !sums.bad;
             if (!good) return;
             divide_cotangents(sums, outputs.data());
             terms.over_pieces(true, [&](const Plan &piece, i64 from, i64) {
                 transpose_all(piece, in_gx(slab * plan.in_slab + from), size_of(result), Way::SPREAD, {},
                               [&](const InputPart &in, const OutputPart &, const auto &use) {
-                                  use(Transposition<SumSource<E>, SmoothTarget<E, double>, false>{
+                                  use(Transposition<SumSource<S>, SmoothTarget<E, double>, false>{
                                       {outputs.data()}, {result, in.gx, terms.weight}});
                               });
             });

@@ -27,13 +27,13 @@ struct TermsForward {
 
     template <class Sums>
     void fill(Sums &sums) const {
-        using E = typename Sums::Term;
+        using S = typename Sums::Sum;
         const OutputPart &part = sums.part;
         const i64 count = sums.count();
         // The part is contiguous.
         const i64 first = sums.terms.slab * plan.out_slab + part.row_begin * plan.out_row + part.begin * plan.inner;
         if (t) {
-            const Scratch<E> out(count + 64, "changes of a part");
+            const Scratch<S> out(count + 64, "changes of a part");
             sums.weigh(result, t, out.data());
             store_plane(result, dy, first, out.data(), count);
             sums.over_bad(false, [&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
@@ -48,7 +48,7 @@ struct TermsForward {
         if (!value) return;
         i64 bad = sums.bad;
         over_chunks(count, [&](i64 i, i64 some) {
-            E out[CHUNK];
+            S out[CHUNK];
             bad += sums.values(i, some, out);
             store_plane(result, y, first + i, out, some);
         });

@@ -6,16 +6,17 @@
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
-// Sums over terms of type E. They are added up in doubles unless floats do for that, too, and then are as terms.
-template <class E>
+// Sums, of type S, over terms of type E. They are added up in doubles unless floats do for that, too.
+template <class E, class S>
 struct WindowSums {
     using Term = E;
+    using Sum = S;
     PartTerms<E> &terms;
     const Plan &plan;
     const Smooth &kind;
     const OutputPart part;
     const bool float_sums;
-    E *sum;   // rows of the part one after the other
+    S *sum;   // rows of the part one after the other
     i64 bad;  // how many are not good
 
     i64 outputs() const { return (part.end - part.begin) * plan.inner; }
@@ -38,17 +39,18 @@ struct WindowSums {
     }
 
     // The windows' changes along a tangent, which the weights of its cells take part in.
-    void weigh(Type tangent_type, const void *t, E *to) {
+    void weigh(Type tangent_type, const void *t, S *to) {
         Scratch<E> block;
         // The tangent of cells, times their weights.
         auto weighted = [&](i64 from, i64 many, const E *weight) {
             block.grow(many + 64, "a part of the tangent");
+            constexpr int M = LANES<E>;
             E *tangent = block.data();
             load_plane(tangent_type, t, terms.slab * plan.in_slab + from, many, tangent);
-            over_cells(weight, many, [tangent](i64 i, vec<E, N> w) NDPOOL_INLINED {
+            over_cells(weight, many, [tangent](i64 i, vec<E, M> w) NDPOOL_INLINED {
                 // A cell without weight does not meet its tangent, which may be infinite.
-                const vec<E, N> zero{};
-                store<N>(tangent + i, w == 0 ? zero : w * load<N>(tangent + i));
+                const vec<E, M> zero{};
+                store<M>(tangent + i, w == 0 ? zero : w * load<M>(tangent + i));
             });
             return tangent;
         };
@@ -56,22 +58,22 @@ struct WindowSums {
             sum_pieces(to, true, [&](i64 from, i64 many) { return weighted(from, many, terms.weight); });
         else
             pool(weighted(terms.low(), terms.length(), terms.weight + terms.low()) - terms.low(), to);
-        const auto factor = static_cast<E>(terms.weight_factor());
-        with_share<E>(kind, [&](const auto &share) NDPOOL_INLINED {
+        const auto factor = static_cast<S>(terms.weight_factor());
+        with_share<E, S>(kind, [&](const auto &share) NDPOOL_INLINED {
             for (i64 i = 0; i < count(); i += N) store<N>(to + i, share(load<N>(to + i) * factor, load<N>(sum + i)));
         });
     }
 
     // The outputs first..first+count-1, from the sums; says how many did not come out well.
-    i64 values(i64 first, i64 count, E *to) const {
+    i64 values(i64 first, i64 count, S *to) const {
         const Smooth own = kind;  // a copy, which no store can change
         const double s = static_cast<double>(terms.scale);
-        const E *from = sum + first;
+        const S *from = sum + first;
         Truth bad{};  // less one for each
-        with_value<E>(own, s, [&](const auto &value) NDPOOL_INLINED {
+        with_value<E, S>(own, s, [&](const auto &value) NDPOOL_INLINED {
             Truth seen{};
-            over_cells(from, count, [&, to](i64 i, vec<E, N> total) NDPOOL_INLINED {
-                const vec<E, N> v = value(total);
+            over_cells(from, count, [&, to](i64 i, vec<S, N> total) NDPOOL_INLINED {
+                const vec<S, N> v = value(total);
                 seen += ~own.good_value<E, N>(s, v);
                 store<N>(to + i, v);
             });
@@ -87,7 +89,7 @@ struct WindowSums {
     template <class F>
     void over_bad(bool values, const F &f) const {
         OutputRow rows(plan);
-        const Scratch<E> block(outputs() + 64, "outputs of a row");
+        const Scratch<S> block(outputs() + 64, "outputs of a row");
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
             const i64 start = (row - part.row_begin) * outputs();
             if (values) this->values(start, outputs(), block.data());
@@ -106,14 +108,14 @@ struct WindowSums {
     }
 
   private:
-    const Scratch<E> block;
-    static constexpr int N = LANES<E>;
-    using Truth = vec<typename IntOf<sizeof(E)>::s, N>;  // what comparisons of N sums give
+    const Scratch<S> block;
+    static constexpr int N = LANES<S>;
+    using Truth = vec<typename IntOf<sizeof(S)>::s, N>;  // what comparisons of N sums give
 
     i64 count_bad() const {
         const Smooth own = kind;  // a copy, which no store can change
         Truth bad{};              // less one for each
-        over_cells(sum, count(), [&](i64, vec<E, N> some) NDPOOL_INLINED { bad += ~own.good<E, N>(some); });
+        over_cells(sum, count(), [&](i64, vec<S, N> some) NDPOOL_INLINED { bad += ~own.good<E, N>(some); });
         i64 all = 0;
         for (int l = 0; l < N; ++l) all -= bad[l];
         return all;
@@ -121,7 +123,7 @@ struct WindowSums {
 
     // The sums of what cells(from, many) gives for the cells of each piece.
     template <class Cells>
-    void sum_pieces(E *to, bool with_weights, const Cells &cells) {
+    void sum_pieces(S *to, bool with_weights, const Cells &cells) {
         const i64 all = count();
         const Scratch<double> block(all, "sums of pieces");
         double *sums = block.data();
@@ -130,24 +132,24 @@ struct WindowSums {
             pool_plan<double>(piece, cells(from, many), to);
             for (i64 i = 0; i < all; ++i) sums[i] += static_cast<double>(to[i]);
         });
-        for (i64 i = 0; i < all; ++i) to[i] = static_cast<E>(sums[i]);
+        for (i64 i = 0; i < all; ++i) to[i] = static_cast<S>(sums[i]);
     }
 
     // Sums over the windows of the part.
-    void pool(const E *cells, E *to) const {
-        if constexpr (std::is_same_v<E, float>)
+    void pool(const E *cells, S *to) const {
+        if constexpr (std::is_same_v<S, float>)
             if (float_sums) return pool_as<float>(cells, to);
         pool_as<double>(cells, to);
     }
     template <class A>
-    void pool_as(const E *cells, E *to) const {
+    void pool_as(const E *cells, S *to) const {
         if (terms.has_plan()) return pool_plan<A>(terms.own_plan(), cells + terms.low(), to);
         const PlainSum<E, A> p{};
-        SumSink<Total<A>, E> sink{to, {Count::NONE, 1}};
+        SumSink<Total<A>, S> sink{to, {Count::NONE, 1}};
         OutputRow rows(plan);
         const auto lanes = p.lanes();
         const auto from = source_of(p, cells, terms.in_end * first_stride(plan));
-        LanePooler<Total<A>, SumSink<Total<A>, E>> pooler(plan, lanes, from, plan.last().output,
+        LanePooler<Total<A>, SumSink<Total<A>, S>> pooler(plan, lanes, from, plan.last().output,
                                                           choose_forward(plan, lanes_alone<Total<A>>(), Way::NONE));
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
             rows.move_to(row);
@@ -158,11 +160,11 @@ struct WindowSums {
     }
 
     template <class A>
-    static void pool_plan(const Plan &plan, const E *cells, E *to) {
+    static void pool_plan(const Plan &plan, const E *cells, S *to) {
         constexpr Tuned TUNED = std::is_same_v<A, float>   ? Tuned::ALL
                                 : std::is_same_v<E, float> ? Tuned::ROWS
                                                            : Tuned::NOT;
-        const SumSink<Total<A>, E> sink{to, {Count::NONE, 1}};
+        const SumSink<Total<A>, S> sink{to, {Count::NONE, 1}};
         pool_all<TUNED>(plan, PlainSum<E, A>{}, cells, sink, {});
     }
 
@@ -188,9 +190,9 @@ struct WindowSums {
                 rows.move_to(row % plan.out_rows);
             else
                 rows.move_on(1);
-            E *to = sum + (row - part.row_begin) * outputs();
+            S *to = sum + (row - part.row_begin) * outputs();
             auto add = [to](i64 begin, i64 end, double more) {
-                const auto v = static_cast<E>(more);
+                const auto v = static_cast<S>(more);
                 for (i64 i = begin; i < end; ++i) to[i] += v;
             };
             const auto all = static_cast<double>(rows.counted), here = static_cast<double>(rows.real);
@@ -216,14 +218,19 @@ template <class F>
 void over_terms(const Plan &plan, const Smooth &kind, Type type, Type result, const void *x, const SmoothPart &part,
                 i64 begin, i64 end, const TermUse &use, const F &f) {
     // With the scale as it is; says whether that did. A guess did not if it is to blame for anything.
-    auto done = [&](auto &terms, bool guessed) {
+    auto done_as = [&](auto &terms, auto sum, bool guessed) {
         using E = std::decay_t<decltype(terms.scale)>;
         terms.accurate = true;
-        WindowSums<E> sums(terms, use.weights, use.float_sums);
+        WindowSums<E, decltype(sum)> sums(terms, use.weights, use.float_sums);
         const bool accurate = std::is_same_v<E, double> || !use.weights || terms.accurate;
         if (!accurate || (guessed && sums.bad)) return false;
         f(sums);
         return true;
+    };
+    // The weights of floats have one rounding less in them if those of other powers are divided by doubles.
+    const bool wide = use.weights && result == Type::F32 && kind.is_power();
+    auto done = [&](auto &terms, bool guessed) {
+        return wide ? done_as(terms, double(), guessed) : done_as(terms, terms.scale, guessed);
     };
     if (result != Type::F64 && kind.floats_do(0, result)) {
         PartTerms<float> terms(plan, kind, type, x, part, begin, end, use.pieces);
