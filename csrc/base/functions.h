@@ -27,9 +27,8 @@ NDPOOL_INLINE vec<double, N> product_error(vec<double, N> a, vec<double, N> b, v
 #endif
 }
 
-// exp(x + rest) for x <= 709 and a small rest, to the last place or so; 0 below -708. FOR_FLOATS asks for nine digits
-// only.
-template <int N, bool FOR_FLOATS = false>
+// exp(x + rest) for x <= 709 and a small rest, to the last place or so; 0 below -708.
+template <int N>
 NDPOOL_INLINE vec<double, N> exp_lanes(vec<double, N> x, vec<double, N> rest = splat<double, N>(0)) {
     using V = vec<double, N>;
     V clamped = x < -708.0 ? splat<double, N>(-708.0) : x;
@@ -37,14 +36,12 @@ NDPOOL_INLINE vec<double, N> exp_lanes(vec<double, N> x, vec<double, N> rest = s
     V shifted = clamped * PER_LOG_2 + magic;  // the nearest whole number of log 2, in the low bits
     V n = shifted - magic;
     V r = (clamped - n * 0x1.62e42fefa38p-1) - n * 0x1.ef35793c7673p-45 + rest;
-    V p = splat<double, N>(FOR_FLOATS ? 1.0 / 40320.0 : 1.0 / 6227020800.0);
-    if (!FOR_FLOATS) {
-        p = p * r + 1.0 / 479001600.0;
-        p = p * r + 1.0 / 39916800.0;
-        p = p * r + 1.0 / 3628800.0;
-        p = p * r + 1.0 / 362880.0;
-        p = p * r + 1.0 / 40320.0;
-    }
+    V p = splat<double, N>(1.0 / 6227020800.0);
+    p = p * r + 1.0 / 479001600.0;
+    p = p * r + 1.0 / 39916800.0;
+    p = p * r + 1.0 / 3628800.0;
+    p = p * r + 1.0 / 362880.0;
+    p = p * r + 1.0 / 40320.0;
     p = p * r + 1.0 / 5040.0;
     p = p * r + 1.0 / 720.0;
     p = p * r + 1.0 / 120.0;
@@ -58,7 +55,8 @@ NDPOOL_INLINE vec<double, N> exp_lanes(vec<double, N> x, vec<double, N> rest = s
     return x == x ? result : x;
 }
 
-// 2^(n + r) in floats, for whole n from -126 to 120 and r from -1/2 to 1/2; 0 where n is below `least`.
+// 2^(n + r) in floats, for whole n and r from -1/2 to 1/2; 0 where n is below `least`, and infinite where it is too
+// large.
 template <int N>
 NDPOOL_INLINE vec<float, N> exp2_of(vec<float, N> n, vec<float, N> r, float least) {
     using V = vec<float, N>;
@@ -79,6 +77,7 @@ NDPOOL_INLINE vec<float, N> exp2_of(vec<float, N> n, vec<float, N> r, float leas
     using U = vec<std::uint32_t, N>;
     V none{}, power = bits<V>((bits<U>(n + WHOLE) << 23) + bits<U>(p));
     power = n < least ? none : power;
+    power = n > 126.0f ? splat<float, N>(__builtin_inff()) : power;
     return n == n ? power : n;
 }
 
@@ -104,7 +103,7 @@ struct ExactDifference {
 // carried along.
 template <class T>
 class ExpTerm;
-// In floats: for results up to 2^120; 0 where it would be below the normal floats, which are slow.
+// In floats: 0 where it would be below the normal floats, which are slow.
 template <>
 class ExpTerm<float> {
   public:
@@ -122,6 +121,12 @@ class ExpTerm<float> {
         V n = a + WHOLE - WHOLE;
         V rest = product_error<N>(b, d.difference, a) + b * d.lost + low * d.difference;
         return exp2_of<N>(n, a - n + rest, -125.0f);
+    }
+    // To five digits or more, which are enough for floats of 16 bits.
+    template <int N>
+    NDPOOL_INLINE vec<float, N> rough(vec<float, N> x, vec<float, N> s) const {
+        vec<float, N> a = (x - s) * high, n = a + WHOLE - WHOLE;
+        return exp2_of<N>(n, a - n, -125.0f);
     }
 
   private:
@@ -142,15 +147,7 @@ class ExpTerm<double> {
     double beta;
 };
 
-// 1/x to fourteen digits, for x in the range of floats: a division of floats takes a quarter of the time, and one step
-// of Newton's doubles its digits.
-template <int N>
-NDPOOL_INLINE vec<double, N> reciprocal(vec<double, N> x) {
-    vec<double, N> guess = convert<double, N>(1.0f / convert<float, N>(x));
-    return guess * (2.0 - x * guess);
-}
-
-// 1/x in floats, to the last place or so, for x from 1 to 2^100.
+// 1/x in floats, to the last place or so, for x from 2^-100 to 2^100.
 template <int N>
 NDPOOL_INLINE vec<float, N> reciprocal(vec<float, N> x) {
 #if defined(__AVX512F__)
@@ -167,8 +164,8 @@ template <int N>
 struct LogInTwo {
     vec<double, N> whole, rest;
 };
-// For positive normal x; FOR_FLOATS asks for nine digits only.
-template <int N, bool FOR_FLOATS = false>
+// For positive normal x.
+template <int N>
 NDPOOL_INLINE LogInTwo<N> log_in_two(vec<double, N> x) {
     using V = vec<double, N>;
     using I = vec<std::int64_t, N>;
@@ -177,15 +174,13 @@ NDPOOL_INLINE LogInTwo<N> log_in_two(vec<double, N> x) {
     // x = m 2^e with m from sqrt(1/2) to sqrt(2).
     I e = bits<I>(b - 0x3fe6a09e667f3bcdull) >> 52;
     V m = bits<V>(b - (bits<U>(e) << 52));
-    V f = FOR_FLOATS ? (m - 1.0) * reciprocal<N>(m + 1.0) : (m - 1.0) / (m + 1.0), s = f * f;
-    V p = splat<double, N>(FOR_FLOATS ? 0 : 1.0 / 21.0);
-    if (!FOR_FLOATS) {
-        p = p * s + 1.0 / 19.0;
-        p = p * s + 1.0 / 17.0;
-        p = p * s + 1.0 / 15.0;
-        p = p * s + 1.0 / 13.0;
-        p = p * s + 1.0 / 11.0;
-    }
+    V f = (m - 1.0) / (m + 1.0), s = f * f;
+    V p = splat<double, N>(1.0 / 21.0);
+    p = p * s + 1.0 / 19.0;
+    p = p * s + 1.0 / 17.0;
+    p = p * s + 1.0 / 15.0;
+    p = p * s + 1.0 / 13.0;
+    p = p * s + 1.0 / 11.0;
     p = p * s + 1.0 / 9.0;
     p = p * s + 1.0 / 7.0;
     p = p * s + 1.0 / 5.0;
@@ -194,9 +189,9 @@ NDPOOL_INLINE LogInTwo<N> log_in_two(vec<double, N> x) {
     V small = 2.0 * f * s * p + k * 0x1.ef35793c7673p-45;
     return {k * 0x1.62e42fefa38p-1, 2.0 * f + small};
 }
-template <int N, bool FOR_FLOATS = false>
+template <int N>
 NDPOOL_INLINE vec<double, N> log_lanes(vec<double, N> x) {
-    const auto log = log_in_two<N, FOR_FLOATS>(x);
+    const auto log = log_in_two<N>(x);
     return log.whole + log.rest;
 }
 
@@ -231,11 +226,11 @@ NDPOOL_INLINE vec<float, N> log_lanes(vec<float, N> x) {
 }
 
 // r ** p for r >= 0.
-template <int N, bool FOR_FLOATS = false>
+template <int N>
 NDPOOL_INLINE vec<double, N> pow_lanes(vec<double, N> r, double p) {
     using V = vec<double, N>;
     V tiny = r < 1e-300 ? splat<double, N>(1e-300) : r;
-    V result = exp_lanes<N, FOR_FLOATS>(p * log_lanes<N, FOR_FLOATS>(tiny));
+    V result = exp_lanes<N>(p * log_lanes<N>(tiny));
     result = r < 1e-300 ? splat<double, N>(0.0) : result;
     return (r - r == 0) ? result : r;  // infinities and NaN stay
 }
@@ -243,8 +238,7 @@ NDPOOL_INLINE vec<double, N> pow_lanes(vec<double, N> r, double p) {
 // (x / s) ** p for x >= 0, where s is a power of 2.
 template <class T>
 class Power;
-// In floats: the last place or so is right for p up to 8. For results up to 2^120; 0 where it would be below the normal
-// floats.
+// In floats: the last place or so is right for p up to 8; 0 where it would be below the normal floats.
 template <>
 class Power<float> {
   public:
@@ -314,11 +308,16 @@ NDPOOL_INLINE vec<float, N> sqrt_lanes(vec<float, N> x) {
     return x;
 }
 
-// 1/sqrt(x) to fourteen digits, for x in the range of floats; as `reciprocal`.
+// 1/sqrt(x) in floats, to the last place or so, for x from 2^-100 to 2^100.
 template <int N>
-NDPOOL_INLINE vec<double, N> reciprocal_root(vec<double, N> x) {
-    vec<double, N> guess = convert<double, N>(1.0f / sqrt_lanes<N>(convert<float, N>(x)));
-    return guess * (1.5 - 0.5 * x * guess * guess);
+NDPOOL_INLINE vec<float, N> reciprocal_root(vec<float, N> x) {
+#if defined(__AVX512F__)
+    if constexpr (N == 16) {
+        auto guess = bits<vec<float, N>>(_mm512_rsqrt14_ps(bits<__m512>(x)));
+        return guess * (1.5f - 0.5f * x * guess * guess);
+    }
+#endif
+    return 1.0f / sqrt_lanes<N>(x);
 }
 
 }  // namespace NDPOOL_LEVEL

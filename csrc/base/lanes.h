@@ -468,8 +468,16 @@ inline void narrow(vec<float, N> v, BFloat *p) {
 template <int N>
 inline void narrow(vec<float, N> v, Half *p) {
 #if defined(__AVX512F__)
-    if constexpr (N == 16)
-        return store<N>(&p->bits, bits<vec<std::uint16_t, N>>(_mm512_cvtps_ph(bits<__m512>(v), _MM_FROUND_NO_EXC)));
+    if constexpr (N == 16 || N == 8) {
+        __m512 wide;
+        if constexpr (N == 16)
+            wide = bits<__m512>(v);
+        else
+            wide = _mm512_castps256_ps512(bits<__m256>(v));
+        const __m256i all = _mm512_cvtps_ph(wide, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+        std::memcpy(&p->bits, &all, sizeof(Half) * N);
+        return;
+    }
 #endif
     using U = vec<std::uint32_t, N>;
     U b = bits<U>(v);

@@ -1,5 +1,6 @@
 // SmoothMax and Lp.
-#include "kinds/smooth.h"
+#include "kinds/smooth_back.h"
+#include "kinds/smooth_forward.h"
 
 #include "kinds/families.h"
 
@@ -7,7 +8,7 @@ namespace ndpool {
 namespace NDPOOL_LEVEL {
 
 void run_smooth(const Plan &plan, const Call &call, const Route &route) {
-    const Smooth smooth(plan, call.lp, call.parameter, call.count_pad);
+    const Smooth smooth(plan, call);
     if (call.op == Op::SMOOTH)
         smooth_forward(plan, smooth, call.type, call.derivative, call.x, call.y, call.t, call.dy, route);
     else

@@ -1,0 +1,157 @@
+// The terms of the cells under a part of the outputs.
+#pragma once
+#include "kinds/smooth.h"
+
+namespace ndpool {
+namespace NDPOOL_LEVEL {
+
+// Some outputs that are computed together: those lo..hi-1 along the first pooled axis of one slab, or all of several
+// slabs. The rows are counted on from slab to slab.
+struct SmoothPart {
+    i64 slab, slabs;
+    OutputPart outputs;
+    i64 lo, hi;
+};
+
+// The cells of a window that is longer than this are taken in pieces, of about so many.
+constexpr i64 PIECE = i64(1) << 15, LONG = 2 * PIECE;
+// A part has about so many cells.
+constexpr i64 PART = i64(1) << 14;
+
+// The input of a part from cell in_begin to in_end-1 of its first pooled axis, and its terms, of type E.
+template <class E>
+struct PartTerms {
+    const Plan &plan;
+    const Smooth &kind;
+    const Type type;
+    const void *x;
+    const i64 slab, slabs;
+    const OutputPart part;
+    const i64 lo, hi;
+    i64 in_begin, in_end;
+    bool in_pieces;  // whether there are too many cells to be held at once; then the terms are those of a piece
+    E scale = 1;
+    double reach = 0;                         // how far the exponents of exp reach below 0
+    bool accurate = true;                     // whether no weight is too small for E
+    const E *e = nullptr, *weight = nullptr;  // as if from the slab's start
+
+    i64 low() const { return in_begin * first_stride(plan); }
+    i64 length() const { return slabs > 1 ? slabs * plan.in_slab : (in_end - in_begin) * first_stride(plan); }
+
+    // The cells from begin to end-1 are taken in any case. Cells of one window may be taken in pieces, if so asked.
+    PartTerms(const Plan &plan, const Smooth &kind, Type type, const void *x, const SmoothPart &of, i64 begin, i64 end,
+              bool can_be_in_pieces)
+        : plan(plan),
+          kind(kind),
+          type(type),
+          x(x),
+          slab(of.slab),
+          slabs(of.slabs),
+          part(of.outputs),
+          lo(of.lo),
+          hi(of.hi),
+          in_begin(begin),
+          in_end(end) {
+        const Axis &axis = plan.axes[0];
+        i64 first = axis.start(lo), last = axis.start(hi - 1) + axis.dilation * (axis.kernel - 1);
+        if (slabs > 1) first = 0, last = axis.length;
+        if (axis.adaptive && hi - lo == 1) last = first + axis.taps(lo).count - 1;
+        if (first < in_begin) in_begin = first < 0 ? 0 : first;
+        if (last >= in_end) in_end = last < axis.length ? last + 1 : axis.length;
+        in_pieces = can_be_in_pieces && slabs == 1 && hi - lo == 1 && axis.dilation == 1 && length() > LONG;
+    }
+
+    // Sets the scale by some of the cells, spread over the part: with it, the sums of the windows may not be good.
+    void guess_scale() {
+        constexpr i64 RUNS = 8, RUN = 32;
+        E some[RUNS * RUN];
+        const i64 all = length(), runs = all < RUNS * RUN ? 1 : RUNS, run = runs == 1 ? all : RUN;
+        for (i64 r = 0; r < runs; ++r) {
+            const i64 at = runs == 1 ? 0 : r * (all - run) / (runs - 1);
+            load_plane(type, x, slab * plan.in_slab + low() + at, run, some + r * run);
+        }
+        scale = kind.scale_of(kind.range_of(some, runs * run, no_range()), &reach);
+    }
+    // By all of them.
+    void measure_scale() {
+        auto range = no_range();
+        over_chunks(length(), [&](i64 first, i64 many) {
+            E room[CHUNK];
+            range = kind.range_of(cells(low() + first, many, room), many, range);
+        });
+        scale = kind.scale_of(range, &reach);
+    }
+
+    // Makes the terms and, if asked for, the weights of all cells; not in pieces.
+    void fill(bool with_weights) {
+        fill(low(), length(), with_weights);
+        e -= low(), weight -= low();
+    }
+    // Calls f(plan, from, many) for pieces of a window, as windows of their own: `many` cells from an element of the
+    // slab on, whose terms are at `e` and `weight`.
+    template <class F>
+    void over_pieces(bool with_weights, const F &f) {
+        const i64 each = first_stride(plan), length = PIECE / each + 1;
+        for (i64 begin = in_begin; begin < in_end; begin += length) {
+            Plan piece = plan.part(begin, begin + length < in_end ? begin + length : in_end, lo, hi);
+            Axis &axis = piece.axes[0];
+            axis = {axis.length, 1, axis.length, axis.length, 1, 0, 0, false};
+            piece.outer_cells = plan.dim_count ? plan.outer_cells / plan.axes[0].kernel * axis.kernel : 1;
+            piece.cells = plan.cells / plan.axes[0].kernel * axis.kernel;
+            fill(begin * each, axis.length * each, with_weights);
+            f(piece, begin * each, axis.length * each);
+        }
+    }
+
+    // What the weights of a window's cells are to be multiplied by, but for the norm of the window.
+    E weight_factor() const { return cells_are_weights() ? 1 / scale : 1; }
+
+    // Whether the part can be pooled as a plan of its own: some bins of an adaptive axis are not those of a shorter
+    // one.
+    bool has_plan() const { return !plan.axes[0].adaptive || (lo == 0 && hi == plan.axes[0].output); }
+    Plan own_plan() const {
+        if (plan.axes[0].adaptive || slabs > 1) {
+            Plan own = plan;
+            own.outer = slabs;
+            return own;
+        }
+        return plan.part(in_begin, in_end, lo, hi);
+    }
+
+  private:
+    Scratch<E> term_block, weight_block;
+
+    auto no_range() const { return kind.template no_range<E>(kind.count_pad && plan.padded); }
+    bool is_plain() const { return type == (std::is_same_v<E, float> ? Type::F32 : Type::F64); }
+    const E *plain(i64 from) const { return static_cast<const E *>(x) + slab * plan.in_slab + from; }
+
+    // `many` cells as E, from an element of the slab on: where they are or, if of another type, in the room.
+    const E *cells(i64 from, i64 many, E *room) const {
+        if (is_plain()) return plain(from);
+        load_plane(type, x, slab * plan.in_slab + from, many, room);
+        return room;
+    }
+
+    // The weights of Lp(2) are the cells themselves, over the norm of the window; where scales are not extreme.
+    bool cells_are_weights() const { return kind.lp && kind.parameter == 2 && scale > 0x1p-40 && scale < 0x1p40; }
+
+    void fill(i64 from, i64 many, bool with_weights) {
+        term_block.grow(many + 64, "terms of a part");
+        E *terms = term_block.data(), *weights = nullptr, *slopes = nullptr;
+        const bool keep = with_weights && cells_are_weights() && !is_plain();
+        if (with_weights && kind.lp && (keep || !cells_are_weights())) {
+            weight_block.grow(many + 64, "weights of a part");
+            weights = weight_block.data();
+            if (!keep) slopes = weights;
+        }
+        over_chunks(many, [&](i64 first, i64 some) {
+            const E *own = cells(from + first, some, (keep ? weights : terms) + first);
+            accurate &= kind.terms(own, some, scale, terms + first, slopes ? slopes + first : nullptr);
+        });
+        e = terms;
+        weight = weights ? weights : kind.lp && with_weights ? plain(from) : terms;
+    }
+};
+
+}  // namespace NDPOOL_LEVEL
+}  // namespace ndpool

@@ -1,0 +1,281 @@
+// The sums of the windows of a part, over the terms of their cells.
+#pragma once
+#include "kinds/norms.h"
+#include "kinds/terms.h"
+
+namespace ndpool {
+namespace NDPOOL_LEVEL {
+
+// Sums, of type S, over terms of type E. They are added up in doubles unless floats do for that, too.
+template <class E, class S>
+struct WindowSums {
+    using Term = E;
+    using Sum = S;
+    PartTerms<E> &terms;
+    const Plan &plan;
+    const Smooth &kind;
+    const OutputPart part;
+    const bool float_sums;
+    S *sum;   // rows of the part one after the other
+    i64 bad;  // how many are not good
+
+    i64 outputs() const { return (part.end - part.begin) * plan.inner; }
+    i64 count() const { return (part.row_end - part.row_begin) * outputs(); }
+
+    WindowSums(PartTerms<E> &terms, bool with_weights, bool float_sums)
+        : terms(terms),
+          plan(terms.plan),
+          kind(terms.kind),
+          part(terms.part),
+          float_sums(float_sums),
+          block(count() + 64, "sums of a part") {
+        sum = block.data();
+        if (terms.in_pieces)
+            sum_pieces(sum, false, [&](i64, i64) { return terms.e; });
+        else
+            terms.fill(with_weights), pool(terms.e, sum);
+        if (kind.count_pad && plan.padded) add_padding();
+        bad = count_bad();
+    }
+
+    // The windows' changes along a tangent, which the weights of its cells take part in.
+    void weigh(Type tangent_type, const void *t, S *to) {
+        Scratch<E> block;
+        // The tangent of cells, times their weights.
+        auto weighted = [&](i64 from, i64 many, const E *weight) {
+            block.grow(many + 64, "a part of the tangent");
+            constexpr int M = LANES<E>;
+            E *tangent = block.data();
+            load_plane(tangent_type, t, terms.slab * plan.in_slab + from, many, tangent);
+            over_cells(weight, many, [tangent](i64 i, vec<E, M> w) NDPOOL_INLINED {
+                // A cell without weight does not meet its tangent, which may be infinite.
+                const vec<E, M> zero{};
+                store<M>(tangent + i, w == 0 ? zero : w * load<M>(tangent + i));
+            });
+            return tangent;
+        };
+        if (terms.in_pieces)
+            sum_pieces(to, true, [&](i64 from, i64 many) { return weighted(from, many, terms.weight); });
+        else
+            pool(weighted(terms.low(), terms.length(), terms.weight + terms.low()) - terms.low(), to);
+        const auto factor = static_cast<S>(terms.weight_factor());
+        with_share<E, S>(kind, [&](const auto &share) NDPOOL_INLINED {
+            for (i64 i = 0; i < count(); i += N) store<N>(to + i, share(load<N>(to + i) * factor, load<N>(sum + i)));
+        });
+    }
+
+    // The outputs first..first+count-1, from the sums; says how many did not come out well.
+    i64 values(i64 first, i64 count, S *to) const {
+        const Smooth own = kind;  // a copy, which no store can change
+        const double s = static_cast<double>(terms.scale);
+        const S *from = sum + first;
+        Truth bad{};  // less one for each
+        with_value<E, S>(own, s, [&](const auto &value) NDPOOL_INLINED {
+            Truth seen{};
+            over_cells(from, count, [&, to](i64 i, vec<S, N> total) NDPOOL_INLINED {
+                const vec<S, N> v = value(total);
+                seen += ~own.good_value<E, N>(s, v);
+                store<N>(to + i, v);
+            });
+            bad = seen;
+        });
+        i64 all = 0;
+        for (int l = 0; l < N; ++l) all -= bad[l];
+        return all;
+    }
+
+    // Calls f(rows, slab, row, o, e) for each output whose sum is not good or, if `values` are asked about, what
+    // follows from it.
+    template <class F>
+    void over_bad(bool values, const F &f) const {
+        OutputRow rows(plan);
+        const Scratch<S> block(outputs() + 64, "outputs of a row");
+        for (i64 row = part.row_begin; row < part.row_end; ++row) {
+            const i64 start = (row - part.row_begin) * outputs();
+            if (values) this->values(start, outputs(), block.data());
+            bool moved = false;
+            for (i64 i = 0; i < outputs(); i += N) {
+                Truth good = kind.good<E, N>(load<N>(sum + start + i));
+                if (values) good &= kind.good_value<E, N>(static_cast<double>(terms.scale), load<N>(block.data() + i));
+                for (i64 k = i; k < outputs() && k < i + N; ++k) {
+                    if (good[k - i]) continue;
+                    if (!moved) rows.move_to(row % plan.out_rows), moved = true;
+                    f(rows, terms.slab + row / plan.out_rows, row % plan.out_rows, part.begin + k / plan.inner,
+                      k % plan.inner);
+                }
+            }
+        }
+    }
+
+  private:
+    const Scratch<S> block;
+    static constexpr int N = LANES<S>;
+    using Truth = vec<typename IntOf<sizeof(S)>::s, N>;  // what comparisons of N sums give
+
+    i64 count_bad() const {
+        const Smooth own = kind;  // a copy, which no store can change
+        Truth bad{};              // less one for each
+        over_cells(sum, count(), [&](i64, vec<S, N> some) NDPOOL_INLINED { bad += ~own.good<E, N>(some); });
+        i64 all = 0;
+        for (int l = 0; l < N; ++l) all -= bad[l];
+        return all;
+    }
+
+    // The sums of what cells(from, many) gives for the cells of each piece.
+    template <class Cells>
+    void sum_pieces(S *to, bool with_weights, const Cells &cells) {
+        const i64 all = count();
+        const Scratch<double> block(all, "sums of pieces");
+        double *sums = block.data();
+        for (i64 i = 0; i < all; ++i) sums[i] = 0;
+        terms.over_pieces(with_weights, [&](const Plan &piece, i64 from, i64 many) {
+            pool_plan<double>(piece, cells(from, many), to);
+            for (i64 i = 0; i < all; ++i) sums[i] += static_cast<double>(to[i]);
+        });
+        for (i64 i = 0; i < all; ++i) to[i] = static_cast<S>(sums[i]);
+    }
+
+    // Sums over the windows of the part.
+    void pool(const E *cells, S *to) const {
+        if constexpr (std::is_same_v<S, float>)
+            if (float_sums) return pool_as<float>(cells, to);
+        pool_as<double>(cells, to);
+    }
+    template <class A>
+    void pool_as(const E *cells, S *to) const {
+        if (terms.has_plan()) return pool_plan<A>(terms.own_plan(), cells + terms.low(), to);
+        const PlainSum<E, A> p{};
+        SumSink<Total<A>, S> sink{to, {Count::NONE, 1}};
+        OutputRow rows(plan);
+        const auto lanes = p.lanes();
+        const auto from = source_of(p, cells, terms.in_end * first_stride(plan));
+        LanePooler<Total<A>, SumSink<Total<A>, S>> pooler(plan, lanes, from, plan.last().output,
+                                                          choose_forward(plan, lanes_alone<Total<A>>(), Way::NONE));
+        for (i64 row = part.row_begin; row < part.row_end; ++row) {
+            rows.move_to(row);
+            sink.move_to(plan, row - part.row_begin, rows);
+            sink.row -= part.begin * plan.inner;
+            pooler.pool(0, rows, sink, part.begin, part.end, part.end * plan.inner + 32, 0);
+        }
+    }
+
+    template <class A>
+    static void pool_plan(const Plan &plan, const E *cells, S *to) {
+        constexpr Tuned TUNED = std::is_same_v<A, float>   ? Tuned::ALL
+                                : std::is_same_v<E, float> ? Tuned::ROWS
+                                                           : Tuned::NOT;
+        const SumSink<Total<A>, S> sink{to, {Count::NONE, 1}};
+        pool_all<TUNED>(plan, PlainSum<E, A>{}, cells, sink, {});
+    }
+
+    // A padded cell that counts is the number 0.
+    void add_padding() {
+        const double zero = kind.exp1(kind.parameter * (0.0 - static_cast<double>(terms.scale)));
+        const Axis &last = plan.last();
+        // Along the row, windows from `whole.first` to `whole.stop` - 1 see no padding. Of the others, the cells that
+        // count and the real ones.
+        WholeOutputs whole = whole_outputs(last, part.begin, part.end);
+        if (whole.first >= whole.stop) whole = {part.end, part.end};
+        const i64 inner = plan.inner, before = whole.first - part.begin, ends = before + part.end - whole.stop;
+        const Scratch<double> counts(2 * ends, "cells of a row's windows");
+        double *counted = counts.data(), *real = counted + ends;
+        auto output = [&](i64 i) { return i < before ? part.begin + i : whole.stop + i - before; };
+        for (i64 i = 0; i < ends; ++i) {
+            counted[i] = static_cast<double>(last.counted(output(i)));
+            real[i] = static_cast<double>(last.taps(output(i)).count);
+        }
+        OutputRow rows(plan);
+        for (i64 row = part.row_begin; row < part.row_end; ++row) {
+            if (row == part.row_begin || row % plan.out_rows == 0)
+                rows.move_to(row % plan.out_rows);
+            else
+                rows.move_on(1);
+            S *to = sum + (row - part.row_begin) * outputs();
+            auto add = [to](i64 begin, i64 end, double more) {
+                const auto v = static_cast<S>(more);
+                for (i64 i = begin; i < end; ++i) to[i] += v;
+            };
+            const auto all = static_cast<double>(rows.counted), here = static_cast<double>(rows.real);
+            for (i64 i = 0; i < ends; ++i) {
+                const i64 at = (output(i) - part.begin) * inner;
+                add(at, at + inner, (all * counted[i] - here * real[i]) * zero);
+            }
+            if (rows.counted != rows.real)
+                add(before * inner, (whole.stop - part.begin) * inner,
+                    (all - here) * static_cast<double>(last.kernel) * zero);
+        }
+    }
+};
+
+// What terms are for: whether they may be taken in pieces; whether weights are wanted with them, and sums in floats,
+// where the terms are.
+struct TermUse {
+    bool pieces, weights, float_sums;
+};
+
+// Calls f(sums) with the sums over terms in floats where those do; in doubles where not.
+template <class F>
+void over_terms(const Plan &plan, const Smooth &kind, Type type, Type result, const void *x, const SmoothPart &part,
+                i64 begin, i64 end, const TermUse &use, const F &f) {
+    // With the scale as it is; says whether that did. A guess did not if it is to blame for anything.
+    auto done_as = [&](auto &terms, auto sum, bool guessed) {
+        using E = std::decay_t<decltype(terms.scale)>;
+        terms.accurate = true;
+        WindowSums<E, decltype(sum)> sums(terms, use.weights, use.float_sums);
+        const bool accurate = std::is_same_v<E, double> || !use.weights || terms.accurate;
+        if (!accurate || (guessed && sums.bad)) return false;
+        f(sums);
+        return true;
+    };
+    // The weights of floats have one rounding less in them if those of other powers are divided by doubles.
+    const bool wide = use.weights && result == Type::F32 && kind.is_power();
+    auto done = [&](auto &terms, bool guessed) {
+        return wide ? done_as(terms, double(), guessed) : done_as(terms, terms.scale, guessed);
+    };
+    if (result != Type::F64 && kind.floats_do(0, result)) {
+        PartTerms<float> terms(plan, kind, type, x, part, begin, end, use.pieces);
+        terms.guess_scale();
+        if (done(terms, true)) return;
+        terms.measure_scale();
+        if (kind.floats_do(terms.reach, result) && done(terms, false)) return;
+    }
+    PartTerms<double> terms(plan, kind, type, x, part, begin, end, use.pieces);
+    terms.guess_scale();
+    if (result == Type::F64 && done(terms, true)) return;
+    terms.measure_scale();
+    done(terms, false);
+}
+
+// Calls piece(part) for parts of the outputs small enough that their terms stay in the cache, and large enough that
+// what is done once for each does not show.
+template <class Piece>
+void over_output_parts(const Plan &plan, const Piece &piece) {
+    const Axis &axis = plan.axes[0];
+    const i64 rows = plan.dim_count ? plan.out_rows / axis.output : 1, all = plan.last().output;
+    const bool threads = worth_threads(plan.outer * plan.in_slab);
+    const i64 together = (i64(1) << 13) / (plan.in_slab + 1);
+    if (together > 1) {
+        const i64 groups = (plan.outer + together - 1) / together;
+        return parallel(groups, threads, [&](i64 begin, i64 end) {
+            for (i64 group = begin; group < end; ++group) {
+                const i64 slab = group * together, left = plan.outer - slab, slabs = left < together ? left : together;
+                piece(SmoothPart{slab, slabs, {0, slabs * plan.out_rows, 0, all}, 0, axis.output});
+            }
+        });
+    }
+    i64 cuts = plan.in_slab / PART;
+    i64 overlap = axis.adaptive ? 1 : 4 * (axis.dilation * axis.kernel / axis.stride + 1);
+    if (cuts > axis.output / overlap) cuts = axis.output / overlap;
+    if (cuts < 1) cuts = 1;
+    parallel(plan.outer * cuts, threads, [&](i64 begin, i64 end) {
+        for (i64 unit = begin; unit < end; ++unit) {
+            i64 cut = unit % cuts, lo = axis.output * cut / cuts, hi = axis.output * (cut + 1) / cuts;
+            OutputPart part = {lo * rows, hi * rows, 0, all};
+            if (plan.dim_count == 0) part = {0, 1, lo, hi};
+            piece(SmoothPart{unit / cuts, 1, part, lo, hi});
+        }
+    });
+}
+
+}  // namespace NDPOOL_LEVEL
+}  // namespace ndpool
