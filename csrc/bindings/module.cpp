@@ -25,15 +25,19 @@ namespace {
 
 enum class Access { READ, WRITE };
 
-// The memory of an argument, for as long as the call lasts: of anything with a C-contiguous buffer, or of a tensor,
-// which has none but says its address and its bytes. That a tensor is dense in the right order is for the caller to
-// know. None is no array. The sizes are checked by whoever takes it.
+// The memory of an argument, for as long as the call lasts: of anything with a buffer; of a tensor, which has none but
+// says its address and its bytes; or of a tuple (tensor, lengths, steps), which is a tensor that does not lie dense.
+// That another tensor is dense in the right order is for the caller to know. None is no array. The sizes are checked by
+// whoever takes it.
 class Argument {
   public:
     Argument(nb::handle array, i64 element_bytes, Access access) {
         if (array.is_none()) return;
-        if (PyObject_CheckBuffer(array.ptr()) || !ask_tensor(array, element_bytes)) ask_buffer(array, access);
-        memory = {view.buf, view.len, view.itemsize};
+        if (PyTuple_Check(array.ptr()))
+            ask_view(array, element_bytes);
+        else if (PyObject_CheckBuffer(array.ptr()) || !ask_tensor(array, element_bytes))
+            ask_buffer(array, access);
+        memory.data = view.buf, memory.bytes = view.len, memory.element_bytes = view.itemsize;
     }
     ~Argument() { PyBuffer_Release(&view); }
     Argument(const Argument &) = delete;
@@ -43,10 +47,19 @@ class Argument {
   private:
     Py_buffer view{};  // with no owner where it is a tensor's: there is nothing to release
     Array memory;
+    std::vector<i64> lengths, steps;  // of a view
 
     void ask_buffer(nb::handle array, Access access) {
-        const int flags = access == Access::WRITE ? PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE : PyBUF_C_CONTIGUOUS;
+        const int flags = access == Access::WRITE ? PyBUF_STRIDES | PyBUF_WRITABLE : PyBUF_STRIDES;
         if (PyObject_GetBuffer(array.ptr(), &view, flags) != 0) throw nb::python_error();
+        if (PyBuffer_IsContiguous(&view, 'C')) return;
+        lengths.assign(view.shape, view.shape + view.ndim);
+        for (int d = 0; d < view.ndim; ++d) {
+            if (view.strides[d] % view.itemsize != 0)
+                throw std::invalid_argument("an array has strides that are not whole elements");
+            steps.push_back(view.strides[d] / view.itemsize);
+        }
+        set_view();
     }
 
     // A tensor's elements are believed to be of the expected size; its bytes are compared.
@@ -66,6 +79,19 @@ class Argument {
         }
         if (PyErr_Occurred()) throw nb::python_error();
         return true;
+    }
+
+    void ask_view(nb::handle given, i64 element_bytes) {
+        const auto parts = nb::cast<nb::tuple>(given);
+        if (parts.size() != 3) throw std::invalid_argument("a view is a tensor, its lengths and its steps");
+        lengths = nb::cast<std::vector<i64>>(parts[1]), steps = nb::cast<std::vector<i64>>(parts[2]);
+        if (lengths.size() != steps.size() || !ask_tensor(parts[0], element_bytes))
+            throw std::invalid_argument("a view is a tensor, its lengths and as many steps");
+        set_view();
+    }
+
+    void set_view() {
+        memory.dims = static_cast<int>(lengths.size()), memory.lengths = lengths.data(), memory.steps = steps.data();
     }
 };
 

@@ -104,7 +104,7 @@ class TensorLayout {
             if (tensor.shape[d] != shape[d] || (shape[d] != 1 && tensor.strides[d] != strides[d])) return {};
         auto address = reinterpret_cast<std::uintptr_t>(tensor.data) + tensor.byte_offset;
         if (!tensor.data || address % element_bytes() != 0) return {};
-        return {reinterpret_cast<void *>(address), bytes, element_bytes()};
+        return dense(reinterpret_cast<void *>(address));
     }
 
     // A new tensor that `fill` has written, given its memory. The memory and all that describes it are one block.
@@ -116,7 +116,7 @@ class TensorLayout {
         auto *block = static_cast<char *>(std::aligned_alloc(64, size));
         if (!block) throw OutOfMemory(size, "a tensor");
         try {
-            fill(Array{block + head, bytes, element_bytes()});
+            fill(dense(block + head));
         } catch (...) {
             std::free(block);
             throw;
@@ -133,6 +133,12 @@ class TensorLayout {
     std::vector<std::int64_t> shape, strides;
     dlpack::DataType dtype;
     std::int64_t bytes;
+
+    Array dense(void *data) const {
+        Array array;
+        array.data = data, array.bytes = bytes, array.element_bytes = element_bytes();
+        return array;
+    }
 
     // The framework's tensor for a block.
     //

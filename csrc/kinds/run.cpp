@@ -1,6 +1,7 @@
 // Everything that a level can do.
 #include "kinds/families.h"
 #include "passes/batch.h"
+#include "passes/views.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
@@ -17,9 +18,7 @@ void run_family(const Plan &plan, const Call &call) {
     }
 }
 
-}  // namespace
-
-void run(const Plan &plan, const Call &call) {
+void run_dense(const Plan &plan, const Call &call) {
     const bool forward = is_forward(call.op);
     const i64 bytes = size_of(call.type);
     const bool batch = call.op != Op::EXPAND &&
@@ -33,6 +32,13 @@ void run(const Plan &plan, const Call &call) {
         *call.told = Way::BATCH;
     else
         run_in_batches(plan, call, run_family);
+}
+
+}  // namespace
+
+void run(const Plan &plan, const Call &call) {
+    if (call.views) return run_on_views(plan, call, run_dense);
+    run_dense(plan, call);
 }
 
 }  // namespace NDPOOL_LEVEL

@@ -1,7 +1,7 @@
 """NumPy arrays as the memory that an engine reads and writes.
 
-Nothing is copied that the engine can read as it lies: an array that is contiguous in some order of its axes is handed
-over in that order, and results are written in the same one.
+Nothing is copied that the engine can read as it lies: an array is handed over in the order of its axes in memory, with
+gaps between its cells or without, and results are written in the same order.
 """
 
 from __future__ import annotations
@@ -76,15 +76,15 @@ class Arrays:
 
     def inside(self, x: Array) -> Array:
         """An input as the engine wants it: in its order and byte order, copied only if it must be."""
-        return self._raw(_plain(x if self.order is None else x.transpose(self.order), self.dtype))
+        return self._raw(_readable(x if self.order is None else x.transpose(self.order), self.dtype))
 
     def tangent(self, t: Array) -> Array:
         """A tangent, likewise."""
-        return self._raw(_plain(t if self.order is None else t.transpose(self.order), self.derivative))
+        return self._raw(_readable(t if self.order is None else t.transpose(self.order), self.derivative))
 
     def cotangent(self, g: Array) -> Array:
         """A cotangent, likewise: its pooled axes may be gone."""
-        return self._raw(_plain(g if self.order is None else self._laid_output(g), self.derivative))
+        return self._raw(_readable(g if _is_plain(g) and self.order is None else self._laid_output(g), self.derivative))
 
     def empty(self, dtype: np.dtype[Any]) -> Array:
         """Room for an output, with its axes in the order in which the engine writes them."""
@@ -103,13 +103,13 @@ class Arrays:
         return y if y.shape == self.shape else y.reshape(self.shape)
 
     def _laid_output(self, y: Array) -> Array:
-        """An array shaped like the output, with its axes as they lie in memory."""
-        assert self.order is not None
-        return (y if y.ndim == len(self.order) else np.expand_dims(y, self.plan.axes)).transpose(self.order)
+        """An array shaped like the output, with its axes as they lie in memory, the pooled ones too."""
+        whole = y if y.ndim == len(self.plan.shape) else np.expand_dims(y, self.plan.axes)
+        return whole if self.order is None else whole.transpose(self.order)
 
     def _raw(self, a: Array) -> Array:
-        """Complex numbers as their parts; all others as they are."""
-        return a if self.parts is None else a.view(self.parts)
+        """Complex numbers as their parts, on an axis more; all others as they are."""
+        return a if self.parts is None else a[..., None].view(self.parts)
 
     # --- what the engine does ---
 
@@ -118,9 +118,8 @@ class Arrays:
             y = self.empty(self.result)
             native.forward(self.plan, self.inside(x), self._raw(y))
             return self.outside(y)
-        room = out if self.order is None else self._laid_output(out)
-        if _is_plain(room):
-            native.forward(self.plan, self.inside(x), self._raw(room))
+        if out.flags.aligned:
+            native.forward(self.plan, self.inside(x), self._raw(self._laid_output(out)))
         else:
             out[...] = self.forward(x)
         return out
@@ -134,8 +133,8 @@ class Arrays:
         return self.outside(y), Kept(inside if keeps.x else None, kept_y, winners)
 
     def push(self, kept: Kept, t: Array) -> Array:
-        dy = self.empty(self.derivative)
-        native.push(self.plan, kept, self.tangent(t), self._raw(dy))
+        dy, t = self.empty(self.derivative), self.tangent(t)
+        native.push(self.plan, kept, t if kept.winners is None else np.ascontiguousarray(t), self._raw(dy))
         return self.outside(dy)
 
     def pull(self, kept: Kept, g: Array, out: Array | None = None) -> Array:
@@ -143,8 +142,8 @@ class Arrays:
             gx = np.empty(self.inputs, self.derivative) if self.small else _empty_in_lines(self.inputs, self.derivative)
             native.pull(self.plan, kept, self.cotangent(g), self._raw(gx))
             return gx if self.back is None else gx.transpose(self.back)
-        room = out if self.order is None else out.transpose(self.order)
-        if _is_plain(room):
+        if out.flags.aligned:
+            room = out if self.order is None else out.transpose(self.order)
             native.pull(self.plan, kept, self.cotangent(g), self._raw(room))
         else:
             out[...] = self.pull(kept, g)
@@ -197,12 +196,14 @@ def memory_order(x: Array, pooled: Sequence[int]) -> Order:
 
 
 def _is_plain(a: Array) -> bool:
-    """Whether the engine can read or write the memory as it is."""
+    """Whether the memory says all about the array."""
     return a.flags.c_contiguous and a.flags.aligned
 
 
-def _plain(a: Array, dtype: np.dtype[Any]) -> Array:
-    a = np.ascontiguousarray(a, dtype=dtype)
+def _readable(a: Array, dtype: np.dtype[Any]) -> Array:
+    """The array itself, if the engine can read it where it lies; else a copy."""
+    if a.dtype != dtype:
+        return a.astype(dtype, order="C")
     return a if a.flags.aligned else a.copy()
 
 
