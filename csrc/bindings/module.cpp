@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/threads.h"
+#include "bindings/arrays.h"
 #include "bindings/tensors.h"
 #include "kinds/engine.h"
 #include "kinds/levels.h"
@@ -189,13 +190,17 @@ class TensorPlan {
           x(shape, strides, dtype),
           y(y_shape, y_strides, result),
           g(y_shape, y_strides, dtype),
-          winners(y_shape, y_strides, winner_type()) {
+          winners(y_shape, y_strides, winner_type()),
+          is_usual(x.is_usual(shape.size()) && y.is_usual(shape.size())) {
         if (!this->type.table) throw std::invalid_argument("the type shares no tensors in C");
         if (x.elements() != pool.inputs() || y.elements() != pool.outputs())
             throw std::invalid_argument("the shapes are not the plan's");
         if (x.element_bytes() != size_of(pool.input_type()) || y.element_bytes() != size_of(pool.result_type()))
             throw std::invalid_argument("the types are not the plan's");
     }
+
+    // Whether a tensor is what the plan was made for.
+    bool takes(nb::handle tensor) const { return x.memory_of(type, tensor).data != nullptr; }
 
     nb::object forward(nb::handle tensor, int threads) const {
         const Manner manner{threads, ""};
@@ -221,7 +226,8 @@ class TensorPlan {
     nb::object pull(nb::handle input, nb::handle output, nb::handle places, nb::handle cotangent, int threads) const {
         const Manner manner{threads, ""};
         const Residual &kept = pool.residual();
-        const Array given = g.memory_of(type, cotangent);
+        // A cotangent is often one number, repeated.
+        const Array given = g.memory_of(type, cotangent, is_usual);
         const Array from = kept.x ? x.memory_of(type, input) : Array{},
                     value = kept.y ? y.memory_of(type, output) : Array{},
                     won = kept.winners ? winners.memory_of(type, places) : Array{};
@@ -236,6 +242,7 @@ class TensorPlan {
     const PlannedPool &pool;
     TensorType type;
     TensorLayout x, y, g, winners;  // gx is as x
+    bool is_usual;                  // whether the axes lie in memory as they are counted
 
     // Where no winners are kept, no tensor of theirs is ever asked for or made.
     std::string winner_type() const {
@@ -243,10 +250,88 @@ class TensorPlan {
     }
 };
 
+// --- arrays that the engine makes -----------------------------------------------------------------
+
+// A pool for small arrays of NumPy in the usual order, which makes the arrays that it returns. Where an array is not
+// what it was made for, the answer is None.
+class ArrayPlan {
+  public:
+    ArrayPlan(nb::object plan, nb::object type, nb::object empty, nb::tuple shape, nb::tuple y_shape, nb::object dtype,
+              nb::object result, nb::object derivative, nb::object place)
+        : owner(std::move(plan)),
+          pool(nb::cast<const BoundPool &>(owner).pool),
+          numpy{std::move(type), std::move(empty)},
+          x(shape, dtype),
+          gx(shape, derivative),
+          y(y_shape, result),
+          g(y_shape, derivative),
+          winners(y_shape, place) {
+        if (x.elements() != pool.inputs() || y.elements() != pool.outputs())
+            throw std::invalid_argument("the shapes are not the plan's");
+    }
+
+    nb::object forward(nb::handle array) const {
+        const Array from = x.memory_of(numpy, array);
+        if (!from.data) return nb::none();
+        nb::object to = y.made(numpy);
+        run([&] { pool.forward(from, y.memory_of(numpy, to), {}); });
+        return to;
+    }
+
+    // y, and what the derivative keeps: x, a copy of y, the winners, with None for those that it does not.
+    nb::object linearize(nb::handle array) const {
+        const Array from = x.memory_of(numpy, array);
+        if (!from.data) return nb::none();
+        const Residual &kept = pool.residual();
+        nb::object to = y.made(numpy), value = kept.y ? y.made(numpy) : nb::none(),
+                   won = kept.winners ? winners.made(numpy) : nb::none();
+        const Array made = y.memory_of(numpy, to);
+        run([&] { pool.linearize(from, made, winners.memory_of(numpy, won), {}); });
+        if (kept.y) std::memcpy(y.memory_of(numpy, value).data, made.data, static_cast<std::size_t>(made.bytes));
+        return nb::make_tuple(to, nb::make_tuple(kept.x ? nb::borrow(array) : nb::none(), value, won));
+    }
+
+    nb::object pull(nb::handle input, nb::handle output, nb::handle places, nb::handle cotangent) const {
+        const Residual &kept = pool.residual();
+        const Array given = g.memory_of(numpy, cotangent), from = x.memory_of(numpy, input),
+                    value = y.memory_of(numpy, output), won = winners.memory_of(numpy, places);
+        if (!given.data || (kept.x && !from.data) || (kept.y && !value.data) || (kept.winners && !won.data))
+            return nb::none();
+        nb::object to = gx.made(numpy);
+        run([&] { pool.pull(from, value, won, given, gx.memory_of(numpy, to), {}); });
+        return to;
+    }
+
+  private:
+    nb::object owner;  // of the pool
+    const PlannedPool &pool;
+    NumpyType numpy;
+    ArrayLayout x, gx, y, g, winners;
+
+    // To let go of the GIL and take it back would take as long as a very small pool does.
+    template <class F>
+    void run(const F &f) const {
+        if (pool.inputs() + pool.outputs() < 256) return f();
+        without_gil(f);
+    }
+};
+
+// --- tuples ---------------------------------------------------------------------------------------
+
+bool are_same(nb::tuple a, nb::tuple b) {
+    if (a.size() != b.size()) return false;
+    for (std::size_t i = 0; i < a.size(); ++i)
+        if (PyTuple_GET_ITEM(a.ptr(), static_cast<Py_ssize_t>(i)) !=
+            PyTuple_GET_ITEM(b.ptr(), static_cast<Py_ssize_t>(i)))
+            return false;
+    return true;
+}
+
 }  // namespace
 
 NB_MODULE(_engine, m) {
     nb::set_leak_warnings(false);  // pools that live to the end of the program are no leak
+    m.def("are_same", &are_same, nb::arg("a"), nb::arg("b"), "Whether two tuples have the same objects in them.");
     m.def("levels", &levels_here, "The instruction levels of this processor, the best one last.");
     m.def("level", &level_in_use, "The instruction level in use.");
     m.def("set_level", &use_level, nb::arg("name"), "Use another instruction level.");
@@ -275,11 +360,21 @@ NB_MODULE(_engine, m) {
         .def("path", &BoundPool::path, nb::arg("operation"),
              "The way that 'forward', 'linearize', 'push', 'pull' or 'jvp' goes, by its name.")
         .def("paths", &BoundPool::paths, nb::arg("operation"), "All ways that it can go, the engine's choice first.");
+    nb::class_<ArrayPlan>(m, "ArrayPlan", "A plan for small arrays of NumPy, which makes those that it returns.")
+        .def(nb::init<nb::object, nb::object, nb::object, nb::tuple, nb::tuple, nb::object, nb::object, nb::object,
+                      nb::object>(),
+             nb::arg("plan"), nb::arg("array"), nb::arg("empty"), nb::arg("shape"), nb::arg("y_shape"),
+             nb::arg("dtype"), nb::arg("result"), nb::arg("derivative"), nb::arg("place"))
+        .def("forward", &ArrayPlan::forward, nb::arg("x").none())
+        .def("linearize", &ArrayPlan::linearize, nb::arg("x").none())
+        .def("pull", &ArrayPlan::pull, nb::arg("x").none(), nb::arg("y").none(), nb::arg("winners").none(),
+             nb::arg("g").none());
     nb::class_<TensorPlan>(m, "TensorPlan", "A plan for tensors of one layout, which makes those that it returns.")
         .def(nb::init<nb::object, nb::object, std::vector<i64>, std::vector<i64>, std::vector<i64>, std::vector<i64>,
                       const std::string &, const std::string &>(),
              nb::arg("plan"), nb::arg("tensor"), nb::arg("size"), nb::arg("strides"), nb::arg("y_size"),
              nb::arg("y_strides"), nb::arg("dtype"), nb::arg("result"))
+        .def("takes", &TensorPlan::takes, nb::arg("x").none())
         .def("forward", &TensorPlan::forward, nb::arg("x"), threads)
         .def("linearize", &TensorPlan::linearize, nb::arg("x"), threads)
         .def("pull", &TensorPlan::pull, nb::arg("x").none(), nb::arg("y").none(), nb::arg("winners").none(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -34,6 +34,10 @@ class Kept(NamedTuple):
     winners: Any = None
 
 
+#: The same as they lie in memory.
+KeptArrays: TypeAlias = tuple[Array | None, Array | None, Array | None]
+
+
 class Arrays:
     """A plan on NumPy arrays: they come in with their axes as the caller has them, and the results have them so."""
 
@@ -46,6 +50,7 @@ class Arrays:
         "outputs",
         "parts",
         "plan",
+        "quick",
         "result",
         "shape",
         "small",
@@ -67,10 +72,19 @@ class Arrays:
         self.dtype = dtype if as_it_is else np.dtype(plan.dtype)
         #: The dtype of the parts of complex numbers.
         self.parts = np.dtype(plan.dtype) if plan.is_complex else None
+        self.quick = self._quick(dtype)
 
     @property
     def native(self) -> _engine.Plan:
         return native.engine_plan(self.plan)
+
+    def _quick(self, dtype: np.dtype[Any]) -> _engine.ArrayPlan | None:
+        """The short way for small arrays in the usual order, which takes and makes them without a word of Python."""
+        winners = self.plan.residual.winners
+        if not self.small or self.order is not None or self.parts is not None or self.dtype != dtype or winners > 4:
+            return None
+        dtypes = self.dtype, self.result, self.derivative, _PLACES[winners or 1]
+        return _engine.ArrayPlan(self.native, np.ndarray, np.empty, self.plan.shape, self.shape, *dtypes)
 
     # --- arrays as memory, and back ---
 
@@ -124,20 +138,20 @@ class Arrays:
             out[...] = self.forward(x)
         return out
 
-    def linearize(self, x: Array) -> tuple[Array, Kept]:
+    def linearize(self, x: Array) -> tuple[Array, KeptArrays]:
         """The output as the caller has it, and what the derivative keeps, as it lies in memory."""
         keeps, inside, y = self.plan.residual, self.inside(x), self.empty(self.result)
         winners = self.empty(_PLACES[keeps.winners]) if keeps.winners else None
         native.linearize(self.plan, inside, self._raw(y), winners)
         kept_y = y.copy() if keeps.y else None  # the caller may write to the one that is handed out
-        return self.outside(y), Kept(inside if keeps.x else None, kept_y, winners)
+        return self.outside(y), (inside if keeps.x else None, kept_y, winners)
 
-    def push(self, kept: Kept, t: Array) -> Array:
+    def push(self, kept: KeptArrays, t: Array) -> Array:
         dy, t = self.empty(self.derivative), self.tangent(t)
-        native.push(self.plan, kept, t if kept.winners is None else np.ascontiguousarray(t), self._raw(dy))
+        native.push(self.plan, kept, t if kept[2] is None else np.ascontiguousarray(t), self._raw(dy))
         return self.outside(dy)
 
-    def pull(self, kept: Kept, g: Array, out: Array | None = None) -> Array:
+    def pull(self, kept: KeptArrays, g: Array, out: Array | None = None) -> Array:
         if out is None:
             gx = np.empty(self.inputs, self.derivative) if self.small else _empty_in_lines(self.inputs, self.derivative)
             native.pull(self.plan, kept, self.cotangent(g), self._raw(gx))
@@ -159,9 +173,9 @@ class Arrays:
         native.indices(self.plan, winners, found)
         return self.outside(found)
 
-    def kept_outside(self, kept: Kept) -> Kept:
+    def kept_outside(self, kept: KeptArrays) -> Kept:
         """What is kept, with the axes in the caller's order."""
-        x = kept.x if kept.x is None or self.back is None else kept.x.transpose(self.back)
+        x = kept[0] if kept[0] is None or self.back is None else kept[0].transpose(self.back)
         return Kept(x, *(None if a is None else self.outside(a) for a in kept[1:]))
 
     # --- checks ---
