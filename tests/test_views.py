@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import tracemalloc
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import ALL_KINDS, cases
 
 from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, _engine, get_num_threads
 from ndpool import set_num_threads as set_threads
+from strategies import ALL_KINDS, cases
 
 DTYPES = [np.float32, np.float64, np.float16, np.uint8, np.int16]
 
@@ -42,7 +43,8 @@ def arrangements(ndim):
 
 
 def close(found, expected):
-    assert found.shape == expected.shape and found.dtype == expected.dtype
+    assert found.shape == expected.shape
+    assert found.dtype == expected.dtype
     if expected.dtype.kind in "iu":
         np.testing.assert_array_equal(found, expected)
     else:
@@ -141,7 +143,7 @@ def test_no_view_is_copied_whole(kind):
     for x in (room[1:, :, 1:-1, 2:-2], np.repeat(room, 2, 0)[::2], room[..., ::-1], room.transpose(0, 1, 3, 2)):
         y, pull = pool.vjp(x)
         g, out = np.broadcast_to(np.float32(1), y.shape), np.zeros((*x.shape, 2), np.float32)[..., 0]
-        for call, results in ((lambda x=x: pool(x), 1), (lambda x=x: pool.vjp(x), 3), (lambda: pull(g, out), 0)):
+        for call, results in ((partial(pool, x), 1), (partial(pool.vjp, x), 3), (partial(pull, g, out), 0)):
             call()
             tracemalloc.start()
             try:
@@ -157,6 +159,6 @@ def test_a_view_of_other_lengths_is_refused():
     plan.forward(np.zeros((6, 16), np.float32)[:, ::2], y)
     with pytest.raises(ValueError, match="x is a view of other lengths"):
         plan.forward(np.zeros((8, 12), np.float32)[:, ::2], y)
+    apart = np.zeros((6, 8), [("a", np.float32), ("b", np.uint8)])["a"]
     with pytest.raises(ValueError, match="not whole elements"):
-        apart = np.zeros((6, 8), [("a", np.float32), ("b", np.uint8)])["a"]
         plan.forward(apart, y)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import spec
+from . import native, spec
 from .arrays import Array, as_array
 from .memory import Arrays, Kept, KeptArrays, check_out, check_shape, copy_into
 
@@ -59,8 +59,13 @@ class Linear:
     def pull(self, g: ArrayLike, out: Array | None = None) -> Array:
         """`gx = J^T g` of an output cotangent, written into `out` where that is given."""
         arrays, kept = self._arrays, self._kept
-        if out is None and arrays.quick is not None and (gx := arrays.quick.pull(*kept, g)) is not None:
-            return gx
+        if out is None and arrays.quick is not None:
+            try:
+                gx: Array | None = arrays.quick.pull(*kept, g)
+            except MemoryError:
+                raise native.starved(arrays.plan) from None
+            if gx is not None:
+                return gx
         g = as_array("g", g)
         arrays.check_direction("g", g, arrays.shape)
         if out is not None:

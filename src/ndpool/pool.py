@@ -59,11 +59,11 @@ class Pool:
     `axes` names the pooled axes, the j-th of which has the window's j-th numbers; by default the last ones.
     The other axes, in any place and number, are carried along.
 
-    Arrays in any memory order are taken. One that is contiguous in another order of its axes (Fortran, channels last
-    under channels-first axes) is not copied, and the results have its order. Sums may then be added up in another
-    order, which shows in the last place alone. The exception is whatever asks for the first winner in row-major
-    order: the derivatives of Max and Min with ties="first", and `with_indices`. If the pooled axes themselves are out
-    of order, as in a Fortran-ordered image, these copy the array, and their results are C-ordered.
+    Arrays in any memory order are taken, with gaps between their cells or without, and none is copied whole: what is
+    not dense goes through the cache a piece at a time. The results have the order of the input's axes in memory. Sums
+    may then be added up in another order, which shows in the last place alone. The exception is whatever asks for the
+    first winner in row-major order: the derivatives of Max and Min with ties="first", and `with_indices`. If the pooled
+    axes themselves are out of order, as in a Fortran-ordered image, their results are C-ordered.
 
     An input is a NumPy array or what becomes one without loss: nested lists, whatever has `__array__` or a buffer. A
     PyTorch tensor goes to `ndpool.torch` and gives tensors, which can be differentiated. What means more than its
@@ -128,7 +128,7 @@ class Pool:
         latest: Arrays | None = self._latest  # type: ignore[attr-defined]
         if latest is not None and out is None:
             try:
-                y = latest.quick.forward(x)  # type: ignore[union-attr]
+                y: Array | None = latest.quick.forward(x)  # type: ignore[union-attr]
             except MemoryError:
                 raise native.starved(latest.plan) from None
             if y is not None:

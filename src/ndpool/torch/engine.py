@@ -19,6 +19,7 @@ from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_co
 
 from .. import _engine, native
 from ..kinds import Kind, form_of
+from ..native import Memory
 from ..plan import Order, Plan, plan_of
 from ..plan import put as put
 from ..plan import strides as strides
@@ -181,11 +182,11 @@ class Tensors:
         layout = plan.shape, plan.strides, plan.output_shape, plan.output_strides
         return _engine.TensorPlan(self.native, Tensor, *layout, TYPES[self.dtype], plan.result)
 
-    def inside(self, a: Tensor) -> native.Memory:
+    def inside(self, a: Tensor) -> Memory:
         """A tensor shaped like x, as the engine reads it: where it lies, dense or not."""
         return readable(a if a.dtype == self.dtype else a.to(self.dtype), self.order, self.plan.strides)
 
-    def cotangent(self, g: Tensor) -> native.Memory:
+    def cotangent(self, g: Tensor) -> Memory:
         """A tensor shaped like y, likewise: its pooled axes may be gone."""
         if g.dim() == len(self.size):
             return readable(g, self.order, self.plan.output_strides)
@@ -213,6 +214,10 @@ class Tensors:
     def new_x(self, dtype: torch.dtype) -> Tensor:
         """Room for a tensor shaped like x."""
         return torch.empty_strided(self.size, self.plan.strides, dtype=dtype, device=CPU)
+
+    def takes(self, x: Tensor) -> bool:
+        """Whether the short way is for this tensor."""
+        return self.quick is not None and self.quick.takes(x)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.quick is not None and not x.is_neg():
@@ -261,7 +266,7 @@ def dense(a: Tensor, order: Order, strides: tuple[int, ...]) -> Tensor:
     return (a.detach() if order is None else a.detach().permute(order)).contiguous()
 
 
-def readable(a: Tensor, order: Order, strides: tuple[int, ...] | None) -> native.Memory:
+def readable(a: Tensor, order: Order, strides: tuple[int, ...] | None) -> Memory:
     """The same where gaps do no harm: a tensor that is not dense is a view, with lengths and strides in this order."""
     a = _settled(a)
     if a.stride() == strides:
