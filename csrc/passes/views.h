@@ -86,20 +86,21 @@ void over_all_loops(const CopyLoops &all, i64 elements, const Use &use) {
 }
 
 template <Towards TO, class Bits>
-void copy_row(Bits *view, i64 step, Bits *dense, i64 count) {
-    const auto bytes = static_cast<std::size_t>(count) * sizeof(Bits);
-    if constexpr (TO == Towards::DENSE) {
-        if (step == 1) return static_cast<void>(std::memcpy(dense, view, bytes));
-        if (step == 0) return static_cast<void>(std::fill(dense, dense + count, *view));
-        if (step == 2)
-            return [&] {
-                for (i64 i = 0; i < count; ++i) dense[i] = view[2 * i];
-            }();
-        for (i64 i = 0; i < count; ++i) dense[i] = view[i * step];
-    } else {
-        if (step == 1) return static_cast<void>(std::memcpy(view, dense, bytes));
-        for (i64 i = 0; i < count; ++i) view[i * step] = dense[i];
-    }
+void copy_row(Bits *__restrict view, i64 step, Bits *__restrict dense, i64 count) {
+    auto copied = [&](auto step) {
+        for (i64 i = 0; i < count; ++i) {
+            if constexpr (TO == Towards::DENSE)
+                dense[i] = view[i * step];
+            else
+                view[i * step] = dense[i];
+        }
+    };
+    // Steps that the compiler knows are vectors' work.
+    if (step == 1) return copied(std::integral_constant<i64, 1>());
+    if (step == -1) return copied(std::integral_constant<i64, -1>());
+    if (step == 2) return copied(std::integral_constant<i64, 2>());
+    if (step == 0 && TO == Towards::DENSE) return std::fill(dense, dense + count, *view);
+    copied(step);
 }
 
 // Copies an array of these lengths between a view with these steps and a dense array.
@@ -136,8 +137,8 @@ void copy_view(void *view, const i64 *steps, void *dense, const i64 *lengths, in
 
 // --- pieces -----------------------------------------------------------------------------------------
 
-// Pieces of the arrays: some slabs, which are a range of every leading dimension; or of one slab the outputs lo..hi-1
-// along the first pooled axis, with the cells that these see.
+// Pieces of the arrays: some slabs, which are a range of every leading dimension, and of these all outputs, or lo..hi-1
+// along the first pooled axis with the cells that they see.
 class Pieces {
   public:
     struct Piece {
@@ -146,24 +147,27 @@ class Pieces {
         i64 lo, hi;
     };
 
-    Pieces(const Plan &plan, const Views &views, i64 slab_bytes, bool forward) : plan(plan), views(views) {
-        i64 slabs = std::max<i64>(1, BYTES / slab_bytes);
-        // The dimensions whose neighbours are nearest come first, so that lines of the cache are read whole.
+    Pieces(const Plan &plan, const Views &views, i64 bytes, bool forward) : plan(plan), views(views) {
+        const i64 slab_bytes = std::max(plan.in_slab, plan.out_slab) * bytes;
         const i64 *steps = views.x ? views.x : views.g ? views.g : views.t ? views.t : views.y ? views.y : views.gx;
+        // The dimensions whose neighbours are nearest come first, so that lines of the cache are read whole.
         int nearest[MAX_DIMS];
         for (int d = 0; d < views.leading; ++d) nearest[d] = views.leading - 1 - d;
         std::stable_sort(nearest, nearest + views.leading,
                          [&](int a, int b) { return near(steps[a]) < near(steps[b]); });
+        i64 slabs = std::max<i64>(1, BYTES / slab_bytes);
+        if (views.leading && near(steps[nearest[0]]) == 1) slabs = std::max(slabs, std::min(plan.outer, LINE / bytes));
+        const i64 piece_bytes = slabs * slab_bytes;
         for (int i = 0; i < views.leading; ++i) {
             const int d = nearest[i];
             at_a_time[d] = std::min(slabs, views.in[d]);
             slabs = std::max<i64>(1, slabs / views.in[d]);
             total *= (views.in[d] + at_a_time[d] - 1) / at_a_time[d];
         }
-        outputs = forward && slab_bytes > MOST ? outputs_at_a_time(slab_bytes) : plan.axes[0].output;
+        outputs = forward && piece_bytes > MOST ? outputs_at_a_time(piece_bytes) : plan.axes[0].output;
         bands = (plan.axes[0].output + outputs - 1) / outputs;
         total *= bands;
-        too_large = bands == 1 && slab_bytes > TOO_LARGE;
+        too_large = bands == 1 && piece_bytes > TOO_LARGE;
     }
 
     i64 count() const { return total; }
@@ -211,6 +215,7 @@ class Pieces {
     }
     i64 slabs_in_a_row(const Piece &piece) const {
         i64 slabs = 1;
+        if (bands > 1) return slabs;
         for (int d = views.leading - 1; d >= 0; --d) {
             slabs *= piece.count[d];
             if (piece.count[d] != views.in[d]) break;
@@ -219,8 +224,8 @@ class Pieces {
     }
 
   private:
-    // A piece of about so many bytes stays in the second-level cache with what is made of it. A slab of up to MOST is
-    // one piece.
+    // A piece of about so many bytes stays in the second-level cache with what is made of it. Slabs of up to MOST are
+    // not cut.
     static constexpr i64 BYTES = i64(192) << 10, MOST = i64(1) << 20, TOO_LARGE = i64(4) << 20;
     const Plan &plan;
     const Views &views;
@@ -230,10 +235,10 @@ class Pieces {
     static i64 near(i64 step) { return step < 0 ? -step : step; }
 
     // Along the first pooled axis, so many that the cells seen twice are few.
-    i64 outputs_at_a_time(i64 slab_bytes) const {
+    i64 outputs_at_a_time(i64 piece_bytes) const {
         const Axis &axis = plan.axes[0];
         if (axis.adaptive) return axis.output;
-        const i64 reach = axis.dilation * (axis.kernel - 1), fit = BYTES / std::max<i64>(1, slab_bytes / axis.length);
+        const i64 reach = axis.dilation * (axis.kernel - 1), fit = BYTES / std::max<i64>(1, piece_bytes / axis.length);
         const i64 some = std::max<i64>(std::max(fit, 4 * reach) / axis.stride, 1);
         return some > axis.output / 2 ? axis.output : some;
     }
@@ -312,7 +317,7 @@ inline bool streams_result(const Plan &plan, const Call &call) {
 template <class Run>
 void run_on_views(const Plan &plan, const Call &call, const Run &run) {
     const i64 bytes = std::max(size_of(call.type), size_of(call.derivative));
-    const Pieces pieces(plan, *call.views, std::max(plan.in_slab, plan.out_slab) * bytes, is_forward(call.op));
+    const Pieces pieces(plan, *call.views, bytes, is_forward(call.op));
     const bool streamed = streams_result(plan, call);
     auto some = [&](i64 begin, i64 end) {
         for (i64 number = begin; number < end; ++number) run_piece(plan, call, pieces, pieces[number], streamed, run);

@@ -93,7 +93,7 @@ class Plan:
         """All ways that it can go, its own choice first."""
 
 class ArrayPlan:
-    """A plan for small arrays of NumPy in the usual order, which makes those that it returns.
+    """A plan for small arrays of NumPy, which makes those that it returns.
 
     The answer is None where an array is not C-contiguous, aligned, and of just this type, shape and dtype.
     """

@@ -126,7 +126,7 @@ class Pool:
     def __call__(self, x: ArrayLike, out: Array | None = None) -> Array:
         """The pooled array, written into `out` where that is given."""
         latest: Arrays | None = self._latest  # type: ignore[attr-defined]
-        if latest is not None and out is None:
+        if latest is not None and out is None and type(x) is np.ndarray:  # a compiler must not see what follows
             try:
                 y: Array | None = latest.quick.forward(x)  # type: ignore[union-attr]
             except MemoryError:
@@ -227,7 +227,7 @@ class Pool:
         Kept(x=None, y=None, winners=None)
         """
         latest: Arrays | None = self._latest  # type: ignore[attr-defined]
-        if latest is not None:
+        if latest is not None and type(x) is np.ndarray:
             try:
                 made = latest.quick.linearize(x)  # type: ignore[union-attr]
             except MemoryError:
