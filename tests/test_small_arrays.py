@@ -42,8 +42,8 @@ def test_both_ways_are_one(kind, window, dtype):
         assert (arrays.quick is None) == (arrays.dtype != x.dtype)  # the smooth kinds compute integers as floats
         arrays.quick = None
     object.__setattr__(long, "_latest", None)
-    g = np.random.default_rng(1).normal(size=short(x).shape)
-    for g in (g.astype(long.vjp(x)[1](g).dtype), g):
+    wide = np.random.default_rng(1).normal(size=short(x).shape)
+    for g in (wide.astype(long.vjp(x)[1](wide).dtype), wide):
         (y, pull), (expected_y, expected_pull) = short.vjp(x), long.vjp(x)
         for found, expected in ((short(x), long(x)), (y, expected_y), (pull(g), expected_pull(g))):
             assert found.dtype == expected.dtype
