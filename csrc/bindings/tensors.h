@@ -88,9 +88,17 @@ class TensorLayout {
     std::int64_t element_bytes() const { return dtype.bits / 8; }
     std::int64_t elements() const { return bytes / element_bytes(); }
 
+    // Whether the tensors lie in the usual order of axes, of which there are so many.
+    bool is_usual(std::size_t axes) const {
+        std::int64_t step = 1;
+        for (std::size_t d = shape.size(); d-- > 0; step *= shape[d])
+            if (strides[d] != step) return false;
+        return shape.size() == axes;
+    }
+
     // The memory of such a tensor; without data where it is another type, shape, order, dtype or device, or has no
-    // memory.
-    Array memory_of(const TensorType &of, nanobind::handle object) const {
+    // memory. With `any_strides` it need not be dense; it is then read as a view.
+    Array memory_of(const TensorType &of, nanobind::handle object, bool any_strides = false) const {
         dlpack::Tensor tensor;
         if (Py_TYPE(object.ptr()) != reinterpret_cast<PyTypeObject *>(of.type.ptr())) return {};
         if (of.table->from_object(object.ptr(), &tensor) != 0) {
@@ -100,11 +108,17 @@ class TensorLayout {
         if (tensor.device.type != dlpack::CPU || tensor.ndim != static_cast<int>(shape.size()) ||
             std::memcmp(&tensor.dtype, &dtype, sizeof dtype) != 0)
             return {};
-        for (std::size_t d = 0; d < shape.size(); d++)  // the stride of an axis with one cell says nothing
-            if (tensor.shape[d] != shape[d] || (shape[d] != 1 && tensor.strides[d] != strides[d])) return {};
+        bool dense = true;
+        for (std::size_t d = 0; d < shape.size(); d++) {
+            if (tensor.shape[d] != shape[d]) return {};
+            dense &= shape[d] == 1 || tensor.strides[d] == strides[d];  // that of an axis with one cell says nothing
+        }
+        if (!dense && !any_strides) return {};
         auto address = reinterpret_cast<std::uintptr_t>(tensor.data) + tensor.byte_offset;
         if (!tensor.data || address % element_bytes() != 0) return {};
-        return {reinterpret_cast<void *>(address), bytes, element_bytes()};
+        Array found{reinterpret_cast<void *>(address), bytes, element_bytes()};
+        if (!dense) found.dims = tensor.ndim, found.lengths = tensor.shape, found.steps = tensor.strides;
+        return found;
     }
 
     // A new tensor that `fill` has written, given its memory. The memory and all that describes it are one block.

@@ -1,5 +1,6 @@
 #include "kinds/engine.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <stdexcept>
@@ -25,6 +26,17 @@ void check(const Array &array, const char *name, i64 elements, i64 size) {
                                 to_string(array.element_bytes) + (there ? "" : " and no memory") + "; expected " +
                                 to_string(elements) + " elements of " + to_string(size) +
                                 (aligned ? "" : ", aligned to their size"));
+}
+
+// Throws unless the array is dense.
+void check_dense(const Array &array, const char *name) {
+    if (array.steps) throw std::invalid_argument(string(name) + " is a view, and is needed dense here");
+}
+
+// Throws unless a view has these lengths.
+void check_lengths(const Array &array, const char *name, const std::vector<i64> &lengths) {
+    if (array.steps && !std::equal(lengths.begin(), lengths.end(), array.lengths, array.lengths + array.dims))
+        throw std::invalid_argument(string(name) + " is a view of other lengths than the plan's");
 }
 
 // Memory for a result that nobody wants.
@@ -84,16 +96,24 @@ PlannedPool::PlannedPool(const Request &request)
     call.winner_bytes = checked_winner_bytes(request.winner_bytes, kind, plan.cells);
     const bool selects = kind.family == Family::SELECTION, one_wins = selects && call.ties == Ties::FIRST;
     kept = {kind.family == Family::SMOOTH || (selects && !one_wins), selects && !one_wins, one_wins};
+    for (const auto &dim : request.dims) {
+        const bool pooled = dim.size() > 1, first = leading == static_cast<int>(in_lengths.size());
+        if (!pooled && first) ++leading;
+        in_lengths.push_back(dim[0]);
+        out_lengths.push_back(dim[pooled]);
+    }
 }
 
 // --- checks ---------------------------------------------------------------------------------------
 
 void PlannedPool::check_x(const Array &x, const char *name, Type type) const {
     check(x, name, inputs(), size_of(type));
+    check_lengths(x, name, in_lengths);
 }
 
 void PlannedPool::check_y(const Array &y, const char *name, Type type) const {
     check(y, name, outputs(), size_of(type));
+    check_lengths(y, name, out_lengths);
 }
 
 void PlannedPool::need_winners() const {
@@ -107,11 +127,12 @@ void PlannedPool::need_winners() const {
 void PlannedPool::check_winners(const Array &winners) const {
     need_winners();
     check(winners, "winners", outputs(), winner_bytes());
+    check_dense(winners, "winners");
 }
 
 void PlannedPool::check_residual(const Array &x, const Array &y, const Array &winners) const {
     if (kept.x) check_x(x, "x", input_type());
-    if (kept.y) check_y(y, "y", result);
+    if (kept.y) check_y(y, "y", result), check_dense(y, "y");
     if (kept.winners) check_winners(winners);
 }
 
@@ -143,14 +164,19 @@ void PlannedPool::start(Op op, const Manner &manner, const Set &set) const {
         const Path path(manner.path);
         call.asked = path.way, call.past_the_caches = path.streams;
     }
-    set(call);
+    Views views{static_cast<int>(in_lengths.size()), leading, in_lengths.data(), out_lengths.data()};
+    set(call, views);
+    if (views.any()) call.views = &views;
     run(plan, call);
 }
 
 void PlannedPool::forward(const Array &x, const Array &y, const Manner &manner) const {
     check_x(x, "x", input_type());
     check_y(y, "y", result);
-    start(forward_op(), manner, [&](Call &call) { call.x = x.data, call.y = y.data; });
+    start(forward_op(), manner, [&](Call &call, Views &views) {
+        call.x = x.data, call.y = y.data;
+        views.x = x.steps, views.y = y.steps;
+    });
 }
 
 void PlannedPool::linearize(const Array &x, const Array &y, const Array &winners, const Manner &manner) const {
@@ -161,35 +187,52 @@ void PlannedPool::linearize(const Array &x, const Array &y, const Array &winners
     check_winners(winners);
     if (!places_fit()) {  // a pass for the values, and one that looks where they are
         forward(x, y, manner);
-        return start(Op::FIND_WINNERS, manner,
-                     [&](Call &call) { call.x = x.data, call.y_in = y.data, call.winners = winners.data; });
+        check_dense(y, "y");
+        return start(Op::FIND_WINNERS, manner, [&](Call &call, Views &views) {
+            call.x = x.data, call.y_in = y.data, call.winners = winners.data;
+            views.x = x.steps;
+        });
     }
     check_x(x, "x", input_type());
     check_y(y, "y", result);
-    start(Op::WINNERS, manner, [&](Call &call) { call.x = x.data, call.y = y.data, call.winners = winners.data; });
+    start(Op::WINNERS, manner, [&](Call &call, Views &views) {
+        call.x = x.data, call.y = y.data, call.winners = winners.data;
+        views.x = x.steps, views.y = y.steps;
+    });
 }
 
 void PlannedPool::push(const Array &x, const Array &y, const Array &winners, const Array &t, const Array &dy,
                        const Manner &manner) const {
     check_residual(x, y, winners);
     check_x(t, "t", derivative_type());
-    check_y(dy, "dy", derivative_type());
+    check_y(dy, "dy", derivative_type()), check_dense(dy, "dy");
     if (kept.winners) return push_by_winners(winners, t, dy, manner);
     if (kind.family == Family::LINEAR)  // the derivative is the pool itself
-        return start(Op::SUM, manner,
-                     [&](Call &call) { call.x = t.data, call.y = dy.data, call.type = derivative_type(); });
-    if (kind.family == Family::SELECTION)
-        return start(Op::TIES_JVP, manner,
-                     [&](Call &call) { call.x = x.data, call.y_in = y.data, call.t = t.data, call.dy = dy.data; });
+        return start(Op::SUM, manner, [&](Call &call, Views &views) {
+            call.x = t.data, call.y = dy.data, call.type = derivative_type();
+            views.x = t.steps;
+        });
+    if (kind.family == Family::SELECTION) return push_to_ties(x, y, t, dy, manner);
     const Room values(outputs() * size_of(result), "y, beside which dy is computed");
-    start(Op::SMOOTH, manner,
-          [&](Call &call) { call.x = x.data, call.y = values.data(), call.t = t.data, call.dy = dy.data; });
+    start(Op::SMOOTH, manner, [&](Call &call, Views &views) {
+        call.x = x.data, call.y = values.data(), call.t = t.data, call.dy = dy.data;
+        views.x = x.steps, views.t = t.steps;
+    });
 }
 
 void PlannedPool::push_by_winners(const Array &winners, const Array &t, const Array &dy, const Manner &manner) const {
     way_of("push", Path(manner.path).way);  // there is one alone
+    check_dense(t, "t");
     const ThreadsOfCall threads(manner.threads);
     if (!is_empty()) gather(plan, winners.data, winner_bytes(), size_of(derivative_type()), t.data, dy.data);
+}
+
+void PlannedPool::push_to_ties(const Array &x, const Array &y, const Array &t, const Array &dy,
+                               const Manner &manner) const {
+    start(Op::TIES_JVP, manner, [&](Call &call, Views &views) {
+        call.x = x.data, call.y_in = y.data, call.t = t.data, call.dy = dy.data;
+        views.x = x.steps, views.t = t.steps;
+    });
 }
 
 void PlannedPool::pull(const Array &x, const Array &y, const Array &winners, const Array &g, const Array &gx,
@@ -197,9 +240,10 @@ void PlannedPool::pull(const Array &x, const Array &y, const Array &winners, con
     check_residual(x, y, winners);
     check_y(g, "g", derivative_type());
     check_x(gx, "gx", derivative_type());
-    start(pull_op(), manner, [&](Call &call) {
+    start(pull_op(), manner, [&](Call &call, Views &views) {
         call.x = x.data, call.y_in = y.data, call.winners_in = winners.data;
         call.g = g.data, call.gx = gx.data;
+        views.x = x.steps, views.g = g.steps, views.gx = gx.steps;
     });
 }
 
@@ -207,26 +251,28 @@ void PlannedPool::jvp(const Array &x, const Array &t, const Array &y, const Arra
     check_x(x, "x", input_type());
     check_x(t, "t", derivative_type());
     check_y(y, "y", result);
-    check_y(dy, "dy", derivative_type());
+    check_y(dy, "dy", derivative_type()), check_dense(dy, "dy");
     if (kind.family == Family::LINEAR || (kept.winners && !places_fit())) {
         forward(x, y, manner);
         // The path is that of y; the tangent may have a type that cannot go it.
         const Manner any{manner.threads, Path(manner.path).streams ? "stream" : ""};
         if (kind.family == Family::LINEAR) return push({}, {}, {}, t, dy, any);
-        return start(Op::TIES_JVP, any,
-                     [&](Call &call) { call.x = x.data, call.y_in = y.data, call.t = t.data, call.dy = dy.data; });
+        check_dense(y, "y");
+        return push_to_ties(x, y, t, dy, any);
     }
-    start(kind.family == Family::SMOOTH ? Op::SMOOTH
-          : kept.winners                ? Op::WINNERS
-                                        : Op::TIES_JVP,
-          manner, [&](Call &call) { call.x = x.data, call.t = t.data, call.y = y.data, call.dy = dy.data; });
+    const Op op = kind.family == Family::SMOOTH ? Op::SMOOTH : kept.winners ? Op::WINNERS : Op::TIES_JVP;
+    start(op, manner, [&](Call &call, Views &views) {
+        call.x = x.data, call.t = t.data, call.y = y.data, call.dy = dy.data;
+        views.x = x.steps, views.t = t.steps, views.y = y.steps;
+    });
 }
 
 void PlannedPool::indices(const Array &winners, const Array &out, const Manner &manner) const {
     check_winners(winners);
     check(out, "indices", outputs(), 8);
+    check_dense(out, "indices");
     start(Op::EXPAND, manner,
-          [&](Call &call) { call.winners_in = winners.data, call.indices = static_cast<i64 *>(out.data); });
+          [&](Call &call, Views &) { call.winners_in = winners.data, call.indices = static_cast<i64 *>(out.data); });
 }
 
 // --- paths ----------------------------------------------------------------------------------------

@@ -17,10 +17,14 @@ struct Request {
     int winner_bytes = 0;                   // of each winner that the derivative keeps; 0 if it keeps none
 };
 
-// Memory that holds an array: C-contiguous, in the order of the dimensions. Without data there is no array.
+// Memory that holds an array: C-contiguous, in the order of the dimensions, unless it has steps. Without data there is
+// no array.
 struct Array {
     void *data = nullptr;
-    i64 bytes = 0, element_bytes = 0;
+    i64 bytes = 0, element_bytes = 0;  // of all elements, and of each
+    // Of an array that is not dense: so many lengths and steps, the latter in elements. They outlive the call.
+    int dims = 0;
+    const i64 *lengths = nullptr, *steps = nullptr;
 
     bool is_given() const { return data || element_bytes; }
 };
@@ -38,8 +42,9 @@ struct Residual {
     bool x, y, winners;
 };
 
-// The operations. Each throws std::invalid_argument for an array that is not what the request says, OutOfMemory where
-// there is too little of that, and writes nothing but its results.
+// The operations. An x, t, g, y or gx need not be dense, but for the t of a push by winners. Each throws
+// std::invalid_argument for an array that is not what the request says, OutOfMemory where there is too little of that,
+// and writes nothing but its results.
 class PlannedPool {
   public:
     explicit PlannedPool(const Request &request);
@@ -75,6 +80,8 @@ class PlannedPool {
     Kind kind;  // with its types
     Type result;
     Residual kept;
+    std::vector<i64> in_lengths, out_lengths;  // of the request's dimensions
+    int leading = 0;                           // of which so many stand before the first that is pooled
 
     bool is_empty() const { return inputs() == 0 || outputs() == 0; }
     bool places_fit() const;
@@ -84,6 +91,7 @@ class PlannedPool {
     template <class Set>
     void start(Op op, const Manner &manner, const Set &set) const;
     void push_by_winners(const Array &winners, const Array &t, const Array &dy, const Manner &manner) const;
+    void push_to_ties(const Array &x, const Array &y, const Array &t, const Array &dy, const Manner &manner) const;
     void check_x(const Array &x, const char *name, Type type) const;
     void check_y(const Array &y, const char *name, Type type) const;
     void check_winners(const Array &winners) const;

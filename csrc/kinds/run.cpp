@@ -1,6 +1,7 @@
 // Everything that a level can do.
 #include "kinds/families.h"
 #include "passes/batch.h"
+#include "passes/views.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
@@ -27,9 +28,7 @@ bool goes_by_batch(const Plan &plan, const Call &call) {
     return suits_batch(plan, forward, call.op == Op::SUM, lanes_of(static_cast<int>(bytes)), bytes, bytes_of_y(call));
 }
 
-}  // namespace
-
-void run(const Plan &plan, const Call &call) {
+void run_dense(const Plan &plan, const Call &call) {
     const bool batch = goes_by_batch(plan, call);
     if (call.asked == Way::BATCH && !batch) cannot_go(call.asked);
     if (!batch) return run_family(plan, call);
@@ -37,6 +36,13 @@ void run(const Plan &plan, const Call &call) {
         *call.told = Way::BATCH;
     else
         run_in_batches(plan, call, run_family);
+}
+
+}  // namespace
+
+void run(const Plan &plan, const Call &call) {
+    if (call.views) return run_on_views(plan, call, run_dense);
+    run_dense(plan, call);
 }
 
 }  // namespace NDPOOL_LEVEL

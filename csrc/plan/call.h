@@ -30,6 +30,18 @@ enum class Ties { FIRST, SPLIT, ALL };
 // What a window's sum is divided by: nothing, a number, its cells with those of the padding, its real cells.
 enum class Count { NONE, FIXED, COUNTED, REAL };
 
+// Arrays that are not dense: crops, views with steps, other orders of axes, one number repeated.
+//
+// Each has a step in elements for every dimension of the request; null stands for an array that is dense.
+struct Views {
+    int dims, leading;    // of which so many stand before the first that is pooled
+    const i64 *in, *out;  // the lengths of the input's dimensions, and of the output's
+    const i64 *x = nullptr, *t = nullptr, *g = nullptr;
+    const i64 *y = nullptr, *gx = nullptr;
+
+    bool any() const { return x || t || g || y || gx; }
+};
+
 // One operation on arrays whose sizes have been checked.
 struct Call {
     Op op;
@@ -49,6 +61,7 @@ struct Call {
     const void *x = nullptr, *y_in = nullptr, *t = nullptr, *g = nullptr, *winners_in = nullptr;
     void *y = nullptr, *dy = nullptr, *gx = nullptr, *winners = nullptr;
     i64 *indices = nullptr;
+    const Views *views = nullptr;  // if set, some of the arrays are not dense
 };
 
 }  // namespace ndpool

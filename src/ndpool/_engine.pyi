@@ -1,6 +1,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+def are_same(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
+    """Whether two tuples have the same objects in them."""
+
 def levels() -> list[str]:
     """The instruction levels of this processor, the best one last."""
 
@@ -24,8 +27,10 @@ class Plan:
     `[length, output, kernel, stride, dilation, pad_lo, pad_hi, adaptive]` for one that is pooled. `winner_bytes` is 0
     where the derivative keeps no winners.
 
-    An array is a C-contiguous buffer, or a tensor: whatever has `data_ptr()` and `nbytes`. Its size is checked. That a
-    tensor is dense in the order of `dims`, and of the right dtype, is for the caller to know.
+    An array is a buffer, or a tensor: whatever has `data_ptr()` and `nbytes`. Its size is checked. That a tensor is
+    dense in the order of `dims`, and of the right dtype, is for the caller to know. An x, t, g, y or gx need not be
+    dense, but for the t of a push by winners: a buffer may have strides, and a tensor comes as a tuple `(tensor,
+    lengths, strides)` then, in elements and in the order of `dims`.
 
     `threads` holds for one call; 0 is the number that `set_num_threads` set. `path` is "" for the engine's own
     choice, or one of `paths(operation)`; with "+stream" behind it, or "stream" alone, results are written past the
@@ -87,10 +92,35 @@ class Plan:
     def paths(self, operation: str) -> list[str]:
         """All ways that it can go, its own choice first."""
 
+class ArrayPlan:
+    """A plan for small arrays of NumPy, which makes those that it returns.
+
+    The answer is None where an array is not C-contiguous, aligned, and of just this type, shape and dtype.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        array: type,
+        empty: Any,
+        shape: tuple[int, ...],
+        y_shape: tuple[int, ...],
+        dtype: Any,
+        result: Any,
+        derivative: Any,
+        place: Any,
+    ) -> None: ...
+    def forward(self, x: Any) -> Any | None: ...
+    def linearize(self, x: Any) -> tuple[Any, tuple[Any | None, Any | None, Any | None]] | None:
+        """Give y, and the x, the copy of y and the winners that the derivative keeps, with None for the others."""
+
+    def pull(self, x: Any | None, y: Any | None, winners: Any | None, g: Any) -> Any | None: ...
+
 class TensorPlan:
     """A plan for tensors of one layout, which makes those that it returns.
 
-    The answer is None where a tensor is not of just this type, size, strides and dtype, on the CPU.
+    The answer is None where a tensor is not of just this type, size, strides and dtype, on the CPU. In the usual order
+    of axes a cotangent may have any strides.
     """
 
     def __init__(
@@ -104,6 +134,9 @@ class TensorPlan:
         dtype: str,
         result: str,
     ) -> None: ...
+    def takes(self, x: Any) -> bool:
+        """Whether this is such a tensor."""
+
     def forward(self, x: Any, threads: int = 0) -> Any | None: ...
     def linearize(self, x: Any, threads: int = 0) -> tuple[Any, Any | None] | None:
         """Give y and the winners; these are None where the derivative keeps none."""

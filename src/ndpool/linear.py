@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import spec
+from . import native, spec
 from .arrays import Array, as_array
-from .memory import Arrays, Kept, check_out, check_shape, copy_into
+from .memory import Arrays, Kept, KeptArrays, check_out, check_shape, copy_into
 
 if TYPE_CHECKING:
     from .pool import Pool
@@ -37,7 +37,9 @@ class Linear:
     array([1, 2])
     """
 
-    def __init__(self, arrays: Arrays, kept: Kept) -> None:
+    __slots__ = ("_arrays", "_kept")
+
+    def __init__(self, arrays: Arrays, kept: KeptArrays) -> None:
         self._arrays, self._kept = arrays, kept
 
     @property
@@ -56,17 +58,27 @@ class Linear:
 
     def pull(self, g: ArrayLike, out: Array | None = None) -> Array:
         """`gx = J^T g` of an output cotangent, written into `out` where that is given."""
-        g, arrays, kept = as_array("g", g), self._arrays, self._kept
+        arrays, kept = self._arrays, self._kept
+        if out is None and arrays.quick is not None:
+            try:
+                gx: Array | None = arrays.quick.pull(*kept, g)
+            except MemoryError:
+                raise native.starved(arrays.plan) from None
+            if gx is not None:
+                return gx
+        g = as_array("g", g)
         arrays.check_direction("g", g, arrays.shape)
         if out is not None:
-            check_out(out, arrays.plan.shape, arrays.derivative, g=g, x=kept.x, y=kept.y, winners=kept.winners)
+            x, y, winners = kept
+            check_out(out, arrays.plan.shape, arrays.derivative, g=g, x=x, y=y, winners=winners)
         return arrays.pull(kept, g, out)
 
     def indices(self) -> NDArray[np.int64]:
         """Where each winner stands: its flat row-major index over the pooled axes."""
-        if self._kept.winners is None:
+        winners = self._kept[2]
+        if winners is None:
             raise TypeError(f"{self._arrays.plan.kind} keeps no winners here; call with_indices on the pool")
-        return self._arrays.indices(self._kept.winners)
+        return self._arrays.indices(winners)
 
 
 class SlowLinear:

@@ -1,14 +1,14 @@
 """NumPy arrays as the memory that an engine reads and writes.
 
-Nothing is copied that the engine can read as it lies: an array that is contiguous in some order of its axes is handed
-over in that order, and results are written in the same one.
+Nothing is copied that the engine can read as it lies: an array is handed over in the order of its axes in memory, with
+gaps between its cells or without, and results are written in the same order.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -34,6 +34,10 @@ class Kept(NamedTuple):
     winners: Any = None
 
 
+#: The same as they lie in memory.
+KeptArrays: TypeAlias = tuple[Array | None, Array | None, Array | None]
+
+
 class Arrays:
     """A plan on NumPy arrays: they come in with their axes as the caller has them, and the results have them so."""
 
@@ -46,6 +50,7 @@ class Arrays:
         "outputs",
         "parts",
         "plan",
+        "quick",
         "result",
         "shape",
         "small",
@@ -67,24 +72,33 @@ class Arrays:
         self.dtype = dtype if as_it_is else np.dtype(plan.dtype)
         #: The dtype of the parts of complex numbers.
         self.parts = np.dtype(plan.dtype) if plan.is_complex else None
+        self.quick = self._quick(dtype)
 
     @property
     def native(self) -> _engine.Plan:
         return native.engine_plan(self.plan)
 
+    def _quick(self, dtype: np.dtype[Any]) -> _engine.ArrayPlan | None:
+        """The short way for small arrays in the usual order, which takes and makes them without a word of Python."""
+        winners = self.plan.residual.winners
+        if not self.small or self.order is not None or self.parts is not None or self.dtype != dtype or winners > 4:
+            return None
+        dtypes = self.dtype, self.result, self.derivative, _PLACES[winners or 1]
+        return _engine.ArrayPlan(self.native, np.ndarray, np.empty, self.plan.shape, self.shape, *dtypes)
+
     # --- arrays as memory, and back ---
 
     def inside(self, x: Array) -> Array:
         """An input as the engine wants it: in its order and byte order, copied only if it must be."""
-        return self._raw(_plain(x if self.order is None else x.transpose(self.order), self.dtype))
+        return self._raw(_readable(x if self.order is None else x.transpose(self.order), self.dtype))
 
     def tangent(self, t: Array) -> Array:
         """A tangent, likewise."""
-        return self._raw(_plain(t if self.order is None else t.transpose(self.order), self.derivative))
+        return self._raw(_readable(t if self.order is None else t.transpose(self.order), self.derivative))
 
     def cotangent(self, g: Array) -> Array:
         """A cotangent, likewise: its pooled axes may be gone."""
-        return self._raw(_plain(g if self.order is None else self._laid_output(g), self.derivative))
+        return self._raw(_readable(g if _is_plain(g) and self.order is None else self._laid_output(g), self.derivative))
 
     def empty(self, dtype: np.dtype[Any]) -> Array:
         """Room for an output, with its axes in the order in which the engine writes them."""
@@ -103,13 +117,13 @@ class Arrays:
         return y if y.shape == self.shape else y.reshape(self.shape)
 
     def _laid_output(self, y: Array) -> Array:
-        """An array shaped like the output, with its axes as they lie in memory."""
-        assert self.order is not None
-        return (y if y.ndim == len(self.order) else np.expand_dims(y, self.plan.axes)).transpose(self.order)
+        """An array shaped like the output, with its axes as they lie in memory, the pooled ones too."""
+        whole = y if y.ndim == len(self.plan.shape) else np.expand_dims(y, self.plan.axes)
+        return whole if self.order is None else whole.transpose(self.order)
 
     def _raw(self, a: Array) -> Array:
-        """Complex numbers as their parts; all others as they are."""
-        return a if self.parts is None else a.view(self.parts)
+        """Complex numbers as their parts, on an axis more; all others as they are."""
+        return a if self.parts is None else a[..., None].view(self.parts)
 
     # --- what the engine does ---
 
@@ -118,33 +132,32 @@ class Arrays:
             y = self.empty(self.result)
             native.forward(self.plan, self.inside(x), self._raw(y))
             return self.outside(y)
-        room = out if self.order is None else self._laid_output(out)
-        if _is_plain(room):
-            native.forward(self.plan, self.inside(x), self._raw(room))
+        if out.flags.aligned:
+            native.forward(self.plan, self.inside(x), self._raw(self._laid_output(out)))
         else:
             out[...] = self.forward(x)
         return out
 
-    def linearize(self, x: Array) -> tuple[Array, Kept]:
+    def linearize(self, x: Array) -> tuple[Array, KeptArrays]:
         """The output as the caller has it, and what the derivative keeps, as it lies in memory."""
         keeps, inside, y = self.plan.residual, self.inside(x), self.empty(self.result)
         winners = self.empty(_PLACES[keeps.winners]) if keeps.winners else None
         native.linearize(self.plan, inside, self._raw(y), winners)
         kept_y = y.copy() if keeps.y else None  # the caller may write to the one that is handed out
-        return self.outside(y), Kept(inside if keeps.x else None, kept_y, winners)
+        return self.outside(y), (inside if keeps.x else None, kept_y, winners)
 
-    def push(self, kept: Kept, t: Array) -> Array:
-        dy = self.empty(self.derivative)
-        native.push(self.plan, kept, self.tangent(t), self._raw(dy))
+    def push(self, kept: KeptArrays, t: Array) -> Array:
+        dy, t = self.empty(self.derivative), self.tangent(t)
+        native.push(self.plan, kept, t if kept[2] is None else np.ascontiguousarray(t), self._raw(dy))
         return self.outside(dy)
 
-    def pull(self, kept: Kept, g: Array, out: Array | None = None) -> Array:
+    def pull(self, kept: KeptArrays, g: Array, out: Array | None = None) -> Array:
         if out is None:
             gx = np.empty(self.inputs, self.derivative) if self.small else _empty_in_lines(self.inputs, self.derivative)
             native.pull(self.plan, kept, self.cotangent(g), self._raw(gx))
             return gx if self.back is None else gx.transpose(self.back)
-        room = out if self.order is None else out.transpose(self.order)
-        if _is_plain(room):
+        if out.flags.aligned:
+            room = out if self.order is None else out.transpose(self.order)
             native.pull(self.plan, kept, self.cotangent(g), self._raw(room))
         else:
             out[...] = self.pull(kept, g)
@@ -160,9 +173,9 @@ class Arrays:
         native.indices(self.plan, winners, found)
         return self.outside(found)
 
-    def kept_outside(self, kept: Kept) -> Kept:
+    def kept_outside(self, kept: KeptArrays) -> Kept:
         """What is kept, with the axes in the caller's order."""
-        x = kept.x if kept.x is None or self.back is None else kept.x.transpose(self.back)
+        x = kept[0] if kept[0] is None or self.back is None else kept[0].transpose(self.back)
         return Kept(x, *(None if a is None else self.outside(a) for a in kept[1:]))
 
     # --- checks ---
@@ -197,12 +210,14 @@ def memory_order(x: Array, pooled: Sequence[int]) -> Order:
 
 
 def _is_plain(a: Array) -> bool:
-    """Whether the engine can read or write the memory as it is."""
+    """Whether the memory says all about the array."""
     return a.flags.c_contiguous and a.flags.aligned
 
 
-def _plain(a: Array, dtype: np.dtype[Any]) -> Array:
-    a = np.ascontiguousarray(a, dtype=dtype)
+def _readable(a: Array, dtype: np.dtype[Any]) -> Array:
+    """The array itself, if the engine can read it where it lies; else a copy."""
+    if a.dtype != dtype:
+        return a.astype(dtype, order="C")
     return a if a.flags.aligned else a.copy()
 
 

@@ -59,11 +59,11 @@ class Pool:
     `axes` names the pooled axes, the j-th of which has the window's j-th numbers; by default the last ones.
     The other axes, in any place and number, are carried along.
 
-    Arrays in any memory order are taken. One that is contiguous in another order of its axes (Fortran, channels last
-    under channels-first axes) is not copied, and the results have its order. Sums may then be added up in another
-    order, which shows in the last place alone. The exception is whatever asks for the first winner in row-major
-    order: the derivatives of Max and Min with ties="first", and `with_indices`. If the pooled axes themselves are out
-    of order, as in a Fortran-ordered image, these copy the array, and their results are C-ordered.
+    Arrays in any memory order are taken, with gaps between their cells or without, and none is copied whole: what is
+    not dense goes through the cache a piece at a time. The results have the order of the input's axes in memory. Sums
+    may then be added up in another order, which shows in the last place alone. The exception is whatever asks for the
+    first winner in row-major order: the derivatives of Max and Min with ties="first", and `with_indices`. If the pooled
+    axes themselves are out of order, as in a Fortran-ordered image, their results are C-ordered.
 
     An input is a NumPy array or what becomes one without loss: nested lists, whatever has `__array__` or a buffer. A
     PyTorch tensor goes to `ndpool.torch` and gives tensors, which can be differentiated. What means more than its
@@ -101,7 +101,7 @@ class Pool:
         object.__setattr__(self, "axes", checked_axes(axes, window))
         object.__setattr__(self, "handles", {})  # what front ends have made of the pool, by their names
         object.__setattr__(self, "_plans", {})
-        object.__setattr__(self, "_ready", {})  # what those need that take a small array as it is: the shortest way
+        object.__setattr__(self, "_latest", None)  # the plan of the array before, if small: the next is often its like
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Pool, (self.kind, self.window, self.axes)
@@ -125,21 +125,19 @@ class Pool:
     @documented
     def __call__(self, x: ArrayLike, out: Array | None = None) -> Array:
         """The pooled array, written into `out` where that is given."""
+        latest: Arrays | None = self._latest  # type: ignore[attr-defined]
+        if latest is not None and out is None and type(x) is np.ndarray:  # a compiler must not see what follows
+            try:
+                y: Array | None = latest.quick.forward(x)  # type: ignore[union-attr]
+            except MemoryError:
+                raise native.starved(latest.plan) from None
+            if y is not None:
+                return y
         if type(x) is not np.ndarray:
             if (elsewhere := front_end(x)) is not None:
                 _check_no_out(out)
                 return elsewhere.forward(self, x)  # type: ignore[no-any-return]
             x = as_array("x", x)
-        if out is None and (ready := self._ready.get((x.shape, x.dtype))) is not None:  # type: ignore[attr-defined]
-            flags = x.flags
-            if flags.c_contiguous and flags.aligned:
-                shape, dtype, forward, plan = ready
-                y = np.empty(shape, dtype)
-                try:
-                    forward(x, y)
-                except MemoryError:
-                    raise native.starved(plan) from None
-                return y
         arrays = self._plan(x)
         if arrays is None:
             y = spec.forward(self, x)
@@ -169,7 +167,8 @@ class Pool:
             y, indices = spec.forward(first, x), spec.winners(first, x)
         else:
             y, kept = arrays.linearize(x)
-            indices = arrays.indices(kept.winners)
+            assert kept[2] is not None
+            indices = arrays.indices(kept[2])
         return (y if out is None else copy_into(out, y, x=x)), indices
 
     @cached_property
@@ -227,6 +226,14 @@ class Pool:
         >>> linear.residual
         Kept(x=None, y=None, winners=None)
         """
+        latest: Arrays | None = self._latest  # type: ignore[attr-defined]
+        if latest is not None and type(x) is np.ndarray:
+            try:
+                made = latest.quick.linearize(x)  # type: ignore[union-attr]
+            except MemoryError:
+                raise native.starved(latest.plan) from None
+            if made is not None:
+                return made[0], Linear(latest, made[1])
         if (elsewhere := front_end(x)) is not None:
             return elsewhere.linearize(self, x)  # type: ignore[no-any-return]
         x = as_array("x", x)
@@ -252,17 +259,19 @@ class Pool:
         key = (x.shape, x.dtype) if usual else (x.shape, x.dtype, x.strides, ordered)
         plans: dict[Any, Arrays | None] = self._plans  # type: ignore[attr-defined]
         try:
-            return plans[key]
+            arrays = plans[key]
         except KeyError:
-            pass
+            arrays = put(plans, key, self._planned(x, usual, ordered), _PLANS_KEPT)
+        if arrays is not None and arrays.quick is not None:
+            object.__setattr__(self, "_latest", arrays)
+        return arrays
+
+    def _planned(self, x: Array, usual: bool, ordered: bool) -> Arrays | None:
         order = None if usual else memory_order(x, self._layout(x.shape).axes if ordered else ())
-        arrays = None
         if type(self.kind).engine and (is_native("x", x.dtype) or computes(self.kind, x.dtype.name)):
-            arrays = Arrays(plan_of(self, x.shape, x.dtype.name, order), x.dtype.newbyteorder("="))
-            if order is None and arrays.small and arrays.dtype == x.dtype and arrays.parts is None:
-                ready = arrays.shape, arrays.result, arrays.native.forward, arrays.plan
-                put(self._ready, (x.shape, x.dtype), ready, _PLANS_KEPT)  # type: ignore[attr-defined]
-        return put(plans, key, arrays, _PLANS_KEPT)
+            dtype = x.dtype if x.dtype.isnative else x.dtype.newbyteorder("=")
+            return Arrays(plan_of(self, x.shape, x.dtype.name, order), dtype)
+        return None
 
     def _check_slow(self, name: str, a: Array) -> None:
         """A kind of your own may be for any numbers at all."""

@@ -289,4 +289,5 @@ def test_the_short_way_is_handed_their_number_too():
     plan.quick = Watched()
     F.pool(x.detach(), pool)
     F.pool(x, pool).sum().backward()
-    assert plan.quick.seen == [("forward", 5), ("linearize", 5), ("pull", 5), ("pull", 5)]
+    computed = [call for call in plan.quick.seen if call[0] != "takes"]
+    assert computed == [("forward", 5), ("linearize", 5), ("pull", 5), ("pull", 5)]

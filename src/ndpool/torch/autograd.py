@@ -25,7 +25,7 @@ from ..kinds import Sum
 from ..plan import Order
 from ..pool import Pool
 from . import engine
-from .engine import PLAIN, Size, TensorPool, opaque
+from .engine import PLAIN, Size, TensorPool, Tensors, opaque
 from .schema import Values, encode
 
 Dims: TypeAlias = tuple[int | None, ...]
@@ -44,13 +44,15 @@ _modes, _tracing, _transforms, _profiled = (
 def is_plain(a: Tensor) -> bool:
     """Whether the engine may have this call to itself, but for a derivative that is recorded for backward.
 
-    That is the case of nearly all calls, and the quickest to see: a tensor on the CPU that is no subclass, and no
-    compiler, tracer, mode, transform or forward mode at work.
+    That is the case of nearly all calls: a tensor on the CPU that is no subclass, and nobody who watches.
     """
+    return _is_unwatched() and type(a) in PLAIN and a.is_cpu
+
+
+def _is_unwatched() -> bool:
+    """Whether no compiler, tracer, mode, transform or forward mode is at work."""
     return (
         not is_dynamo_compiling()
-        and type(a) in PLAIN
-        and a.is_cpu
         and not _modes()
         and not _transforms()
         and not _tracing()
@@ -93,11 +95,19 @@ def _shown(pool: TensorPool, run: Callable[[TensorPool, Tensor], Any], x: Tensor
         return run(pool, x)
 
 
+def again(pool: TensorPool, x: Tensor) -> Tensor | None:
+    """`y` of a small tensor that is as the one before it was: checked, laid out, planned. None of any other."""
+    if not _is_unwatched() or (plan := pool.latest) is None or not plan.takes(x) or _profiled():
+        return None
+    y: Tensor = _RECORDED[pool.name](plan, x) if x.requires_grad and torch.is_grad_enabled() else plan.forward(x)
+    return y
+
+
 def forward(pool: TensorPool, x: Tensor) -> Tensor:
     """`y`."""
     y: Tensor
     if is_plain(x):
-        run = _RECORDED[pool.name] if x.requires_grad and torch.is_grad_enabled() else engine.forward
+        run = _recorded if x.requires_grad and torch.is_grad_enabled() else engine.forward
         y = _shown(pool, run, x) if _profiled() else run(pool, x)
     else:
         check_device(x)
@@ -108,7 +118,7 @@ def forward(pool: TensorPool, x: Tensor) -> Tensor:
 def forward_with_winners(pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
     """`y` and the winners, for Max and Min with ties="first"."""
     if is_plain(x):
-        run = _RECORDED_WITH_WINNERS[pool.name] if _is_recorded(x) else engine.forward_with_winners
+        run = _recorded_with_winners if _is_recorded(x) else engine.forward_with_winners
         y, winners = _shown(pool, run, x) if _profiled() else run(pool, x)
     else:
         check_device(x)
@@ -243,18 +253,16 @@ class Recorded(torch.autograd.Function):
 
     @staticmethod
     @opaque
-    def forward(ctx: Any, pool: TensorPool, x: Tensor) -> Tensor:
+    def forward(ctx: Any, plan: Tensors, x: Tensor) -> Tensor:
         ctx.set_materialize_grads(False)
-        plan = pool.plan_of(x)
-        ctx.made = pool, plan
-        if pool.linear:
-            return plan.forward(x)
+        ctx.plan, pool = plan, plan.pool
         if pool.wins:
             y, winners = plan.forward_with_winners(x)
-            ctx.save_for_backward(None, None, winners)
+            ctx.save_for_backward(winners)
             return y
         y = plan.forward(x)
-        ctx.save_for_backward(*kept_of_forward(pool, x, y, None))
+        if not pool.linear:
+            ctx.save_for_backward(*kept_of_forward(pool, x, y, None))
         return y
 
     @staticmethod
@@ -262,9 +270,10 @@ class Recorded(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor | None, *_: None) -> tuple[None, Tensor | None]:
         if g is None:
             return None, None
-        pool, plan = ctx.made
-        known = (None, None, None) if pool.linear else ctx.saved_tensors
-        if not torch.is_grad_enabled() and is_plain(g) and (gx := plan.pull(g, *known)) is not None:
+        plan = ctx.plan
+        pool = plan.pool
+        known = (None, None, *ctx.saved_tensors) if pool.wins else ctx.saved_tensors or (None, None, None)
+        if not torch.is_grad_enabled() and _is_unwatched() and (gx := plan.pull(g, *known)) is not None:
             return None, gx
         return None, vjp(pool, g, plan.size, plan.order, *known)
 
@@ -274,13 +283,12 @@ class RecordedWithWinners(Recorded):
 
     @staticmethod
     @opaque
-    def forward(ctx: Any, pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def forward(ctx: Any, plan: Tensors, x: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         ctx.set_materialize_grads(False)
-        plan = pool.plan_of(x)
-        ctx.made = pool, plan
+        ctx.plan = plan
         y, winners = plan.forward_with_winners(x)
         ctx.mark_non_differentiable(winners)
-        ctx.save_for_backward(None, None, winners)
+        ctx.save_for_backward(winners)
         return y, winners
 
 
@@ -302,6 +310,16 @@ class _Named(dict[str, Callable[..., Any]]):
 
 _RECORDED = _Named(Recorded)
 _RECORDED_WITH_WINNERS = _Named(RecordedWithWinners)
+
+
+@opaque
+def _recorded(pool: TensorPool, x: Tensor) -> Any:
+    return _RECORDED[pool.name](pool.plan_of(x), x)
+
+
+@opaque
+def _recorded_with_winners(pool: TensorPool, x: Tensor) -> Any:
+    return _RECORDED_WITH_WINNERS[pool.name](pool.plan_of(x), x)
 
 
 # --- the operators --------------------------------------------------------------------------------

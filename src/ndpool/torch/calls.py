@@ -50,7 +50,8 @@ def pooled(pool: TensorPool, x: Tensor) -> Tensor:
     """The output; of `UNSEEN`, the pool itself."""
     if x is UNSEEN:
         return pool  # type: ignore[return-value]
-    return autograd.forward(pool, x)
+    y = autograd.again(pool, x)
+    return autograd.forward(pool, x) if y is None else y
 
 
 def result(pool: TensorPool, x: Tensor, return_indices: bool) -> Any:

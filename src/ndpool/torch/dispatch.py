@@ -18,6 +18,7 @@ from torch import Tensor
 from ..memory import Kept
 from ..pool import Pool
 from . import autograd, functional
+from .calls import pooled
 from .engine import PLAIN, TensorPool
 from .pools import over_pool
 
@@ -25,7 +26,7 @@ from .pools import over_pool
 def forward(pool: Pool, x: Tensor) -> Tensor:
     """`y`. Other kinds, and what only passes for a tensor, are for `functional.pool` to know."""
     if type(x) in PLAIN and type(pool.kind).engine:
-        return autograd.forward(over_pool(pool, x.dim()), x)
+        return pooled(over_pool(pool, x.dim()), x)
     return functional.pool(x, pool)
 
 

@@ -19,6 +19,7 @@ from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_co
 
 from .. import _engine, native
 from ..kinds import Kind, form_of
+from ..native import Memory
 from ..plan import Order, Plan, plan_of
 from ..plan import put as put
 from ..plan import strides as strides
@@ -64,7 +65,7 @@ def opaque(function: Called) -> Called:
 class TensorPool:
     """A `Pool` for tensors, and its plans. The pooled axes are counted from the end, so more may come in front."""
 
-    __slots__ = ("curved", "form", "linear", "name", "plans", "pool", "seen", "seen_forward", "wins")
+    __slots__ = ("curved", "form", "latest", "linear", "name", "plans", "pool", "seen", "seen_forward", "wins")
 
     def __init__(self, pool: Pool) -> None:
         form = form_of(pool.kind)
@@ -80,6 +81,8 @@ class TensorPool:
         self.seen: dict[Any, Tensors] = {}
         #: Likewise those of outputs alone.
         self.seen_forward: dict[Any, Tensors] = {}
+        #: The plan of the tensor that was met last, if small: the next one often is its like.
+        self.latest: Tensors | None = None
         #: Whether one winner a window says all about the derivative, whether that is the same everywhere, and whether
         #: there is a second derivative that is not 0.
         self.wins, self.linear, self.curved = form.keeps == "winners", form.keeps == "nothing", form.curved
@@ -96,21 +99,26 @@ class TensorPool:
             pass
         check_dtype(dtype)
         plan = plan_of(self.pool, tuple(size), TYPES[dtype], order)
-        return put(self.plans, key, Tensors(plan), _PLANS_KEPT)
+        return put(self.plans, key, Tensors(self, plan), _PLANS_KEPT)
 
     def plan_of(self, x: Tensor) -> Tensors:
         """For the output and its derivative."""
         try:
-            return self.seen[x.shape, x.stride(), x.dtype]
+            plan = self.seen[x.shape, x.stride(), x.dtype]
         except (KeyError, RuntimeError) as missing:
-            return self._seen_first(x, self.order_of, self.seen, missing)
+            plan = self._seen_first(x, self.order_of, self.seen, missing)
+        self.latest = plan if plan.quick is not None else None
+        return plan
 
     def forward_plan_of(self, x: Tensor) -> Tensors:
         """For the output alone."""
         try:
-            return self.seen_forward[x.shape, x.stride(), x.dtype]
+            plan = self.seen_forward[x.shape, x.stride(), x.dtype]
         except (KeyError, RuntimeError) as missing:
-            return self._seen_first(x, self.forward_order_of, self.seen_forward, missing)
+            plan = self._seen_first(x, self.forward_order_of, self.seen_forward, missing)
+        if plan.plan.finds_first:
+            self.latest = plan if plan.quick is not None else None
+        return plan
 
     def _seen_first(
         self, x: Tensor, order_of: Callable[[Tensor], Order], seen: dict[Any, Tensors], missing: Exception
@@ -150,11 +158,11 @@ def memory_order(strides: Sequence[int], pooled: Sequence[int]) -> Order:
 class Tensors:
     """A plan on tensors of one size, order and dtype."""
 
-    __slots__ = ("dtype", "order", "plan", "quick", "result", "size", "winner")
+    __slots__ = ("dtype", "order", "plan", "pool", "quick", "result", "size", "winner")
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, pool: TensorPool, plan: Plan) -> None:
         native.engine_plan(plan)  # which says what is too large before any memory is asked for
-        self.plan, self.size, self.order = plan, plan.shape, plan.order
+        self.pool, self.plan, self.size, self.order = pool, plan, plan.shape, plan.order
         self.result = DTYPES[plan.result]
         # Bools are computed as they lie; the smooth kinds compute integers in float64.
         self.dtype = torch.bool if plan.input == "bool" and plan.dtype == "uint8" else DTYPES[plan.dtype]
@@ -174,12 +182,26 @@ class Tensors:
         layout = plan.shape, plan.strides, plan.output_shape, plan.output_strides
         return _engine.TensorPlan(self.native, Tensor, *layout, TYPES[self.dtype], plan.result)
 
-    def inside(self, a: Tensor) -> Tensor:
-        """A tensor shaped like x, as the engine reads it."""
+    def inside(self, a: Tensor) -> Memory:
+        """A tensor shaped like x, as the engine reads it: where it lies, dense or not."""
+        return readable(a if a.dtype == self.dtype else a.to(self.dtype), self.order, self.plan.strides)
+
+    def cotangent(self, g: Tensor) -> Memory:
+        """A tensor shaped like y, likewise: its pooled axes may be gone."""
+        if g.dim() == len(self.size):
+            return readable(g, self.order, self.plan.output_strides)
+        if g.stride() == self.plan.output_strides:
+            return dense(g, self.plan.output_order, self.plan.output_strides)
+        for axis in self.plan.axes:
+            g = g.unsqueeze(axis)
+        return readable(g, self.order, None)
+
+    def inside_x(self, a: Tensor) -> Tensor:
+        """A tensor shaped like x, where it has to be dense."""
         return dense(a if a.dtype == self.dtype else a.to(self.dtype), self.order, self.plan.strides)
 
     def inside_y(self, a: Tensor) -> Tensor:
-        """A tensor shaped like y, whose pooled axes may be gone, likewise."""
+        """A tensor shaped like y, likewise."""
         return dense(a, self.plan.output_order, self.plan.output_strides)
 
     def new_y(self, dtype: torch.dtype) -> Tensor:
@@ -192,6 +214,10 @@ class Tensors:
     def new_x(self, dtype: torch.dtype) -> Tensor:
         """Room for a tensor shaped like x."""
         return torch.empty_strided(self.size, self.plan.strides, dtype=dtype, device=CPU)
+
+    def takes(self, x: Tensor) -> bool:
+        """Whether the short way is for this tensor."""
+        return self.quick is not None and self.quick.takes(x)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.quick is not None and not x.is_neg():
@@ -234,13 +260,27 @@ _SMALL = 1 << 17
 
 def dense(a: Tensor, order: Order, strides: tuple[int, ...]) -> Tensor:
     """The tensor itself where it lies in memory in this order, with its numbers as they are; else a copy that does."""
-    a = torch._C._functorch.unwrap_if_dead(a)  # what a transform that has ended leaves of the tensors it kept
-    apart = a.is_neg() or a._is_zerotensor()  # what complex numbers and forward mode put in place of -a and of zeros
-    if not apart and a.stride() == strides:
+    a = _settled(a)
+    if a.stride() == strides:
         return a
+    return (a.detach() if order is None else a.detach().permute(order)).contiguous()
+
+
+def readable(a: Tensor, order: Order, strides: tuple[int, ...] | None) -> Memory:
+    """The same where gaps do no harm: a tensor that is not dense is a view, with lengths and strides in this order."""
+    a = _settled(a)
+    if a.stride() == strides:
+        return a
+    a = a.detach() if order is None else a.detach().permute(order)
+    return a if a.is_contiguous() else (a, tuple(a.shape), a.stride())
+
+
+def _settled(a: Tensor) -> Tensor:
+    """A tensor whose memory holds its numbers."""
+    a = torch._C._functorch.unwrap_if_dead(a)  # what a transform that has ended leaves of the tensors it kept
     check_dense_layout(a)
-    a = a.detach().clone() if apart else a.detach()
-    return (a if order is None else a.permute(order)).contiguous()
+    # What complex numbers and forward mode put in place of -a and of zeros.
+    return a.detach().clone() if a.is_neg() or a._is_zerotensor() else a
 
 
 def check_dense_layout(a: Tensor) -> None:
@@ -297,7 +337,7 @@ def jvp(pool: TensorPool, t: Tensor, x: Tensor | None, winners: Tensor | None) -
     dy, threads = plan.new_y(plan.dtype), torch.get_num_threads()
     if x is None:
         assert winners is not None
-        native.push(plan.plan, (None, None, plan.inside_y(winners)), plan.inside(t), dy, threads)
+        native.push(plan.plan, (None, None, plan.inside_y(winners)), plan.inside_x(t), dy, threads)
     else:
         native.jvp(plan.plan, plan.inside(x), plan.inside(t), plan.new_y(plan.result), dy, threads)
     return dy
@@ -322,7 +362,7 @@ def vjp(
     kept_y = plan.inside_y(y) if keeps.y and y is not None else None
     kept_winners = plan.inside_y(winners) if keeps.winners and winners is not None else None
     gx = plan.new_x(g.dtype)
-    native.pull(plan.plan, (kept_x, kept_y, kept_winners), plan.inside_y(g), gx, torch.get_num_threads())
+    native.pull(plan.plan, (kept_x, kept_y, kept_winners), plan.cotangent(g), gx, torch.get_num_threads())
     return gx
 
 

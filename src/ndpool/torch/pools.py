@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import is_
 from typing import Any, ParamSpec
 
 import numpy as np
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_compiling
 
+from .._engine import are_same
 from ..kinds import Kind
 from ..pool import Pool
 from ..remembering import have_same_types
@@ -37,7 +37,7 @@ def remembered(make: Callable[P, TensorPool]) -> Callable[P, TensorPool]:
             return make(*args, **kwargs)
         try:
             kept, pool = same[args]
-            if all(map(is_, args, kept)) or all(map(have_same_types, args, kept)):
+            if are_same(args, kept) or all(map(have_same_types, args, kept)):
                 return pool
         except (KeyError, TypeError):  # a list has no hash
             pass

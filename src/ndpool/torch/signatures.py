@@ -37,6 +37,13 @@ def _spelled(function: Callable[..., Any], name: str, more: str = ".") -> Any:
 # --- max ------------------------------------------------------------------------------------------
 
 
+def _selected(name: str, pool: TensorPool, x: Tensor, rank: int, return_indices: bool) -> Any:
+    if not return_indices and (y := autograd.again(pool, x)) is not None:
+        return y
+    check_torch_input(name, x, rank)
+    return autograd.with_indices(pool, x) if return_indices else autograd.forward(pool, x)
+
+
 def _max_pool(rank: int, always_indices: bool = False) -> Any:
     name = f"max_pool{rank}d"
 
@@ -51,9 +58,8 @@ def _max_pool(rank: int, always_indices: bool = False) -> Any:
     ) -> Any:
         if has_torch_function_unary(input) and not is_compiling():
             return handed_over(max_pool, locals())
-        check_torch_input(name, input, rank)
         pool = over_torch_window(Max, rank, kernel_size, stride, padding, dilation, ceil_mode)
-        return autograd.with_indices(pool, input) if return_indices or always_indices else autograd.forward(pool, input)
+        return _selected(name, pool, input, rank, return_indices or always_indices)
 
     return _spelled(max_pool, name + "_with_indices" * always_indices)
 
@@ -64,9 +70,8 @@ def _adaptive_max_pool(rank: int, always_indices: bool = False) -> Any:
     def adaptive_max_pool(input: Tensor, output_size: Sizes, return_indices: bool = always_indices) -> Any:
         if has_torch_function_unary(input) and not is_compiling():
             return handed_over(adaptive_max_pool, locals())
-        check_torch_input(name, input, rank)
         pool = over_torch_bins(Max, rank, output_size)
-        return autograd.with_indices(pool, input) if return_indices or always_indices else autograd.forward(pool, input)
+        return _selected(name, pool, input, rank, return_indices or always_indices)
 
     return _spelled(adaptive_max_pool, name + "_with_indices" * always_indices)
 
@@ -74,9 +79,12 @@ def _adaptive_max_pool(rank: int, always_indices: bool = False) -> Any:
 # --- avg ------------------------------------------------------------------------------------------
 
 
-def _mean(pool: TensorPool, x: Tensor) -> Tensor:
+def _mean(name: str, pool: TensorPool, x: Tensor, rank: int) -> Tensor:
     """The averages of integers are integers, rounded towards 0: PyTorch's rule."""
-    y = autograd.forward(pool, x)
+    y = autograd.again(pool, x)
+    if y is None:
+        check_torch_input(name, x, rank)
+        y = autograd.forward(pool, x)
     return y if x.is_floating_point() else y.trunc().to(x.dtype)
 
 
@@ -94,10 +102,9 @@ def _avg_pool(rank: int) -> Any:
     ) -> Tensor:
         if has_torch_function_unary(input) and not is_compiling():
             return handed_over(avg_pool, locals())
-        check_torch_input(name, input, rank)
         divisor = None if divisor_override is None else positive_divisor(divisor_override)
         pool = over_torch_window(Avg, rank, kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor)
-        y = _mean(pool, input)
+        y = _mean(name, pool, input, rank)
         return -y if divisor != divisor_override else y
 
     def avg_pool_without_divisor(
@@ -128,8 +135,7 @@ def _adaptive_avg_pool(rank: int) -> Any:
     def adaptive_avg_pool(input: Tensor, output_size: Sizes) -> Tensor:
         if has_torch_function_unary(input) and not is_compiling():
             return handed_over(adaptive_avg_pool, locals())
-        check_torch_input(name, input, rank)
-        return _mean(over_torch_bins(Avg, rank, output_size), input)
+        return _mean(name, over_torch_bins(Avg, rank, output_size), input, rank)
 
     return _spelled(adaptive_avg_pool, name)
 

@@ -1,0 +1,330 @@
+// Arrays that are not dense, a piece at a time.
+//
+// To copy such an array whole would move it through memory twice more. So pieces of it are copied to where the cache
+// holds them, the operation runs on each as it does on a whole array, and what belongs into a view is copied out again.
+#pragma once
+#include <algorithm>
+
+#include "base/stream.h"
+#include "passes/batch.h"
+
+namespace ndpool {
+namespace NDPOOL_LEVEL {
+
+// --- copies -----------------------------------------------------------------------------------------
+
+enum class Towards { DENSE, VIEW };
+
+// A loop over a dimension of a copy: so many times, in these steps.
+struct CopyLoop {
+    i64 count, view, dense;
+};
+
+// The dimensions of an array, as loops: the outermost has the longest step in the view, so that memory is read in its
+// order. Two that are one in both places are joined. The one with neighbours in the dense array stands apart.
+struct CopyLoops {
+    int count = 0;
+    CopyLoop loops[MAX_DIMS + 1];
+    CopyLoop row{1, 1, 1};
+
+    CopyLoops(const i64 *lengths, const i64 *steps, int dims) {
+        i64 dense = 1;
+        for (int d = dims - 1; d >= 0; --d) {
+            const CopyLoop next{lengths[d], steps[d], dense};
+            dense *= lengths[d];
+            if (next.count == 1) continue;
+            CopyLoop &before = count ? loops[count - 1] : row;
+            if (before.count == 1)
+                row = next;
+            else if (next.view == before.view * before.count)
+                before.count *= next.count;
+            else
+                loops[count++] = next;
+        }
+    }
+
+    // Leaves the dimension of the view's neighbours out, if it is another than the dense array's, and gives it.
+    CopyLoop take_column() {
+        for (int i = 0; i < count; ++i)
+            if (loops[i].view == 1 && row.view != 1) {
+                const CopyLoop column = loops[i];
+                loops[i] = loops[--count];
+                return column;
+            }
+        return {1, 1, 1};
+    }
+
+    i64 elements() const {
+        i64 all = 1;
+        for (int i = 0; i < count; ++i) all *= loops[i].count;
+        return all;
+    }
+
+    void sort() {
+        auto length = [](i64 step) { return step < 0 ? -step : step; };
+        std::sort(loops, loops + count,
+                  [&](const CopyLoop &a, const CopyLoop &b) { return length(a.view) > length(b.view); });
+    }
+};
+
+// Calls use(view, dense) with the offsets of each turn of the loops from `depth` on.
+template <class Use>
+void over_loops(const CopyLoops &all, int depth, i64 view, i64 dense, const Use &use) {
+    if (depth == all.count) return use(view, dense);
+    const CopyLoop &loop = all.loops[depth];
+    for (i64 i = 0; i < loop.count; ++i) over_loops(all, depth + 1, view + i * loop.view, dense + i * loop.dense, use);
+}
+
+// The same from the outermost loop on, which threads share if the array is large and nobody else shares the work.
+template <class Use>
+void over_all_loops(const CopyLoops &all, i64 elements, const Use &use) {
+    if (all.count == 0) return use(0, 0);
+    const CopyLoop &loop = all.loops[0];
+    parallel(loop.count, worth_threads(elements), [&](i64 begin, i64 end) {
+        for (i64 i = begin; i < end; ++i) over_loops(all, 1, i * loop.view, i * loop.dense, use);
+    });
+}
+
+template <Towards TO, class Bits>
+void copy_row(Bits *__restrict view, i64 step, Bits *__restrict dense, i64 count) {
+    auto copied = [&](auto step) {
+        for (i64 i = 0; i < count; ++i) {
+            if constexpr (TO == Towards::DENSE)
+                dense[i] = view[i * step];
+            else
+                view[i * step] = dense[i];
+        }
+    };
+    // Steps that the compiler knows are vectors' work.
+    if (step == 1) return copied(std::integral_constant<i64, 1>());
+    if (step == -1) return copied(std::integral_constant<i64, -1>());
+    if (step == 2) return copied(std::integral_constant<i64, 2>());
+    if (step == 0 && TO == Towards::DENSE) return std::fill(dense, dense + count, *view);
+    copied(step);
+}
+
+// Copies an array of these lengths between a view with these steps and a dense array.
+template <Towards TO, class Bits>
+void copy_view(Bits *view, const i64 *steps, Bits *dense, const i64 *lengths, int dims) {
+    CopyLoops all(lengths, steps, dims);
+    const CopyLoop column = all.take_column(), row = all.row;
+    all.sort();
+    const i64 elements = all.elements() * row.count * column.count;
+    if (column.count == 1)
+        return over_all_loops(all, elements,
+                              [&](i64 from, i64 to) { copy_row<TO>(view + from, row.view, dense + to, row.count); });
+    // Rows of the one are columns of the other. Some rows at a time: the view has few pages for each.
+    constexpr i64 MANY = 128 / sizeof(Bits);
+    for (i64 first = 0; first < row.count; first += MANY) {
+        const i64 many = row.count - first < MANY ? row.count - first : MANY;
+        over_all_loops(all, elements / row.count * many, [&](i64 from, i64 to) {
+            Bits *const here = view + from + first * row.view, *const there = dense + to + first;
+            if constexpr (TO == Towards::DENSE)
+                transpose<Bits>(here, row.view, there, column.dense, many, column.count);
+            else
+                transpose<Bits>(there, column.dense, here, row.view, column.count, many);
+        });
+    }
+}
+
+template <Towards TO>
+void copy_view(void *view, const i64 *steps, void *dense, const i64 *lengths, int dims, i64 bytes) {
+    with_bits(bytes, [&](auto zero) {
+        using Bits = decltype(zero);
+        copy_view<TO>(static_cast<Bits *>(view), steps, static_cast<Bits *>(dense), lengths, dims);
+    });
+}
+
+// --- pieces -----------------------------------------------------------------------------------------
+
+// Pieces of the arrays: some slabs, which are a range of every leading dimension, and of these all outputs, or lo..hi-1
+// along the first pooled axis with the cells that they see.
+class Pieces {
+  public:
+    struct Piece {
+        i64 first[MAX_DIMS], count[MAX_DIMS];  // of the leading dimensions
+        CellRange cells;
+        i64 lo, hi;
+    };
+
+    Pieces(const Plan &plan, const Views &views, i64 bytes, bool forward) : plan(plan), views(views) {
+        const i64 slab_bytes = std::max(plan.in_slab, plan.out_slab) * bytes;
+        const i64 *steps = views.x ? views.x : views.g ? views.g : views.t ? views.t : views.y ? views.y : views.gx;
+        // The dimensions whose neighbours are nearest come first, so that lines of the cache are read whole.
+        int nearest[MAX_DIMS];
+        for (int d = 0; d < views.leading; ++d) nearest[d] = views.leading - 1 - d;
+        std::stable_sort(nearest, nearest + views.leading,
+                         [&](int a, int b) { return near(steps[a]) < near(steps[b]); });
+        i64 slabs = std::max<i64>(1, BYTES / slab_bytes);
+        if (views.leading && near(steps[nearest[0]]) == 1) slabs = std::max(slabs, std::min(plan.outer, LINE / bytes));
+        const i64 piece_bytes = slabs * slab_bytes;
+        for (int i = 0; i < views.leading; ++i) {
+            const int d = nearest[i];
+            at_a_time[d] = std::min(slabs, views.in[d]);
+            slabs = std::max<i64>(1, slabs / views.in[d]);
+            total *= (views.in[d] + at_a_time[d] - 1) / at_a_time[d];
+        }
+        outputs = forward && piece_bytes > MOST ? outputs_at_a_time(piece_bytes) : plan.axes[0].output;
+        bands = (plan.axes[0].output + outputs - 1) / outputs;
+        total *= bands;
+        too_large = bands == 1 && piece_bytes > TOO_LARGE;
+    }
+
+    i64 count() const { return total; }
+    // Whether a piece would be so large that threads had better share it.
+    bool are_too_large() const { return too_large; }
+
+    Piece operator[](i64 number) const {
+        const Axis &axis = plan.axes[0];
+        Piece piece;
+        piece.lo = number % bands * outputs, piece.hi = std::min(piece.lo + outputs, axis.output);
+        piece.cells = bands == 1 ? CellRange{0, axis.length} : cells_under(axis, piece.lo, piece.hi);
+        number /= bands;
+        for (int d = views.leading - 1; d >= 0; --d) {
+            const i64 ranges = (views.in[d] + at_a_time[d] - 1) / at_a_time[d];
+            piece.first[d] = number % ranges * at_a_time[d];
+            piece.count[d] = std::min(at_a_time[d], views.in[d] - piece.first[d]);
+            number /= ranges;
+        }
+        return piece;
+    }
+
+    // The lengths of such a piece of an array, and where it starts in a view.
+    void lengths(const Piece &piece, bool input, i64 *to) const {
+        std::copy_n(input ? views.in : views.out, views.dims, to);
+        std::copy_n(piece.count, views.leading, to);
+        if (bands > 1) to[views.leading] = input ? piece.cells.end - piece.cells.begin : piece.hi - piece.lo;
+    }
+    i64 start(const Piece &piece, bool input, const i64 *steps) const {
+        i64 at = (input ? piece.cells.begin : piece.lo) * (bands > 1 ? steps[views.leading] : 0);
+        for (int d = 0; d < views.leading; ++d) at += piece.first[d] * steps[d];
+        return at;
+    }
+    // In a dense array, where slab `slab` of the piece starts, and how many slabs follow each other from there on.
+    i64 dense_start(const Piece &piece, bool input, i64 slab) const {
+        const i64 size = input ? plan.in_slab : plan.out_slab;
+        i64 at = 0, step = size;
+        for (int d = views.leading - 1; d >= 0; --d) {
+            at += (piece.first[d] + slab % piece.count[d]) * step;
+            slab /= piece.count[d];
+            step *= views.in[d];
+        }
+        if (bands == 1) return at;
+        return at +
+               (input ? piece.cells.begin * (size / plan.axes[0].length) : piece.lo * (size / plan.axes[0].output));
+    }
+    i64 slabs_in_a_row(const Piece &piece) const {
+        i64 slabs = 1;
+        if (bands > 1) return slabs;
+        for (int d = views.leading - 1; d >= 0; --d) {
+            slabs *= piece.count[d];
+            if (piece.count[d] != views.in[d]) break;
+        }
+        return slabs;
+    }
+
+  private:
+    // A piece of about so many bytes stays in the second-level cache with what is made of it. Slabs of up to MOST are
+    // not cut.
+    static constexpr i64 BYTES = i64(192) << 10, MOST = i64(1) << 20, TOO_LARGE = i64(4) << 20;
+    const Plan &plan;
+    const Views &views;
+    i64 at_a_time[MAX_DIMS], outputs, bands, total = 1;
+    bool too_large;
+
+    static i64 near(i64 step) { return step < 0 ? -step : step; }
+
+    // Along the first pooled axis, so many that the cells seen twice are few.
+    i64 outputs_at_a_time(i64 piece_bytes) const {
+        const Axis &axis = plan.axes[0];
+        if (axis.adaptive) return axis.output;
+        const i64 reach = axis.dilation * (axis.kernel - 1), fit = BYTES / std::max<i64>(1, piece_bytes / axis.length);
+        const i64 some = std::max<i64>(std::max(fit, 4 * reach) / axis.stride, 1);
+        return some > axis.output / 2 ? axis.output : some;
+    }
+};
+
+// --- running them -----------------------------------------------------------------------------------
+
+// The steps of each array, in the order of over_arrays.
+struct StepsOfArrays {
+    const i64 *of[9];
+    explicit StepsOfArrays(const Views &v) : of{v.x, v.t, v.gx, v.y, nullptr, nullptr, v.g, nullptr, nullptr} {}
+};
+
+// Runs the operation on one piece, with run(plan, call).
+template <class Run>
+void run_piece(const Plan &plan, const Call &call, const Pieces &pieces, const Pieces::Piece &piece, bool streamed,
+               const Run &run) {
+    const StepsOfArrays steps(*call.views);
+    const int dims = call.views->dims;
+    Scratch<std::uint64_t> room[9];
+    i64 lengths[MAX_DIMS];
+    const Plan part = plan.part(piece.cells.begin, piece.cells.end, piece.lo, piece.hi);
+    auto slab_of = [&](bool input) { return input ? part.in_slab : part.out_slab; };
+    i64 slabs = 1;
+    for (int d = 0; d < call.views->leading; ++d) slabs *= piece.count[d];
+    int number = 0;
+    over_arrays(call, [&](auto *array, i64 bytes, bool input) {
+        const int i = number++;
+        if (!array || !steps.of[i]) return;
+        room[i].grow((slabs * slab_of(input) * bytes + 7) / 8 + 16, "a piece of a view");
+        if (!is_read(array)) return;
+        pieces.lengths(piece, input, lengths);
+        char *from = static_cast<char *>(const_cast<void *>(static_cast<const void *>(array)));
+        copy_view<Towards::DENSE>(from + pieces.start(piece, input, steps.of[i]) * bytes, steps.of[i], room[i].data(),
+                                  lengths, dims, bytes);
+    });
+    const i64 together = pieces.slabs_in_a_row(piece);
+    for (i64 slab = 0; slab < slabs; slab += together) {
+        Call own = call;
+        own.views = nullptr, own.past_the_caches = streamed;
+        Plan some = part;
+        some.outer = together;
+        number = 0;
+        over_arrays(own, [&](auto *&array, i64 bytes, bool input) {
+            using Byte = std::conditional_t<std::is_same_v<decltype(array), void *&>, char, const char>;
+            const int i = number++;
+            if (!array) return;
+            if (steps.of[i])
+                array = reinterpret_cast<char *>(room[i].data()) + slab * slab_of(input) * bytes;
+            else
+                array = static_cast<Byte *>(array) + pieces.dense_start(piece, input, slab) * bytes;
+        });
+        run(some, own);
+    }
+    number = 0;
+    over_arrays(call, [&](auto *array, i64 bytes, bool input) {
+        const int i = number++;
+        if (!array || !steps.of[i] || is_read(array)) return;
+        pieces.lengths(piece, input, lengths);
+        char *to = static_cast<char *>(const_cast<void *>(static_cast<const void *>(array)));
+        copy_view<Towards::VIEW>(to + pieces.start(piece, input, steps.of[i]) * bytes, steps.of[i], room[i].data(),
+                                 lengths, dims, bytes);
+    });
+}
+
+// Whether the result is a dense array that is better written past the caches.
+inline bool streams_result(const Plan &plan, const Call &call) {
+    if (call.past_the_caches) return true;
+    const i64 inputs = plan.outer * plan.in_slab, outputs = plan.outer * plan.out_slab;
+    const i64 moved = inputs * size_of(call.type) + outputs * bytes_of_y(call);
+    if (call.gx) return !call.views->gx && worth_streaming(call.gx, inputs * size_of(call.derivative), moved);
+    return call.y && !call.views->y && worth_streaming(call.y, outputs * bytes_of_y(call), moved);
+}
+
+// Runs the operation on all pieces, with run(plan, call).
+template <class Run>
+void run_on_views(const Plan &plan, const Call &call, const Run &run) {
+    const i64 bytes = std::max(size_of(call.type), size_of(call.derivative));
+    const Pieces pieces(plan, *call.views, bytes, is_forward(call.op));
+    const bool streamed = streams_result(plan, call);
+    auto some = [&](i64 begin, i64 end) {
+        for (i64 number = begin; number < end; ++number) run_piece(plan, call, pieces, pieces[number], streamed, run);
+    };
+    if (pieces.are_too_large()) return some(0, pieces.count());
+    parallel(pieces.count(), worth_threads(plan.outer * plan.in_slab), some);
+}
+
+}  // namespace NDPOOL_LEVEL
+}  // namespace ndpool

@@ -1,0 +1,107 @@
+"""Small arrays take a short way of their own, which looks at nothing but whether an array is like the one before."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, _engine
+
+KINDS = [Max(), Max("split"), Min("all"), Avg(), Sum(), SmoothMax(2.0), Lp(2)]
+WINDOWS = [Window((2, 2)), Window((3, 2), 1, 1), Adaptive((2, 3)), Global(), Global(keepdims=False)]
+DTYPES = [np.float32, np.float64, np.float16, np.uint8, np.int64, np.bool_]
+
+
+class Unlike(np.ndarray):
+    """A subclass may mean more than its numbers."""
+
+
+OTHERS = {
+    "dtype": lambda x: x.astype(np.float64),
+    "as many bytes": lambda x: x.view(np.int32),
+    "byte order": lambda x: x.astype(">f4"),
+    "shape": lambda x: x[:-2],
+    "rank": lambda x: x[None],
+    "order": np.asfortranarray,
+    "steps": lambda x: np.repeat(x, 2, 1)[:, ::2],
+    "unaligned": lambda x: np.frombuffer(b"." + x.tobytes(), np.uint8)[1:].view(np.float32).reshape(x.shape),
+    "subclass": lambda x: x.view(Unlike),
+    "list": lambda x: x.tolist(),
+    "none": lambda x: None,
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("window", WINDOWS, ids=repr)
+@pytest.mark.parametrize("kind", KINDS, ids=repr)
+def test_both_ways_are_one(kind, window, dtype):
+    x = np.random.default_rng(0).integers(0, 2 if dtype is np.bool_ else 5, (3, 6, 7)).astype(dtype)
+    short, long = Pool(kind, window, (1, 2)), Pool(kind, window, (1, 2))
+    short(x), long(x)
+    for arrays in long._plans.values():
+        assert (arrays.quick is None) == (arrays.dtype != x.dtype)  # the smooth kinds compute integers as floats
+        arrays.quick = None
+    object.__setattr__(long, "_latest", None)
+    wide = np.random.default_rng(1).normal(size=short(x).shape)
+    for g in (wide.astype(long.vjp(x)[1](wide).dtype), wide):
+        (y, pull), (expected_y, expected_pull) = short.vjp(x), long.vjp(x)
+        for found, expected in ((short(x), long(x)), (y, expected_y), (pull(g), expected_pull(g))):
+            assert found.dtype == expected.dtype
+            assert found.flags.writeable
+            np.testing.assert_array_equal(found, expected)
+    for found, expected in zip(pull.__self__.residual, expected_pull.__self__.residual, strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_another_array_is_none_of_its_business(name):
+    x = np.random.default_rng(0).normal(size=(6, 8)).astype(np.float32)
+    y, g = np.zeros((3, 4), np.float32), np.ones((3, 4), np.float32)
+    winners = np.zeros((3, 4), np.uint8)
+    for kind in (Max(), Max("split"), Avg(), Lp(2)):
+        quick = Pool(kind, Window((2, 2)))._plan(x).quick
+        other = OTHERS[name](x)
+        assert quick.forward(other) is None
+        assert quick.linearize(other) is None
+        assert quick.pull(x, y, winners, OTHERS[name](g)) is None
+        if kind == Max():
+            assert quick.pull(x, y, OTHERS[name](x), g) is None
+        elif kind != Avg():
+            assert quick.pull(other, y, winners, g) is None
+        assert quick.pull(x, y, winners, g) is not None
+
+
+@pytest.mark.parametrize("name", sorted(OTHERS.keys() - {"none", "subclass"}))
+def test_another_array_is_pooled_all_the_same(name):
+    """And so is the one that comes after it."""
+    x = np.random.default_rng(0).normal(size=(6, 8)).astype(np.float32)
+    pool, other = Pool(Max(), Window((2, 2))), OTHERS[name](x)
+    expected = Pool(Max(), Window((2, 2)))(np.array(other))
+    for each, y in ((x, pool(x)), (other, expected), (x, pool(x)), (other, expected)):
+        np.testing.assert_array_equal(pool(each), y)
+        np.testing.assert_array_equal(pool.vjp(each)[0], y)
+
+
+def test_what_is_handed_out_is_not_what_is_kept():
+    x, g = np.random.default_rng(0).normal(size=(4, 4)), np.random.default_rng(1).normal(size=(2, 2))
+    pool = Pool(Max("split"), Window((2, 2)))
+    pool(x)
+    y, pull = pool.vjp(x)
+    expected = pull(g)
+    y[:] = 0
+    np.testing.assert_array_equal(pull(g), expected)
+
+
+def test_the_native_plan_checks_what_it_is_made_for():
+    plan = Pool(Max(), Window((2,)))._plan(np.zeros((3, 8), np.float32)).native
+    dtypes = [np.dtype(np.float32)] * 3 + [np.dtype(np.uint8)]
+
+    def made(shape, y_shape):
+        return _engine.ArrayPlan(plan, np.ndarray, np.empty, shape, y_shape, *dtypes)
+
+    assert made((3, 8), (3, 4)).forward(np.zeros((3, 8), np.float32)).shape == (3, 4)
+    for shape, y_shape in (((3, 9), (3, 4)), ((3, 8), (3, 5))):
+        with pytest.raises(ValueError, match="the shapes are not the plan's"):
+            made(shape, y_shape)
+    with pytest.raises(OverflowError, match="the array is too large"):
+        made((2**62, 8), (3, 4))
