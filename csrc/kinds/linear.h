@@ -158,10 +158,11 @@ struct Transposition {
 };
 
 // The transpose of the sum, by squares or by spreading rows. prepare(in, part, use) calls use(job) with the
-// Transposition for a part of the input and the part of the outputs that is over it.
+// Transposition for a part of the input and the part of the outputs that is over it. A slab is cut into `cuts` parts.
 template <class Prepare>
-void transpose_all(const Plan &plan, void *gx, i64 element_bytes, Way way, const Route &route, const Prepare &prepare) {
-    over_input_parts(plan, Gradient(plan, gx, element_bytes, route), [&](const auto &over) {
+void transpose_all(const Plan &plan, void *gx, i64 element_bytes, Way way, const Route &route, const Prepare &prepare,
+                   i64 cuts) {
+    over_input_parts(plan, Gradient(plan, gx, element_bytes, route), cuts, [&](const auto &over) {
         over([&](const InputPart &in) {
             prepare(in, outputs_over(plan, in.begin, in.end), [&](const auto &job) {
                 using Job = std::decay_t<decltype(job)>;
@@ -280,8 +281,8 @@ class Quotients {
             clear_around(to, length);
             zeros(to + (missing.before + missing.after) * plan.inner + length, MARGIN);
         }
-        const bool side_by_side = pitch == plan.out_row && length == plan.out_row &&
-                                  (!divisor.varies() || rows_kept == plan.out_rows);
+        const bool side_by_side =
+            pitch == plan.out_row && length == plan.out_row && (!divisor.varies() || rows_kept == plan.out_rows);
         for (i64 slab = 0; slab < slabs; ++slab, g += plan.out_slab) {
             A *at = to + slab * each * pitch;
             if (side_by_side) {

@@ -115,10 +115,9 @@ struct TermsBack {
     template <class A, class Sums, class Use>
     void hand_on(const Sums &sums, const InputPart &in, const Use &use) const {
         using E = typename Sums::Term;
-        using S = typename Sums::Sum;
-        const PartPlane<S> outputs(plan, sums.part);
+        const PartPlane<A> outputs(plan, sums.part);
         divide_cotangents(sums, outputs.data());
-        Transposition<SumSource<S, A>, SmoothTarget<E, A>, std::is_same_v<A, float>> job{
+        Transposition<SumSource<A, A>, SmoothTarget<E, A>, std::is_same_v<A, float>> job{
             {outputs.data()}, {result, in.gx, sums.terms.weight}};
         if (!sums.bad) return use(job);
         const i64 low = sums.terms.low(), length = sums.terms.length();
@@ -137,8 +136,8 @@ struct TermsBack {
     }
 
     // What the outputs of a part hand on, in a plane of the slab: 0 for those that are not good.
-    template <class E, class S>
-    void divide_cotangents(const WindowSums<E, S> &sums, S *plane) const {
+    template <class E, class S, class A>
+    void divide_cotangents(const WindowSums<E, S> &sums, A *plane) const {
         constexpr int N = LANES<S>;
         const i64 start = sums.part.row_begin * plan.out_row + sums.part.begin * plan.inner;
         const auto factor = static_cast<S>(sums.terms.weight_factor());
@@ -146,10 +145,11 @@ struct TermsBack {
         over_chunks(sums.count(), [&](i64 first, i64 some) {
             S from[CHUNK];
             const S *sum = sums.sum + first;
-            S *to = plane + start + first;
+            A *to = plane + start + first;
             load_plane(result, g, sums.terms.slab * plan.out_slab + start + first, some, from);
             with_share<E, S>(own, [&](const auto &share) NDPOOL_INLINED {
-                for (i64 i = 0; i < some; i += N) store<N>(to + i, share(load<N>(from + i) * factor, load<N>(sum + i)));
+                for (i64 i = 0; i < some; i += N)
+                    store<N>(to + i, convert<A, N>(share(load<N>(from + i) * factor, load<N>(sum + i))));
             });
             if (!sums.bad) return;
             for (i64 i = 0; i < some; ++i)
@@ -163,18 +163,19 @@ struct TermsBack {
         bool good = false;
         over_terms(plan, kind, type, result, x, whole, plan.axes[0].length, 0, {true, true, false}, [&](auto &sums) {
             using E = typename std::decay_t<decltype(sums)>::Term;
-            using S = typename std::decay_t<decltype(sums)>::Sum;
             auto &terms = sums.terms;
-            const PartPlane<S> outputs(plan, sums.part);
+            const PartPlane<double> outputs(plan, sums.part);
             good = terms.in_pieces && !sums.bad;
             if (!good) return;
             divide_cotangents(sums, outputs.data());
             terms.over_pieces(true, [&](const Plan &piece, i64 from, i64) {
-                transpose_all(piece, in_gx(slab * plan.in_slab + from), size_of(result), Way::SPREAD, {},
-                              [&](const InputPart &in, const OutputPart &, const auto &use) {
-                                  use(Transposition<SumSource<S>, SmoothTarget<E, double>, false>{
-                                      {outputs.data()}, {result, in.gx, terms.weight}});
-                              });
+                transpose_all(
+                    piece, in_gx(slab * plan.in_slab + from), size_of(result), Way::SPREAD, {},
+                    [&](const InputPart &in, const OutputPart &, const auto &use) {
+                        use(Transposition<SumSource<double>, SmoothTarget<E, double>, false>{
+                            {outputs.data()}, {result, in.gx, terms.weight}});
+                    },
+                    cuts_of(piece));
             });
         });
         return good;
