@@ -266,7 +266,7 @@ def test_every_order_of_axes(pool):
             assert order_of(pool(x)) == order
             assert order_of(z) == order_of(ours_dy) == (order if follows else (0, 1, 2, 3))
         assert np.shares_memory(pool._plan(x).inside(x), x)
-        assert np.shares_memory(pool._plan(x, ordered=first).inside(x), x) == follows
+        assert np.shares_memory(pool._plan(x, ordered=first).inside(x), x)
         if isinstance(pool.kind, Max | Min):
             same(pool.with_indices(x)[1], pool.with_indices(plain)[1])
             same(pool.with_indices(x)[0], y)
