@@ -39,7 +39,7 @@ ROADS = [
     road("row in parts, two rows", Window((2, 3), (2, 2), 1), (4, 9001)),
     road("row in parts, three channels", Window((3,), 2, 1), (4001, 3), (0,)),
     # In steps of one over a single row, of doubles, bytes and channels too.
-    road("taps of doubles", Window((4,), 1, ((1, 5),)), (3, 5003), dtype=np.float64),
+    road("taps of doubles", Window((4,), 1, ((1, 3),)), (3, 5003), dtype=np.float64),
     road("taps of three channels", Window((3,), 1, 2, 2), (2, 1501, 3), (1,)),
     road("taps of nineteen channels", Window((2,), 1), (3, 71, 19), (1,), np.float16),
     road("taps of a short row", Window((5,), 1, 2), (6, 7)),

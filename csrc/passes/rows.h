@@ -165,10 +165,17 @@ NDPOOL_INLINE void zip_pairs([[maybe_unused]] typename P::template State<N> (&st
     }
 }
 
-// The States of cells i..i+N-1 of all rows, merged; U registers' worth at a time.
+// The States of cells i..i+N-1 of all rows, merged; U registers' worth at a time. To zip costs more than pairs save, if
+// there is one row alone.
 template <int U, int N, class P, class Rows>
 NDPOOL_INLINE void merge_cells(const P &p, const typename P::In *x, const Rows &rows, i64 i,
                                typename P::template State<N> (&state)[U]) {
+    if constexpr (in_pairs<P>() && U % 2 == 0)
+        if (rows.count == 1) {
+            NDPOOL_UNROLL
+            for (int u = 0; u < U; ++u) state[u] = p.template lift<N>(x + rows.offset[0] + i + u * N, rows.tag[0]);
+            return prefetch<U * N>(x + rows.offset[0] + i);
+        }
     merge_next<U, N>(p, x + rows.offset[0] + i, rows.tag[0], true, state);
     prefetch<U * N>(x + rows.offset[0] + i);
     for (i64 r = 1; r < rows.count; ++r) {
