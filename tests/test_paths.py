@@ -18,7 +18,7 @@ from hostile import FLOAT_FLAVOURS, numbers
 from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, _engine, spec
 from oracle import Gathered
 from strategies import ALL_KINDS, cases
-from ways import forward_by, jvp_by, vjp_by, ways, winners_by
+from ways import forward_by, jvp_by, push_by, vjp_by, ways, winners_by
 
 KINDS = [Max(), Min("split"), Avg(False), Sum(), SmoothMax(1.5), Lp(2.5)]
 
@@ -363,6 +363,15 @@ TIED = [
     road("bins, 3 channels", Adaptive((4, 5)), (2, 13, 31, 3), (1, 2)),
     road("bins of a row, 3 channels", Adaptive((40,)), (2, 331, 3), (1,)),
     road("bins of places", Adaptive((5, 9)), (2, 13, 31, 40), (1, 2)),
+    road("squares after padding", Window((3, 3), 2, 1), (2, 13, 67)),
+    road("squares without padding", Window((3, 3), 2), (2, 2, 12, 46)),
+    road("squares of two", Window((2, 2), 2), (2, 12, 65)),
+    road("squares in planes", Window((2, 3, 3), (1, 2, 2), (0, 1, 1)), (2, 4, 9, 41)),
+    road("a row that is cut", Window((4,), 3, 1), (20011,)),
+    road("far windows that share cells", Window((3, 9), (1, 7), 1), (2, 9, 90)),
+    road("far windows that share many", Window((2, 20), (1, 7), 1), (2, 9, 190)),
+    road("bins that share no cell", Adaptive((3, 5)), (2, 9, 85)),
+    road("bins of less than a cell", Adaptive((3, 40)), (2, 9, 17)),
     road("rows that do not all fit", Window((3, 2), 1, 1), (11, 9001)),
     road("planes of rows that do not all fit", Window((3, 2, 2), 1), (5, 5, 4001)),
     road("more than 64 windows over a cell", Window((9, 9), 1, 4), (2, 31, 33)),
@@ -396,6 +405,12 @@ def test_every_road_of_ties(kind, window, shape, axes, _, dtype):
             _engine.set_level(level)
             within(pool.jvp(x, t)[1], dy, dy_allowed)
             within(pool.linearize(x)[1].push(t), dy, dy_allowed)
+            for way in ways(pool, x, "jvp")[1:]:
+                ours_y, ours_dy = jvp_by(pool, x, t, way)
+                same(ours_y, pool(x))
+                within(ours_dy, dy, dy_allowed)
+            for way in ways(pool, x, "push")[1:]:
+                within(push_by(pool, x, t, way), dy, dy_allowed)
             for way in ways(pool, x, "pull"):
                 ours = vjp_by(pool, x, g, way)
                 within(ours, gx, gx_allowed)
@@ -425,6 +440,19 @@ def test_ties_at_the_ends_of_a_type(kind, dtype, end):
             _engine.set_level(level)
             within(pool.jvp(x, t)[1], dy, 1e-5)
             within(pool.vjp(x)[1](g), gx, 1e-5)
+
+
+@pytest.mark.parametrize("kind", [Max("split"), Min("all")], ids=repr)
+def test_ties_in_squares_of_a_slab_that_is_cut(kind):
+    """The parts of a slab, whose ties are counted apart, fit together."""
+    pool, shape = Pool(kind, Window((3, 3), 2, 1)), (1201, 234)
+    x = numbers(np.random.default_rng(5), "ties", shape, np.dtype(np.float32))
+    _, g = directions(pool, shape, np.dtype(np.float32))
+    for level in _engine.levels():
+        _engine.set_level(level)
+        whole = vjp_by(pool, x, g, "ties")
+        for way in ways(pool, x, "pull"):
+            within(vjp_by(pool, x, g, way), whole, 1e-5)
 
 
 def test_a_share_of_a_sum_beyond_all_floats():

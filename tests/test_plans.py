@@ -437,14 +437,20 @@ def test_winners_that_cannot_be(window, shape, axes, derivative):
 
 @pytest.mark.parametrize("ties", ["split", "all"])
 def test_outputs_that_no_cell_has(ties):
-    """A `y` that is not this input's: no cell ties for it, so none gets a share, and there is no 0/0."""
+    """A `y` that is not this input's: no cell ties for it, so none gets a share, and there is no 0/0.
+
+    The push of floats finds the values again, and that of others looks for `y`.
+    """
     engine = Pool(Max(ties), Window((2,)))._plan(np.zeros(8, np.float32)).native
     gx = np.full(8, 7, np.float32)
     x, y = np.arange(8, dtype=np.float32), np.full(4, 99, np.float32)
     engine.pull(x, y, None, np.ones(4, np.float32), gx)
     assert gx.tolist() == [0] * 8
-    engine.push(x, y, None, np.ones(8, np.float32), y)
-    assert y.tolist() == [0] * 4
+    dy = np.full(4, 7, np.float32)
+    engine.push(x, y, None, np.ones(8, np.float32), dy)
+    assert dy.tolist() == [1] * 4
+    engine.push(x, y, None, np.ones(8, np.float32), dy, path="ties")
+    assert dy.tolist() == [0] * 4
 
 
 def test_unknown_level():

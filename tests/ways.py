@@ -59,6 +59,15 @@ def jvp_by(pool, x, t, path="", offset=0):
     return y, dy
 
 
+def push_by(pool, x, t, path="", offset=0):
+    plan, native = planned(pool, x)
+    y, winners = winners_by(pool, x) if plan.residual.winners else (forward_by(pool, x), None)
+    t = np.ascontiguousarray(t, plan.derivative)
+    with guarded(plan.output_shape, plan.derivative, offset) as dy:
+        native.push(computed(plan, x), y, winners, t, dy, path=path)
+    return dy
+
+
 def vjp_by(pool, x, g, path="", offset=0):
     plan, native = planned(pool, x)
     y, winners = winners_by(pool, x) if plan.residual.winners else (forward_by(pool, x), None)
