@@ -247,7 +247,8 @@ class RowSpreader {
     Scratch<i64> shifts;
     i64 taps[2] = {0, 0};  // of each phase
 
-    static constexpr i64 MOST_STEPS = 9;
+    // Cells of a window for each step, up to which it is faster to add up all of them than to keep sums.
+    static i64 most_steps(const Axis &axis, i64 inner) { return inner >= N || axis.stride > 1 ? 9 : 16; }
 
     void take_room() {
         if (way == RowWay::PLACES) {
@@ -272,7 +273,7 @@ class RowSpreader {
         if (in_lanes && inner >= N) return RowWay::PLACES;
         if (Runs<A>::suit(axis, inner)) return RowWay::RUNS;
         const bool steps = !axis.adaptive && axis.stride <= (inner == 1 ? 2 : 1);
-        if (steps && axis.kernel <= MOST_STEPS * axis.stride) return RowWay::STEPS;
+        if (steps && axis.kernel <= most_steps(axis, inner) * axis.stride) return RowWay::STEPS;
         if (inner >= N) return RowWay::PLACES;
         const bool few = rows == 1 || 2 * rows < N;
         if (axis.adaptive) return few ? RowWay::PLACES : RowWay::COLUMNS;
