@@ -279,8 +279,8 @@ class Quotients {
             clear_around(to, length);
             zeros(to + (missing.before + missing.after) * plan.inner + length, MARGIN);
         }
-        const bool side_by_side = pitch == plan.out_row && length == plan.out_row &&
-                                  (!divisor.varies() || rows_kept == plan.out_rows);
+        const bool side_by_side =
+            pitch == plan.out_row && length == plan.out_row && (!divisor.varies() || rows_kept == plan.out_rows);
         for (i64 slab = 0; slab < slabs; ++slab, g += plan.out_slab) {
             A *at = to + slab * each * pitch;
             if (side_by_side) {
