@@ -15,7 +15,7 @@ from ways import planned, vjp_by, ways
 #: of more cells than the steps, with padding alone at an end; bins that share cells, that do not, of a cell or two.
 WINDOWS = [
     *(Window((k,), s, p) for k, s, p in ((2, 5, 1), (3, 3, 0), (4, 3, 2), (9, 4, 4), (20, 3, 9), (2, 2, 1), (5, 2, 0))),
-    *(Window((k,), 1, p) for k, p in ((1, 0), (4, 3), (9, 2), (11, 5))),
+    *(Window((k,), 1, p) for k, p in ((1, 0), (4, 3), (11, 5), (25, 12))),
     Window((3,), 2, 2, 3),
     Window((3,), 4, 7, ceil_mode=True),
     *(Adaptive((n,)) for n in (1, 5, 17, 33, 39, 50)),
