@@ -440,18 +440,6 @@ class RowSpreader {
 
 // --- a part of the input --------------------------------------------------------------------------
 
-// Fills memory with copies of its first bytes.
-inline void repeat_bytes(char *memory, i64 bytes, i64 all) {
-    constexpr i64 MOST = 1 << 14;  // copied at a time, from the nearest cache
-    const i64 whole = bytes < MOST ? MOST / bytes * bytes : bytes;
-    for (i64 done = bytes; done < all;) {
-        i64 length = done < whole ? done : whole;
-        if (length > all - done) length = all - done;
-        std::memcpy(memory + done, memory, static_cast<std::size_t>(length));
-        done += length;
-    }
-}
-
 // Fills parts of the input, one after the other.
 template <class A, class Target>
 class PartSpreader {
