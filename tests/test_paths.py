@@ -52,9 +52,9 @@ ROADS = [
     ),
     road("runs in few rows, cut", Window((9,), 8, 3, ceil_mode=True), (1, 140001)),
     # Dilated, wide, or of few channels: segments of a row, or rows, become channels.
-    road("segments, k12s1", Window((12,), 1, 5), (2, 9001)),
+    road("segments, k20s1", Window((20,), 1, 9), (2, 9001)),
     road("segments, k4s3d2 of three channels", Window((4,), 3, 4, 2), (2, 3001, 3), (1,)),
-    road("columns, k12s1", Window((2, 12), 1, (0, 5)), (2, 21, 77)),
+    road("columns, k20s1", Window((2, 20), 1, (0, 9)), (2, 21, 77)),
     road("columns, k3s2d3 of five channels", Window((3, 3), 2, 3, 3), (2, 19, 30, 5), (1, 2)),
     road("columns, adaptive", Adaptive((9, 10)), (2, 21, 37)),
     *(road(f"stride {s} of doubles", Window((3,), s, 1), (2, 331), dtype=np.float64) for s in range(2, 8)),

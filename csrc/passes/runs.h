@@ -22,6 +22,18 @@ struct Missing {
     i64 before = 0, after = 0;
 };
 
+// Fills memory with copies of its first bytes.
+inline void repeat_bytes(char *memory, i64 bytes, i64 all) {
+    constexpr i64 MOST = 1 << 14;  // copied at a time, from the nearest cache
+    const i64 whole = bytes < MOST ? MOST / bytes * bytes : bytes;
+    for (i64 done = bytes; done < all;) {
+        i64 length = done < whole ? done : whole;
+        if (length > all - done) length = all - done;
+        std::memcpy(memory + done, memory, static_cast<std::size_t>(length));
+        done += length;
+    }
+}
+
 template <class A>
 class Runs {
     static constexpr int N = LANES<A>;
@@ -70,7 +82,9 @@ class Runs {
             constexpr int W = decltype(width)::value;
             over_runs(cells, [&](char *at, char *end, const char *value) NDPOOL_INLINED {
                 const auto v = load<W>(value);
-                for (; at < end; at += cells.place) store<W>(at, v);
+                char *const start = at, *const some = end - at > 1024 ? at + 512 / cells.place * cells.place : end;
+                for (; at < some; at += cells.place) store<W>(at, v);
+                if (some < end) repeat_bytes(start, some - start, end - start);
             });
         });
     }

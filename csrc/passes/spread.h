@@ -247,7 +247,8 @@ class RowSpreader {
     Scratch<i64> shifts;
     i64 taps[2] = {0, 0};  // of each phase
 
-    static constexpr i64 MOST_STEPS = 9;
+    // Cells of a window for each step, up to which it is faster to add up all of them than to keep sums.
+    static i64 most_steps(const Axis &axis, i64 inner) { return inner >= N || axis.stride > 1 ? 9 : 16; }
 
     void take_room() {
         if (way == RowWay::PLACES) {
@@ -272,7 +273,7 @@ class RowSpreader {
         if (in_lanes && inner >= N) return RowWay::PLACES;
         if (Runs<A>::suit(axis, inner)) return RowWay::RUNS;
         const bool steps = !axis.adaptive && axis.stride <= (inner == 1 ? 2 : 1);
-        if (steps && axis.kernel <= MOST_STEPS * axis.stride) return RowWay::STEPS;
+        if (steps && axis.kernel <= most_steps(axis, inner) * axis.stride) return RowWay::STEPS;
         if (inner >= N) return RowWay::PLACES;
         const bool few = rows == 1 || 2 * rows < N;
         if (axis.adaptive) return few ? RowWay::PLACES : RowWay::COLUMNS;
@@ -438,18 +439,6 @@ class RowSpreader {
 };
 
 // --- a part of the input --------------------------------------------------------------------------
-
-// Fills memory with copies of its first bytes.
-inline void repeat_bytes(char *memory, i64 bytes, i64 all) {
-    constexpr i64 MOST = 1 << 14;  // copied at a time, from the nearest cache
-    const i64 whole = bytes < MOST ? MOST / bytes * bytes : bytes;
-    for (i64 done = bytes; done < all;) {
-        i64 length = done < whole ? done : whole;
-        if (length > all - done) length = all - done;
-        std::memcpy(memory + done, memory, static_cast<std::size_t>(length));
-        done += length;
-    }
-}
 
 // Fills parts of the input, one after the other.
 template <class A, class Target>
