@@ -226,9 +226,10 @@ struct WinnerWays {
         const bool large = plan.in_slab > 1 << 18;  // so that sums of a part would leave the caches
         switch (way) {
             case Way::SQUARES: return axis.output >= lanes.many + axis.kernel && (plan.dim_count == 1 || !lanes.narrow);
-            case Way::OWN: return lanes.narrow || !many_elements || plan.cells > 4;
+            case Way::OWN:  // what is gathered can go past the caches
+                return lanes.narrow || !many_elements || (plan.cells > 4 && plan.outer * plan.in_slab <= 1 << 20);
             case Way::GATHER:
-                return many_elements && windows_over(plan, 0, plan.axis_count) <= 9 &&
+                return many_elements && plan.cells <= 50 && windows_over(plan, 0, plan.axis_count) <= 9 &&
                        (large || (!lanes.narrow && winners() > 0.2));
             case Way::COLUMNS: return columns_take() < 1.5 * winners();
             default: return true;
