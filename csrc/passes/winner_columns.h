@@ -119,9 +119,11 @@ class WinnerColumns {
     // The shares of the columns, from a row of outputs: the winners, and g from element `at` on.
     void hand(const std::uint8_t *winners, const void *g, i64 at, i64 row) {
         const i64 inner = plan.inner, to = (lo - first) * inner, count = (hi - lo) * inner;
-        floats.read(g, at + lo * inner, count, cotangents.data() + to);
         A *share = shares.data() + row * apart;
         std::uint8_t *owner = owners.data() + row * apart;
+        if (plan.dim_count == 0 && needs_no_border(at))
+            return add_up(share, static_cast<const A *>(g) + at + first * inner, winners + first * inner);
+        floats.read(g, at + lo * inner, count, cotangents.data() + to);
         if (plan.outer_cells == 1) {
             std::memcpy(columns.data() + to, winners + lo * inner, static_cast<std::size_t>(count));
             if (plan.dim_count > 0) std::memset(owner, 0, static_cast<std::size_t>(apart));
@@ -132,10 +134,13 @@ class WinnerColumns {
             else
                 own<2>(owner);
         }
-        if (axis.stride == 1)
-            add_up<1>(share);
-        else
-            add_up<2>(share);
+        add_up(share, cotangents.data(), columns.data());
+    }
+    // Whether all outputs that are read are there, a block more than are asked for, as they would be in the copy.
+    bool needs_no_border(i64 at) const {
+        const i64 end = at + (first + before) * plan.inner + length + BLOCK;
+        return element_bytes == sizeof(A) && lo == first && hi == first + before + length / plan.inner &&
+               end <= plan.outer * plan.out_slab;
     }
 
     // A place is the number of its row times the kernel's last side, and that of its column.
@@ -150,12 +155,17 @@ class WinnerColumns {
         });
     }
 
+    // The shares from cotangents and the columns that they go to.
+    void add_up(A *share, const A *g, const std::uint8_t *column) const {
+        if (axis.stride == 1)
+            add_up<1>(share, g, column);
+        else
+            add_up<2>(share, g, column);
+    }
     // With S phases, S registers of columns side by side are one of each phase.
     template <int S>
-    void add_up(A *share) const {
+    void add_up(A *share, const A *g, const std::uint8_t *column) const {
         constexpr int M = U / S;
-        const A *g = cotangents.data();
-        const std::uint8_t *column = columns.data();
         const i64 *shift = taps.data(), *place = shift + axis.kernel;
         const i64 stops[2] = {even_taps, axis.kernel}, end = length;
         const ByteRows *bytes = byte_rows();

@@ -241,11 +241,15 @@ struct WinnerWays {
     }
     bool suits(Way way) const {
         const Axis &axis = plan.last();
-        const bool many_elements = !lanes.narrow && plan.inner >= 4 * lanes.many;
+        const bool many_elements = plan.inner >= 4 * lanes.many;
+        const bool large = plan.in_slab > 1 << 18;  // so that sums of a part would leave the caches
         switch (way) {
             case Way::SQUARES: return axis.output >= lanes.many + axis.kernel && (plan.dim_count == 1 || !lanes.narrow);
-            case Way::OWN: return !many_elements || plan.cells > 4;
-            case Way::GATHER: return many_elements && winners() > 0.2 && windows_over(plan, 0, plan.axis_count) <= 9;
+            case Way::OWN:  // what is gathered can go past the caches
+                return lanes.narrow || !many_elements || (plan.cells > 4 && plan.outer * plan.in_slab <= 1 << 20);
+            case Way::GATHER:
+                return many_elements && plan.cells <= 50 && windows_over(plan, 0, plan.axis_count) <= 9 &&
+                       (large || (!lanes.narrow && winners() > 0.2));
             case Way::COLUMNS: return columns_take() < 1.5 * winners();
             default: return true;
         }
