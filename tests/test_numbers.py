@@ -375,6 +375,60 @@ def test_smooth_kinds_of_narrow_floats_are_those_of_float64(kind, shape, dtype):
         assert (np.abs(weights - gx) <= 4 * eps * np.abs(gx) + tiny).all()
 
 
+def surprises(rng, length):
+    """Rows of which a few cells tell little: spikes, a far level, infinities and zeros, steep and long ramps."""
+    x = rng.normal(size=(5, length)) / 4
+    x[0, 1000::3001] = 3e4
+    x[1, 5000:9000] = -2e4 + rng.normal(size=4000)
+    x[2, 3000:6000:2] = -np.inf
+    x[2, 8000:] = 0
+    x[3] += np.linspace(-60, 60, length)
+    x[4] *= 10.0 ** np.linspace(-4, 4, length)
+    return x
+
+
+def smooth_of_rows(kind, x, g, kernel, stride):
+    """The values of windows along rows that are padded by a 0 on both sides, the gradient and its mass, in float64."""
+    padded = np.pad(x.astype(np.float64), ((0, 0), (1, 1)))
+    cells = np.lib.stride_tricks.sliding_window_view(padded, kernel, 1)[:, ::stride]
+    if isinstance(kind, SmoothMax):
+        best = (cells.max if kind.beta > 0 else cells.min)(2, keepdims=True)
+        terms = np.exp(kind.beta * (cells - best))
+        y, weights = best[..., 0] + np.log(terms.sum(2)) / kind.beta, terms / terms.sum(2, keepdims=True)
+    else:
+        y = (np.abs(cells) ** kind.p).sum(2) ** (1 / kind.p)
+        with np.errstate(invalid="ignore"):
+            weights = np.nan_to_num(np.sign(cells) * (np.abs(cells) / y[..., None]) ** (kind.p - 1))
+    gx, mass = np.zeros_like(padded), np.zeros_like(padded)
+    for k in range(kernel):
+        places = np.s_[:, k : k + stride * y.shape[1] : stride]
+        gx[places] += weights[..., k] * g
+        mass[places] += np.abs(weights[..., k] * g)
+    return y, gx[:, 1:-1], mass[:, 1:-1]
+
+
+@pytest.mark.parametrize("dtype", hostile.FLOATS, ids=lambda d: d.name)
+@pytest.mark.parametrize("kind", [SmoothMax(2.0), SmoothMax(-1.0), Lp(2), Lp(2.5), Lp(3)], ids=repr)
+def test_smooth_kinds_where_some_cells_mislead(kind, dtype):
+    """The scale of many cells may be chosen by a few of them, and is chosen again where that was wrong."""
+    rng = np.random.default_rng(7)
+    x = surprises(rng, 20001).astype(dtype)
+    if isinstance(kind, Lp) or kind.beta < 0:
+        x[np.isinf(x)] = 1
+    pool = Pool(kind, Window((5,), 3, 1))
+    g = rng.normal(size=pool.output_shape(x.shape)).astype(dtype)
+    y, gx, mass = smooth_of_rows(kind, x, g.astype(np.float64), 5, 3)
+    # In float64 both lose digits of large exponents, and weights far below the others.
+    eps, tiny = max(float(hostile.info(dtype).eps), 2.0**-44), max(float(hostile.info(dtype).tiny), 1e-100)
+    size = np.abs(y) + (math.log(5) / abs(kind.beta) if isinstance(kind, SmoothMax) else 0)
+    for level in _engine.levels():
+        _engine.set_level(level)
+        ours, pullback = pool.vjp(x)
+        for values in (ours, pool(x)):
+            assert (np.abs(values.astype(np.float64) - y) <= 2 * eps * size).all()
+        assert (np.abs(pullback(g).astype(np.float64) - gx) <= 4 * eps * mass + tiny).all()
+
+
 @pytest.mark.parametrize("dtype", hostile.FLOATS, ids=lambda d: d.name)
 def test_smooth_kinds_at_the_ends_of_the_range(dtype):
     """Nothing overflows or underflows on the way: the norm and the smooth maximum of the ends are the ends."""

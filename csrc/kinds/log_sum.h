@@ -111,9 +111,11 @@ inline bool floats_do_for(const Plan &plan, double beta) {
 }
 
 // Whether it is faster than the terms of all cells and their sums: where merges are few, and rows of cells are merged.
+// In steps of one, a window has as many new cells as outputs, and a term for each is less than two merges.
 inline bool suits_log_sum(const Plan &plan) {
     const Axis &axis = plan.last();
     if (plan.cells > 4) return false;
+    if (plan.cells > 2 && !axis.adaptive && axis.stride == 1) return false;
     return plan.inner > 1 || (!axis.adaptive && axis.stride < 8 && (axis.kernel == 2 || axis.stride == 2));
 }
 

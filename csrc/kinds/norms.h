@@ -49,12 +49,12 @@ class LogValue<double> {
     double s, beta, per_beta;
 };
 
-// sum ** p
-template <int N>
+// sum ** p, as accurate as terms of type E are.
+template <class E, int N>
 NDPOOL_INLINE vec<double, N> power_of(vec<double, N> sum, double p) {
-    return pow_lanes<N>(sum, p);
+    return pow_lanes<N, std::is_same_v<E, float>>(sum, p);
 }
-template <int N>
+template <class E, int N>
 NDPOOL_INLINE vec<float, N> power_of(vec<float, N> sum, double p) {
     return Power<float>(p).of<N>(sum);
 }
@@ -67,7 +67,7 @@ NDPOOL_INLINE void with_value(const Smooth &kind, double scale, const F &f) {
     const auto s = static_cast<S>(scale);
     const double p = kind.parameter;
     if constexpr (!std::is_same_v<E, S>)
-        return f([s, p](V sum) NDPOOL_INLINED { return s * power_of<LANES<S>>(sum, 1 / p); });
+        return f([s, p](V sum) NDPOOL_INLINED { return s * power_of<E, LANES<S>>(sum, 1 / p); });
     if constexpr (std::is_same_v<S, float>)
         if (!kind.lp && kind.rough)
             return f([s, per_beta = static_cast<float>(1 / p)](V sum)
@@ -79,7 +79,7 @@ NDPOOL_INLINE void with_value(const Smooth &kind, double scale, const F &f) {
     else if (p == 2)
         f([s](V sum) NDPOOL_INLINED { return s * sqrt_lanes<LANES<S>>(sum); });
     else
-        f([s, p](V sum) NDPOOL_INLINED { return s * power_of<LANES<S>>(sum, 1 / p); });
+        f([s, p](V sum) NDPOOL_INLINED { return s * power_of<E, LANES<S>>(sum, 1 / p); });
 }
 
 template <int N>
@@ -106,7 +106,7 @@ NDPOOL_INLINE void with_share(const Smooth &kind, const F &f) {
     using V = vec<S, LANES<S>>;
     const double p = kind.parameter;
     auto over_power = [p](V v, V sum)
-                          NDPOOL_INLINED { return sum == 0 ? V{} : v * power_of<LANES<S>>(sum, (1 - p) / p); };
+                          NDPOOL_INLINED { return sum == 0 ? V{} : v * power_of<E, LANES<S>>(sum, (1 - p) / p); };
     if constexpr (!std::is_same_v<E, S>) return f(over_power);
     if (!kind.lp)
         f([](V v, V sum) NDPOOL_INLINED { return over_sum<LANES<S>>(v, sum); });

@@ -244,7 +244,7 @@ struct Smooth {
         auto fill = [=, &least](const auto &term_of) NDPOOL_INLINED {
             over_cells(x, length, [=, &least](i64 i, V v) NDPOOL_INLINED {
                 const V term = term_of(v);
-                least = (term < least) & (v - v == 0) ? term : least;
+                least = ((term < least) & (v - v == 0)) ? term : least;
                 store<LANES<E>>(e + i, term);
             });
         };
@@ -261,7 +261,7 @@ struct Smooth {
             over_cells(x, length, [=, &least](i64 i, V v) NDPOOL_INLINED {
                 V size = size_of_each<LANES<E>>(v), none{};
                 const auto [w, term] = power(size, size * inverse);
-                if (curved.value) least = (w < least) & (size > 0) ? w : least;
+                if (curved.value) least = ((w < least) & (size > 0)) ? w : least;
                 // However small: a sum is 0 if all of its cells are, and else is not.
                 const V tiny = size < LEAST_TERM<E> ? size : splat<E, LANES<E>>(LEAST_TERM<E>);
                 store<LANES<E>>(e + i, term < tiny ? tiny : term);

@@ -227,8 +227,8 @@ void over_terms(const Plan &plan, const Smooth &kind, Type type, Type result, co
         f(sums);
         return true;
     };
-    // The weights of floats have one rounding less in them if those of other powers are divided by doubles.
-    const bool wide = use.weights && result == Type::F32 && kind.is_power();
+    // Of other powers, floats would lose more than the last place.
+    const bool wide = result == Type::F32 && kind.is_power();
     auto done = [&](auto &terms, bool guessed) {
         return wide ? done_as(terms, double(), guessed) : done_as(terms, terms.scale, guessed);
     };
