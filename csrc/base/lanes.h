@@ -359,9 +359,10 @@ inline vec<float, N> fused_difference(vec<float, N> a, vec<float, N> b, vec<floa
 }
 #endif
 
-// v / by, where `share` is one over it. A product and its exact error take less time than a division.
+// v / by, where `share` is one over it; the last place of a subnormal quotient may differ. A product and its exact
+// error take less time than a division.
 template <class A, int N>
-NDPOOL_INLINE vec<A, N> quotient(vec<A, N> v, vec<A, N> by, [[maybe_unused]] vec<A, N> share) {
+NDPOOL_INLINE vec<A, N> near_quotient(vec<A, N> v, vec<A, N> by, [[maybe_unused]] vec<A, N> share) {
 #if defined(__FMA__) || defined(__aarch64__)
     const vec<A, N> near = v * share, error = fused_difference<N>(near, by, v);
     return error == error ? near - error * share : near;  // infinities have none

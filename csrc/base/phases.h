@@ -5,6 +5,14 @@
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
+// GCC 12 makes one shuffle of several, and a wrong one where lanes are 64 bits.
+template <class V>
+NDPOOL_INLINE void hide_from_folding([[maybe_unused]] V &v) {
+#if defined(__AVX512F__) && !defined(__clang__)
+    asm("" : "+v"(v));
+#endif
+}
+
 // Lane i of phase F is element S*i + F of the registers: of the first two, and then of register R, with those before it
 // done.
 template <int S, int F>
@@ -17,9 +25,7 @@ struct OfNext {
 };
 template <int N, int S, int F, int R = 1, class V>
 NDPOOL_INLINE V phase_of(const V *from, V sofar) {
-#if defined(__AVX512F__) && !defined(__clang__)
-    asm("" : "+v"(sofar));  // GCC 12 makes one shuffle of several, and a wrong one where lanes are 64 bits
-#endif
+    hide_from_folding(sofar);
     if constexpr (R == S)
         return sofar;
     else if constexpr (R == 1)
@@ -54,6 +60,27 @@ NDPOOL_INLINE void phases_of(const V *from, V *to) {
         phases_of<N, H>(half[1], split[1]);
         NDPOOL_UNROLL
         for (int f = 0; f < S; ++f) to[f] = split[f % 2][f / 2];
+    }
+}
+
+// And back. Lane i of register R is of phase (R*N + i) % S.
+template <int S, int R, int F>
+struct OfRegister {
+    static constexpr int of(int n, int i) { return (R * n + i) % S == F ? n + (R * n + i) / S : i; }
+};
+template <int N, int S, int R, int F = 0, class V>
+NDPOOL_INLINE V register_of(const V *phases, V sofar) {
+    hide_from_folding(sofar);
+    if constexpr (F == S)
+        return sofar;
+    else
+        return register_of<N, S, R, F + 1>(phases, picked<N, OfRegister<S, R, F>>(sofar, phases[F]));
+}
+template <int N, int S, int R = 0, class V>
+NDPOOL_INLINE void join_phases(const V *phases, V *to) {
+    if constexpr (R < S) {
+        to[R] = register_of<N, S, R>(phases, phases[0]);
+        join_phases<N, S, R + 1>(phases, to);
     }
 }
 

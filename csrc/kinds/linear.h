@@ -369,7 +369,7 @@ class Quotients {
         };
         if (!divisor.varies()) {
             const V by = splat<A, N>(static_cast<A>(divisor.fixed)), share = splat<A, N>(static_cast<A>(divisor.share));
-            return each([&](V v, i64) NDPOOL_INLINED { return EXACT ? quotient<A, N>(v, by, share) : v * share; });
+            return each([&](V v, i64) NDPOOL_INLINED { return EXACT ? near_quotient<A, N>(v, by, share) : v * share; });
         }
         const A *counts = table.data() + first;
         if (rows_kept == plan.out_rows) {
@@ -458,7 +458,7 @@ void sum_vjp(const Plan &plan, Divisor divisor, const G *g, G *gx, const Route &
     constexpr bool FLOATS = std::is_same_v<G, float>;
     // Sums have more bits than what is added up, but for doubles, which have none wider.
     using A = std::conditional_t<sizeof(G) == 2, float, double>;
-    const Way way = way_back<A>(plan, {0, 4, 0, !FLOATS || !divisor.varies()}, Way::SPREAD, route);
+    const Way way = way_back<A>(plan, {4, !FLOATS || !divisor.varies()}, Way::SPREAD, route);
     if (route.tell(way)) return;
     const Gradient gradient(plan, gx, sizeof(G), route);
     auto target = [](auto zero, double scale) {

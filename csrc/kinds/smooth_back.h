@@ -189,8 +189,8 @@ inline void smooth_vjp(const Plan &plan, const Smooth &kind, Type type, Type res
     Way way = Way::OWN;
     if (!own || (route.asked != Way::NONE && route.asked != Way::OWN)) {
         way = Way::SPREAD;
-        if (float_sums) way = way_back<float>(plan, {0, 0, 0}, Way::SPREAD, route);
-        if (way == Way::SPREAD) way = way_back<double>(plan, {0, 0, 0}, Way::SPREAD, route);
+        if (float_sums) way = way_back<float>(plan, {}, Way::SPREAD, route);
+        if (way == Way::SPREAD) way = way_back<double>(plan, {}, Way::SPREAD, route);
     }
     if (route.tell(way)) return;
     if (way == Way::OWN)

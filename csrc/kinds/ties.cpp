@@ -65,7 +65,7 @@ bool tied_sums(const Plan &plan, const Call &call, const Route &route) {
 // Whether the VJP of floats goes by squares.
 bool goes_by_squares(const Plan &plan, const Call &call, const Route &route) {
     const bool can = call.type == Type::F32 && plan.last().length >= 2 * LANES<float>;
-    return way_back<float>(plan, {0, 0, 0, can}, Way::TIES, route) == Way::SQUARES;
+    return way_back<float>(plan, {0, can}, Way::TIES, route) == Way::SQUARES;
 }
 void squares_vjp(const Plan &plan, const Call &call, const Route &route) {
     auto *x = static_cast<const float *>(call.x), *g = static_cast<const float *>(call.g);

@@ -263,8 +263,8 @@ Lanes lanes_back(bool narrow = false) {
 }
 // The way back of a plan; `always` is the one that can always be gone.
 template <class A>
-Way way_back(const Plan &plan, const GatherLimits &limits, Way always, const Route &route) {
-    return choose_back(plan, lanes_back<A>(), limits, always, route.asked);
+Way way_back(const Plan &plan, const BySquares &squares, Way always, const Route &route) {
+    return choose_back(plan, lanes_back<A>(), squares, always, route.asked);
 }
 
 // Fills the rows of a part of the input, N lanes at a time.

@@ -9,6 +9,7 @@
 //
 // The one of its column is who has its key; see ties.h.
 #pragma once
+#include "base/phases.h"
 #include "passes/back.h"
 
 namespace ndpool {
@@ -52,43 +53,6 @@ struct FloatRows {
 };
 template <class A, class G>
 constexpr FloatRows<A> FLOAT_ROWS = {std::is_same_v<A, G>, read_numbers<A, G>, write_numbers<A, G>};
-
-// --- every S-th lane of S registers ------------------------------------------------------------------
-
-// Lane i of phase F is element S*i + F of the registers. With register R and those before it done, the lanes that are
-// in it come from there, and the others stay.
-template <int S, int F, int R>
-struct OfPhase {
-    static constexpr int of(int n, int i) {
-        const int at = S * i + F;
-        return at / n == R ? n + at % n : i;
-    }
-};
-// Lane i of register R is of phase (R*N + i) % S.
-template <int S, int R, int F>
-struct OfRegister {
-    static constexpr int of(int n, int i) {
-        const int at = R * n + i;
-        return at % S == F ? n + at / S : i;
-    }
-};
-template <int N, template <int, int, int> class Pick, int S, int TO, int FROM = 0, class V>
-NDPOOL_INLINE V picked_from(const V *from, V sofar) {
-#if defined(__AVX512F__) && !defined(__clang__)
-    asm("" : "+v"(sofar));  // GCC 12 makes one shuffle of several, and a wrong one where lanes are 64 bits
-#endif
-    if constexpr (FROM == S)
-        return sofar;
-    else
-        return picked_from<N, Pick, S, TO, FROM + 1>(from, picked<N, Pick<S, TO, FROM>>(sofar, from[FROM]));
-}
-template <int N, int S, template <int, int, int> class Pick, int TO = 0, class V>
-NDPOOL_INLINE void repick(const V *from, V *to) {
-    if constexpr (TO < S) {
-        to[TO] = picked_from<N, Pick, S, TO>(from, from[0]);
-        repick<N, S, Pick, TO + 1>(from, to);
-    }
-}
 
 // --- along the row ----------------------------------------------------------------------------------
 
@@ -176,7 +140,7 @@ class Columns {
             for (i64 i = 0; S * i < size; i += N) {
                 vec<T, N> from[S], to[S];
                 for (int r = 0; r < S; ++r) from[r] = load<N>(row + S * i + r * N);
-                repick<N, S, OfPhase>(from, to);
+                phases_of<N, S>(from, to);
                 for (int f = 0; f < S; ++f) store<N>(phases + f * apart + i, to[f]);
             }
         });
@@ -192,7 +156,7 @@ class Columns {
             for (i64 i = 0; S * i < size; i += N) {
                 vec<T, N> from[S], to[S];
                 for (int f = 0; f < S; ++f) from[f] = load<N>(phases + f * apart + i);
-                repick<N, S, OfRegister>(from, to);
+                join_phases<N, S>(from, to);
                 for (int r = 0; r < S; ++r) store<N>(row + S * i + r * N, to[r]);
             }
         });

@@ -84,7 +84,11 @@ bool suits_taps(const Plan &plan, const Lanes &lanes) {
 bool can_widen(const Plan &plan, const Lanes &lanes) {
     return !lanes.short_build && !plan.last().adaptive && plan.last().kernel >= 3;
 }
-bool suits_widen(const Plan &plan, const Lanes &) { return is_wide(plan.last()); }
+// Places are twice as much to merge and to store.
+bool suits_widen(const Plan &plan, const Lanes &lanes) {
+    const Axis &axis = plan.last();
+    return is_wide(axis) && (!lanes.tagged || axis.kernel >= (plan.dim_count ? 6 : 12) * axis.stride);
+}
 
 bool can_rows(const Plan &plan, const Lanes &) { return plan.inner > 1 || !plan.last().adaptive; }
 
@@ -193,19 +197,14 @@ bool suits_batch(const Plan &plan, bool forward, bool sums, i64 lanes, i64 bytes
 
 // --- back ---------------------------------------------------------------------------------------
 
-Way choose_back(const Plan &plan, const Lanes &lanes, const GatherLimits &limits, Way always, Way asked) {
+Way choose_back(const Plan &plan, const Lanes &lanes, const BySquares &squares, Way always, Way asked) {
     const Axis &axis = plan.last();
-    const bool can = limits.can && !lanes.short_build;
-    const bool places = can && plan.inner >= lanes.many;
-    const bool cells = can && plan.inner == 1 && !axis.adaptive && axis.dilation == 1 && axis.stride <= 2;
-    const bool squares = lanes.tuned != Tuned::NOT && cells && in_squares(plan) && axis.length >= 2 * lanes.few;
-    const bool gathers = (places || cells) && limits.most > 0;
-    if (asked == Way::SQUARES ? squares : asked == Way::GATHER ? gathers : asked == always) return asked;
+    const bool can = squares.can && !lanes.short_build && lanes.tuned != Tuned::NOT && in_squares(plan) &&
+                     axis.length >= 2 * lanes.few;
+    if (asked == Way::SQUARES ? can : asked == always) return asked;
     if (asked != Way::NONE) cannot_go(asked);
     const bool short_row = axis.output < lanes.few + axis.kernel / axis.stride;
-    const i64 most = places ? limits.channels_last : short_row ? limits.in_short_rows : limits.most;
-    if (squares && (!short_row || plan.cells <= most)) return Way::SQUARES;
-    return gathers && plan.cells <= most ? Way::GATHER : always;
+    return can && (!short_row || plan.cells <= squares.in_short_rows) ? Way::SQUARES : always;
 }
 
 // --- back, of winners ---------------------------------------------------------------------------------

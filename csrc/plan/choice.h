@@ -76,14 +76,13 @@ bool tiles_rows(const Plan &plan);
 // The way forward. `asked` is one that must be taken, or NONE; throws std::invalid_argument where it cannot.
 Way choose_forward(const Plan &plan, const Lanes &lanes, Way asked);
 
-// Up to how many cells of a window it was measured to be faster that cells ask all windows over them: in general, in
-// rows too short for a register, with channels last. Where `most` is 0, there is no such way but by squares.
-struct GatherLimits {
-    i64 most, in_short_rows, channels_last;
+// Up to how many cells of a window squares are faster in rows too short for a register, and whether a kind has them.
+struct BySquares {
+    i64 in_short_rows = 0;
     bool can = true;
 };
-// The way back: SQUARES, GATHER, or the one that can always be gone.
-Way choose_back(const Plan &plan, const Lanes &lanes, const GatherLimits &limits, Way always, Way asked);
+// The way back: SQUARES, or the one that can always be gone.
+Way choose_back(const Plan &plan, const Lanes &lanes, const BySquares &squares, Way always, Way asked);
 
 // The way back of winners, which are places of so many bytes.
 Way choose_winners_back(const Plan &plan, const Lanes &lanes, int winner_bytes, Way asked);
