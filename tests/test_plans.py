@@ -293,7 +293,7 @@ def is_needed_dense(option, method, name):
     return name in ("winners", "indices", "dy") or (option, method, name) in DENSE
 
 
-DENSE = [("first", "push", "t"), ("split", "jvp", "y")]
+DENSE = [("first", "push", "t")]
 
 
 @pytest.mark.parametrize(("option", "method", "name"), ARGUMENTS)

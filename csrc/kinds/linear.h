@@ -1,5 +1,7 @@
 // Sum and Avg, and the transpose of a sum: every cell gets the sum of what the windows over it hold.
 #pragma once
+#include <cmath>
+
 #include "kinds/totals.h"
 #include "passes/spread.h"
 #include "plan/call.h"
@@ -398,6 +400,11 @@ inline bool floats_hold(const Plan &plan, const Divisor &divisor) {
     return static_cast<double>(static_cast<float>(divisor.fixed)) == divisor.fixed;
 }
 
+inline bool is_power_of_two(double v) {
+    int exponent;
+    return std::frexp(v, &exponent) == 0.5;
+}
+
 // All slabs as one, where windows tile them.
 inline Plan one_long_row(const Plan &plan) {
     Plan one = plan;
@@ -435,7 +442,7 @@ void square_quotients(const Plan &plan, const Divisor &divisor, const G *g, cons
     if constexpr (std::is_same_v<G, float>) {
         over_input_parts(plan, gx, [&](const auto &over) {
             over([&](const InputPart &in) {
-                fill_squares(plan, in, SumSource<float>{g + in.slab * plan.out_slab}, target(in.gx));
+                fill_squares(plan, in, SumSource<float, A>{g + in.slab * plan.out_slab}, target(in.gx));
             });
         });
     } else {
@@ -470,6 +477,9 @@ void sum_vjp(const Plan &plan, Divisor divisor, const G *g, G *gx, const Route &
                 return GradientTarget<G, Sum>{reinterpret_cast<G *>(to), static_cast<Sum>(scale)};
         };
     };
+    if constexpr (FLOATS)  // and a product with a power of two is not rounded at all
+        if (way == Way::SQUARES && one_window_each(plan) && is_power_of_two(divisor.share))
+            return square_quotients<float>(plan, divisor, g, gradient, target(float(), divisor.share));
     if (way == Way::SQUARES)
         return square_quotients<A>(plan, divisor, g, gradient, target(A(), FLOATS ? divisor.share : 1));
     if constexpr (FLOATS)  // a quotient by itself is rounded once

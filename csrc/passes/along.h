@@ -78,14 +78,14 @@ class LanePooler {
     // later.
     void pool(i64 base, const OutputRow &rows, Sink &sink, i64 begin, i64 end, i64 room, i64 more) {
         this->room = room;
+        if constexpr (adds_up<L>())
+            if (way == Way::TAPS) return pool_taps(base, rows, sink, begin, end);
         if (way == Way::CELLS)
             pool_cells(base, rows, sink, begin, end);
         else if (way == Way::SEGMENTS)
             pool_segments(base, rows, sink, begin, end);
         else if (!shifts.data())
             pool_places(base, rows, sink, begin, end);
-        else if (way == Way::TAPS)
-            pool_taps(base, rows, sink, begin, end);
         else if (more)
             pool_rows(base, rows, sink, end, more);
         else

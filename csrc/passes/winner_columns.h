@@ -72,7 +72,7 @@ class WinnerColumns {
     }
 
   private:
-    static constexpr i64 CELLS = 4096;  // of a long row at a time, which stay in the nearest cache
+    static constexpr i64 CELLS = 2048;  // of a long row at a time, which stay in the nearest cache
     const Plan &plan;
     const Axis &axis;
     const FloatRows<A> floats;
@@ -108,11 +108,15 @@ class WinnerColumns {
         rows.grow(room, "rows of the winners of a row");
         shares.grow(count * apart, "shares of columns");
         owners.grow(count * apart, "owners of columns");
+        if (plan.dim_count > 0) clear_border();
+    }
+    void clear_border() {
         auto clear = [&](i64 from, i64 to) {
-            for (i64 i = from; i < to; ++i) cotangents[i] = 0, columns[i] = NOBODY;
+            std::memset(cotangents.data() + from, 0, sizeof(A) * static_cast<std::size_t>(to - from));
+            std::memset(columns.data() + from, NOBODY, static_cast<std::size_t>(to - from));
         };
-        clear(0, (lo - first) * inner);
-        clear((hi - first) * inner, room);
+        clear(0, (lo - first) * plan.inner);
+        clear((hi - first) * plan.inner, before * plan.inner + length + 2 * BLOCK);
     }
     static constexpr std::uint8_t NOBODY = 255;
 
@@ -121,8 +125,11 @@ class WinnerColumns {
         const i64 inner = plan.inner, to = (lo - first) * inner, count = (hi - lo) * inner;
         A *share = shares.data() + row * apart;
         std::uint8_t *owner = owners.data() + row * apart;
-        if (plan.dim_count == 0 && needs_no_border(at))
-            return add_up(share, static_cast<const A *>(g) + at + first * inner, winners + first * inner);
+        if (plan.dim_count == 0) {
+            if (needs_no_border(at))
+                return add_up(share, static_cast<const A *>(g) + at + first * inner, winners + first * inner);
+            clear_border();
+        }
         floats.read(g, at + lo * inner, count, cotangents.data() + to);
         if (plan.outer_cells == 1) {
             std::memcpy(columns.data() + to, winners + lo * inner, static_cast<std::size_t>(count));

@@ -74,11 +74,11 @@ bool suits_segments(const Plan &plan, const Lanes &lanes) {
 }
 
 bool can_taps(const Plan &plan, const Lanes &lanes) {
-    return !lanes.tagged && plan.dim_count == 0 && !plan.last().adaptive && plan.last().stride == 1;
+    return lanes.sums && plan.dim_count == 0 && !plan.last().adaptive && plan.last().stride == 1;
 }
 // To read narrow cells over and over costs more than to merge them.
 bool suits_taps(const Plan &plan, const Lanes &lanes) {
-    return lanes.sums && !lanes.narrow && !lanes.stored && plan.last().kernel <= 8;
+    return !lanes.narrow && !lanes.stored && plan.last().kernel <= 8;
 }
 
 bool can_widen(const Plan &plan, const Lanes &lanes) {
