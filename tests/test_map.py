@@ -178,13 +178,14 @@ def test_times_that_look_slow_are_measured_again():
 
 def test_quantiles_stand_beside_their_goals():
     report = importlib.import_module("benchmarks.map.report")
-    (torch_row, limit_row) = report.quantile_rows([record()] * 3)
+    torch_row, limit_row, bound_row = report.quantile_rows([record()] * 3)
     assert torch_row[1:] == [
         "3",
         "worst 1.50, 1 % 1.50, 5 % 1.50, 25 % 1.50, median 1.50",
         "worst ≥ 1: met; 5 % ≥ 1.2: met; median ≥ 8: missed",
     ]
     assert limit_row[2:] == ["median 2.00, 95 % 2.00, worst 2.00", "95 % ≤ 3: met"]
+    assert bound_row[0] == "PyTorch / memory's limit, forward"
 
 
 def test_the_page_is_that_of_the_records():

@@ -59,6 +59,16 @@ def against_torch(mode: str) -> Callable[[Record], float | None]:
     return value
 
 
+def torch_against_limit(mode: str) -> Callable[[Record], float | None]:
+    """PyTorch's time over the memory's limit: what the first measure would be for a pool that only moved its bytes."""
+
+    def value(record: Record) -> float | None:
+        theirs = record["seconds"].get(f"{mode} torch")
+        return theirs / record["limits"][mode] if theirs else None
+
+    return value
+
+
 def against_limit(mode: str, family: str, least: int = LARGE) -> Callable[[Record], float | None]:
     """Ndpool's time on arrays over the memory's limit, for pools of a family on arrays of so many bytes and more."""
 
@@ -86,6 +96,11 @@ def _torch_measure(mode: str, five_percent: float, median: float) -> Measure:
     return Measure(f"PyTorch / ndpool, {WORDS[mode]}", mode, against_torch(mode), LOW, goals, least_is_worst=True)
 
 
+def _bound_measure(mode: str) -> Measure:
+    title = f"PyTorch / memory's limit, {WORDS[mode]}"
+    return Measure(title, mode, torch_against_limit(mode), LOW, (), least_is_worst=True)
+
+
 def _limit_measure(mode: str, family: str) -> Measure:
     most = MOST.get((mode, family))
     goals = (Goal(0.95, "at most", most),) if most else ()
@@ -98,6 +113,8 @@ MEASURES = (
     _torch_measure("vjp", 1.5, 6.0),
     *(_limit_measure(mode, family) for family in FAMILIES for mode in WORDS),
 )
+
+BOUNDS = tuple(_bound_measure(mode) for mode in WORDS)  # shown beside them, with no worst
 
 
 def is_suspect(record: Record) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..report import duration, table
-from .measures import MEASURES, Goal, Measure, Record, against_torch
+from .measures import BOUNDS, MEASURES, Goal, Measure, Record, against_torch
 
 WORST = 20
 NAMES = {0.0: "worst", 0.01: "1 %", 0.05: "5 %", 0.25: "25 %", 0.5: "median", 0.95: "95 %", 1.0: "worst"}
@@ -25,7 +25,7 @@ def goal_words(goal: Goal, values: list[float]) -> str:
 def quantile_rows(records: list[Record]) -> list[list[str]]:
     """For each measure: how many pools have it, its quantiles, and whether its goals are met."""
     rows = []
-    for measure in MEASURES:
+    for measure in (*MEASURES, *BOUNDS):
         if values := measure.values(records):
             found = [f"{NAMES[q]} {figure(float(np.quantile(values, q)))}" for q in measure.quantiles]
             goals = [goal_words(goal, values) for goal in measure.goals]
