@@ -25,7 +25,7 @@ bool can_slide(const Plan &plan, const Lanes &lanes) {
     const Axis &axis = plan.axes[0];
     return lanes.slides && (plan.dim_count > 0 || plan.inner >= lanes.many) && !axis.adaptive && axis.dilation == 1;
 }
-bool is_wide(const Axis &axis) { return axis.kernel >= 6 && axis.kernel >= 4 * axis.stride; }
+bool is_wide(const Axis &axis) { return !axis.adaptive && axis.kernel >= 6 && axis.kernel >= 4 * axis.stride; }
 // Merges for a row of outputs: of all rows that it sees, or of the first axis once and then of the others. What is in
 // between goes through memory, which costs as much as some merges; to read narrow cells over and over costs more.
 bool suits_slide(const Plan &plan, const Lanes &lanes) {
