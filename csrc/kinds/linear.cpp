@@ -9,30 +9,9 @@ namespace {
 
 // --- sums ---------------------------------------------------------------------------------------
 
-// Whether windows lie side by side along a row, with no gap between them, nor from one slab to the next.
-bool side_by_side(const Plan &plan) {
-    const Axis &axis = plan.last();
-    if (plan.outer == 1 || plan.dim_count > 0 || axis.length % axis.output) return false;
-    return axis.adaptive || (axis.kernel * axis.output == axis.length && axis.stride == axis.kernel &&
-                             axis.dilation == 1 && axis.pad_lo == 0);
-}
-// They are windows of one long row. What is done for each row is done once then.
-Plan in_one_row(const Plan &plan) {
-    Plan own = plan;
-    Axis &axis = own.axes[0];
-    own.cells = axis.length / axis.output;
-    axis = {plan.outer * axis.length, plan.outer * axis.output, own.cells, own.cells, 1, 0, 0, false};
-    own.outer = 1;
-    own.in_row = own.in_slab = axis.length * own.inner;
-    own.out_row = own.out_slab = axis.output * own.inner;
-    own.padded = false, own.same_count = own.same_real = true;
-    return own;
-}
-
 // The sum of P, divided, as R.
 template <class P, class R>
 void sum_as(const Plan &plan, const Call &call, const Route &route) {
-    if (side_by_side(plan)) return sum_as<P, R>(in_one_row(plan), call, route);
     SumSink<typename P::Lanes, R> sink{static_cast<R *>(call.y), Divisor::of(plan, call.count, call.divisor)};
     pool_all<std::is_same_v<typename P::In, float>    ? Tuned::ALL
              : std::is_same_v<typename P::In, double> ? Tuned::ROWS

@@ -405,25 +405,10 @@ inline bool is_power_of_two(double v) {
     return std::frexp(v, &exponent) == 0.5;
 }
 
-// All slabs as one, where windows tile them.
-inline Plan one_long_row(const Plan &plan) {
-    Plan one = plan;
-    const i64 k = plan.last().length / plan.last().output;
-    one.axes[0] = {plan.outer * plan.last().length, plan.outer * plan.last().output, k, k, 1, 0, 0, false};
-    one.cells = k, one.same_count = one.same_real = true;
-    one.in_row = one.in_slab = plan.outer * plan.in_slab, one.out_row = one.out_slab = plan.outer * plan.out_slab;
-    one.outer = 1;
-    return one;
-}
-
 // The transpose by spreading; target(gx) is the Target for what is there.
 template <class A, class G, class MakeTarget>
 void spread_quotients(const Plan &plan, const Divisor &divisor, const G *g, const Gradient &gx,
                       const MakeTarget &target) {
-    if (plan.outer > 1 && tiles_rows(plan)) {
-        const Plan one = one_long_row(plan);
-        return spread_quotients<A>(one, Divisor::of(one, divisor.by, divisor.fixed), g, gx, target);
-    }
     const SlabGroups groups(plan, gx);
     parallel(groups.units, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
         PartSpreader<A, decltype(target(gx.gx))> spreader(plan, plan.in_rows * groups.group, true,

@@ -23,12 +23,15 @@ bool goes_by_batch(const Plan &plan, const Call &call) {
     if (call.op == Op::EXPAND) return false;
     if (call.asked != Way::NONE) return call.asked == Way::BATCH && can_batch(plan, forward);
     if (call.op == Op::WINNERS_VJP && few_winners(plan)) return false;
-    if (call.op == Op::SUM_VJP && tiles_rows(plan)) return false;
     const i64 bytes = size_of(call.type);
     return suits_batch(plan, forward, call.op == Op::SUM, lanes_of(static_cast<int>(bytes)), bytes, bytes_of_y(call));
 }
 
+// The operations that look at each window, or its cells, by itself.
+bool can_be_in_one_row(Op op) { return op == Op::VALUE || op == Op::WINNERS || op == Op::SUM || op == Op::SUM_VJP; }
+
 void run_dense(const Plan &plan, const Call &call) {
+    if (tiles_rows(plan) && can_be_in_one_row(call.op)) return run_dense(in_one_row(plan), call);
     const bool batch = goes_by_batch(plan, call);
     if (call.asked == Way::BATCH && !batch) cannot_go(call.asked);
     if (!batch) return run_family(plan, call);

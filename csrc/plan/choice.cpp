@@ -161,9 +161,21 @@ bool suits_batch_back(const Plan &plan, i64 lanes, i64 bytes) {
 
 bool tiles_rows(const Plan &plan) {
     const Axis &axis = plan.last();
-    if (plan.dim_count > 0 || axis.length % axis.output) return false;
+    if (plan.outer == 1 || plan.dim_count > 0 || axis.length % axis.output) return false;
     return axis.adaptive || (axis.dilation == 1 && axis.pad_lo == 0 && axis.kernel == axis.stride &&
                              axis.length == axis.output * axis.stride);
+}
+
+Plan in_one_row(const Plan &plan) {
+    Plan own = plan;
+    Axis &axis = own.axes[0];
+    own.cells = axis.length / axis.output;
+    axis = {plan.outer * axis.length, plan.outer * axis.output, own.cells, own.cells, 1, 0, 0, false};
+    own.outer = 1;
+    own.in_row = own.in_slab = axis.length * own.inner;
+    own.out_row = own.out_slab = axis.output * own.inner;
+    own.padded = false, own.same_count = own.same_real = true;
+    return own;
 }
 
 bool suits_batch(const Plan &plan, bool forward, bool sums, i64 lanes, i64 bytes, i64 result_bytes) {

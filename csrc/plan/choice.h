@@ -69,9 +69,10 @@ RowPieces row_pieces(const Plan &plan, i64 lanes, i64 bytes);
 bool can_batch(const Plan &plan, bool forward);
 bool suits_batch(const Plan &plan, bool forward, bool sums, i64 lanes, i64 bytes, i64 result_bytes);
 
-// Whether windows along one axis stand side by side and leave no cell out, so that all slabs are one long row to the
-// way back of a sum.
+// Whether windows along one axis stand side by side and leave no cell out, nor from one slab to the next. They are
+// windows of one long row then, and what is done for each row is done once.
 bool tiles_rows(const Plan &plan);
+Plan in_one_row(const Plan &plan);
 
 // The way forward. `asked` is one that must be taken, or NONE; throws std::invalid_argument where it cannot.
 Way choose_forward(const Plan &plan, const Lanes &lanes, Way asked);
