@@ -103,6 +103,11 @@ ROADS = [
     road("long windows of doubles", Window((300,), 290, 7), (2, 2000), dtype=np.float64),
     # Across rows in bands.
     road("wide across rows, in bands", Window((13, 2), 1, (6, 1)), (1, 240, 600)),
+    # Windows that tile their rows: all slabs are one long row.
+    road("many rows of one short window", Global(), (700, 3), (1,)),
+    road("many rows that windows tile", Window((4,), 4), (300, 12)),
+    road("many rows of channels that bins tile", Adaptive((3,)), (40, 9, 5), (1,), np.float64),
+    road("many rows of 64 cells that windows tile", Window((16,), 16), (50, 64), dtype=np.float16),
     # Winners in two bytes and in four.
     road("two-byte winners", Window((17, 17), 8, 8), (1, 60, 61)),
     road("exactly 256 cells", Window((16, 16), 16), (1, 50, 70)),

@@ -23,22 +23,18 @@ template <int S, int F, int R>
 struct OfNext {
     static constexpr int of(int n, int i) { return (S * i + F) / n == R ? n + (S * i + F) % n : i; }
 };
-template <int N, int S, int F, int R = 1, class V>
-NDPOOL_INLINE V phase_of(const V *from, V sofar) {
+// Takes from register FROM what Pick says, then from the next, up to the S-th.
+template <int N, int S, int TO, template <int, int, int> class Pick, int FROM, class V>
+NDPOOL_INLINE V picked_in_turn(const V *from, V sofar) {
     hide_from_folding(sofar);
-    if constexpr (R == S)
+    if constexpr (FROM == S)
         return sofar;
-    else if constexpr (R == 1)
-        return phase_of<N, S, F, 2>(from, picked<N, OfFirstTwo<S, F>>(sofar, from[1]));
     else
-        return phase_of<N, S, F, R + 1>(from, picked<N, OfNext<S, F, R>>(sofar, from[R]));
+        return picked_in_turn<N, S, TO, Pick, FROM + 1>(from, picked<N, Pick<S, TO, FROM>>(sofar, from[FROM]));
 }
-template <int N, int S, int F = 0, class V>
-NDPOOL_INLINE void phases_of_odd(const V *from, V *to) {
-    if constexpr (F < S) {
-        to[F] = phase_of<N, S, F>(from, from[0]);
-        phases_of_odd<N, S, F + 1>(from, to);
-    }
+template <int N, int S, class V, int... F>
+NDPOOL_INLINE void phases_of_odd(const V *from, V *to, std::integer_sequence<int, F...>) {
+    ((to[F] = picked_in_turn<N, S, F, OfNext, 2>(from, picked<N, OfFirstTwo<S, F>>(from[0], from[1]))), ...);
 }
 
 // The phases of S registers side by side. Of an even S, the even cells and the odd ones are split by themselves.
@@ -47,7 +43,7 @@ NDPOOL_INLINE void phases_of(const V *from, V *to) {
     if constexpr (S == 1) {
         to[0] = from[0];
     } else if constexpr (S % 2) {
-        phases_of_odd<N, S>(from, to);
+        phases_of_odd<N, S>(from, to, std::make_integer_sequence<int, S>());
     } else {
         constexpr int H = S / 2;
         V half[2][H], split[2][H];
@@ -68,20 +64,13 @@ template <int S, int R, int F>
 struct OfRegister {
     static constexpr int of(int n, int i) { return (R * n + i) % S == F ? n + (R * n + i) / S : i; }
 };
-template <int N, int S, int R, int F = 0, class V>
-NDPOOL_INLINE V register_of(const V *phases, V sofar) {
-    hide_from_folding(sofar);
-    if constexpr (F == S)
-        return sofar;
-    else
-        return register_of<N, S, R, F + 1>(phases, picked<N, OfRegister<S, R, F>>(sofar, phases[F]));
+template <int N, int S, class V, int... R>
+NDPOOL_INLINE void join_phases(const V *phases, V *to, std::integer_sequence<int, R...>) {
+    ((to[R] = picked_in_turn<N, S, R, OfRegister, 0>(phases, phases[0])), ...);
 }
-template <int N, int S, int R = 0, class V>
+template <int N, int S, class V>
 NDPOOL_INLINE void join_phases(const V *phases, V *to) {
-    if constexpr (R < S) {
-        to[R] = register_of<N, S, R>(phases, phases[0]);
-        join_phases<N, S, R + 1>(phases, to);
-    }
+    join_phases<N, S>(phases, to, std::make_integer_sequence<int, S>());
 }
 
 // Splits a row of `cells` cells into S phases, which are `apart` lanes apart.

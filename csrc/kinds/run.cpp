@@ -27,11 +27,22 @@ bool goes_by_batch(const Plan &plan, const Call &call) {
     return suits_batch(plan, forward, call.op == Op::SUM, lanes_of(static_cast<int>(bytes)), bytes, bytes_of_y(call));
 }
 
-// The operations that look at each window, or its cells, by itself.
-bool can_be_in_one_row(Op op) { return op == Op::VALUE || op == Op::WINNERS || op == Op::SUM || op == Op::SUM_VJP; }
+// Whether the slabs are one long row to an operation. A place in a window is the same there.
+bool is_in_one_row(const Plan &plan, Op op) {
+    if (!tiles_rows(plan)) return false;
+    switch (op) {
+        case Op::EXPAND: return false;  // an index in a slab is not
+        case Op::SMOOTH:
+        case Op::SMOOTH_VJP: return false;  // their terms are scaled slab by slab
+        case Op::FIND_WINNERS:
+        case Op::TIES_JVP:
+        case Op::TIES_VJP: return plan.in_slab < 64;  // one long window has a shorter way
+        default: return true;
+    }
+}
 
 void run_dense(const Plan &plan, const Call &call) {
-    if (tiles_rows(plan) && can_be_in_one_row(call.op)) return run_dense(in_one_row(plan), call);
+    if (is_in_one_row(plan, call.op)) return run_dense(in_one_row(plan), call);
     const bool batch = goes_by_batch(plan, call);
     if (call.asked == Way::BATCH && !batch) cannot_go(call.asked);
     if (!batch) return run_family(plan, call);
