@@ -5,17 +5,23 @@
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
+// Cells, and which of them are NaN. A NaN ties for all windows that see it; any other cell, for those that it equals.
+template <int N>
+struct TiedCells {
+    vec<float, N> v;
+    vec<std::int32_t, N> nan;
+
+    NDPOOL_INLINE auto tie_for(vec<float, N> y) const { return (v == y) | nan; }
+};
+
 // What an output hands to the cells that equal it.
 struct TieSource {
     using A = float;
-    using Key = std::int32_t;
+    template <int N>
+    using Cells = TiedCells<N>;
     static constexpr bool SPARES_PADDING = false;
     const float *x, *y, *share;  // the slab's
 
-    template <int N>
-    NDPOOL_INLINE static vec<Key, N> key(const float *p) {
-        return keys_of<Key, float, N>(p, 0);
-    }
     template <int N>
     NDPOOL_INLINE void ahead(i64 output) const {
         prefetch<N>(y + output);
@@ -23,17 +29,16 @@ struct TieSource {
     }
     // The cells of N squares, from element `at` of the slab on, as even and odd ones. The last may not be there.
     template <int N>
-    NDPOOL_INLINE void look(i64 at, bool all, vec<Key, N> (&cells)[2]) const {
-        float some[N];
+    NDPOOL_INLINE void look(i64 at, bool all, TiedCells<N> (&cells)[2]) const {
         prefetch<2 * N>(x + at);
-        if (!all) store<N>(some, load_some<N>(x + at + N, N - 1));
-        const vec<Key, N> low = key<N>(x + at), high = key<N>(all ? x + at + N : some);
-        cells[0] = every_second<N, 0>(low, high), cells[1] = every_second<N, 1>(low, high);
+        const vec<float, N> low = load<N>(x + at), high = all ? load<N>(x + at + N) : load_some<N>(x + at + N, N - 1);
+        cells[0].v = every_second<N, 0>(low, high), cells[1].v = every_second<N, 1>(low, high);
+        for (int c = 0; c < 2; ++c) cells[c].nan = cells[c].v != cells[c].v;
     }
     template <int N>
-    NDPOOL_INLINE vec<A, N> add(vec<A, N> sum, i64 output, vec<Key, N> cell) const {
+    NDPOOL_INLINE vec<A, N> add(vec<A, N> sum, i64 output, const TiedCells<N> &cells) const {
         const vec<A, N> none{};
-        return sum + (key<N>(y + output) == cell ? load<N>(share + output) : none);
+        return sum + (cells.tie_for(load<N>(y + output)) ? load<N>(share + output) : none);
     }
     TieSource with(const Border &border, Scratch<char> *copies) const {
         return {x, border.around(y, copies[0]), border.around(share, copies[1])};
@@ -41,6 +46,74 @@ struct TieSource {
 };
 template <>
 constexpr bool LOOKS_AT_CELLS<TieSource> = true;
+
+// The shares of outputs that are split among the cells that tie for them. Windows are those of squares.
+class SquareShares {
+  public:
+    SquareShares(const Plan &plan, const float *x, const float *y, const float *g)
+        : plan(plan), axis(plan.last()), x(x), y(y), g(g), whole(whole_outputs(axis, 0, axis.output)), rows(plan) {}
+
+    // Those of the output rows begin..end-1, of the slab where x, y and g start.
+    void make(i64 begin, i64 end, float *to) {
+        for (i64 row = begin; row < end; ++row, to += plan.out_row) {
+            row == begin ? rows.move_to(row) : rows.move_on(1);
+            axis.kernel == 2 ? make_row<2>(row * plan.out_row, to) : make_row<3>(row * plan.out_row, to);
+        }
+    }
+
+  private:
+    static constexpr int N = LANES<float>;
+    const Plan &plan;
+    const Axis &axis;
+    const float *x, *y, *g;
+    const WholeOutputs whole;
+    OutputRow rows;
+
+    template <int K>
+    void make_row(i64 at, float *to) const {
+        const i64 outputs = axis.output, begin = whole.stop - whole.first < N ? outputs : whole.first,
+                  end = whole.stop - whole.first < N ? outputs : whole.stop;
+        for (i64 o = 0; o < begin; ++o) to[o] = share(at, o);
+        for (i64 i = begin; i < end; i += N) {
+            const i64 o = i + N <= end ? i : end - N;
+            const vec<float, N> best = load<N>(y + at + o), shares = load<N>(g + at + o), one = vec<float, N>{} + 1;
+            const vec<float, N> n = any_lane<N, std::int32_t>(best != best) ? count<K, true>(o, best) : count<K, false>(o, best);
+            store<N>(to + o, any_lane<N, std::int32_t>(n > 1) ? shares / (n > 1 ? n : one) : shares);
+        }
+        for (i64 o = end; o < outputs; ++o) to[o] = share(at, o);
+    }
+    // How many cells tie for N outputs from number o on. Where none of these is NaN, no cell is.
+    template <int K, bool NANS>
+    NDPOOL_INLINE vec<float, N> count(i64 o, vec<float, N> best) const {
+        vec<float, N> sum{}, one = sum + 1;
+        auto add = [&](vec<float, N> v) NDPOOL_INLINED {
+            if constexpr (NANS)
+                sum = (v == best) | (v != v) ? sum + one : sum;
+            else
+                sum = v == best ? sum + one : sum;
+        };
+        const float *const start = x + rows.base + (2 * o - axis.pad_lo);
+        for (i64 r = 0; r < rows.count; ++r) {
+            const float *cell = start + rows.offset[r];
+            prefetch<2 * N>(cell);
+            const vec<float, N> low = load<N>(cell), high = load<N>(cell + N);
+            add(every_second<N, 0>(low, high));
+            add(every_second<N, 1>(low, high));
+            if constexpr (K == 3) add(every_second<N, 1>(load<N>(cell + 1), load<N>(cell + 1 + N)));
+        }
+        return sum;
+    }
+    float share(i64 at, i64 o) const {
+        const Axis::Taps taps = axis.taps(o);
+        const float best = y[at + o];
+        i64 count = 0;
+        for (i64 r = 0; r < rows.count; ++r) {
+            const float *cell = x + rows.base + rows.offset[r] + taps.first;
+            for (i64 k = 0; k < taps.count; ++k) count += cell[k] == best || cell[k] != cell[k];
+        }
+        return g[at + o] / static_cast<float>(count > 1 ? count : 1);
+    }
+};
 
 // Fills the gradient. What the outputs of a part hand on is shares(part, block), counted from the slab's first output,
 // with a block to hold it.

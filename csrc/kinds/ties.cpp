@@ -3,6 +3,7 @@
 #include "kinds/one_window.h"
 #include "kinds/tied_squares.h"
 #include "kinds/tied_sums.h"
+#include "kinds/tied_taps.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
@@ -37,6 +38,9 @@ i64 most_terms(const Plan &plan, Op op) {
 template <class A, class G>
 void ties_as(const Plan &plan, const Call &call, const Route &route) {
     const TiedArrays<A> arrays = tied_arrays<A, G>(call);
+    if (call.op == Op::TIES_VJP && route.asked == Way::TAPS)
+        return pull_by_rows<A>(plan, Gradient(plan, call.gx, sizeof(G), route),
+                               [&] { return TapMaker<A>(plan, arrays); });
     if (call.op == Op::TIES_VJP) return ties_vjp<A>(plan, arrays, Gradient(plan, call.gx, sizeof(G), route));
     // A sum of floats may be beyond all floats where its share is not, so what is not finite is added up again.
     if (!ties_jvp<A>(plan, arrays, call.dy, sizeof(G)) && sizeof(A) < sizeof(double))
@@ -69,27 +73,36 @@ bool goes_by_squares(const Plan &plan, const Call &call, const Route &route) {
 }
 void squares_vjp(const Plan &plan, const Call &call, const Route &route) {
     auto *x = static_cast<const float *>(call.x), *g = static_cast<const float *>(call.g);
+    auto *y = static_cast<const float *>(call.y_in);
     // Ties are counted where they are needed next, so that the cells are near.
     auto shares = [&](const InputPart &in, Scratch<float> &block) {
         const float *slab = g + in.slab * plan.out_slab;
-        if (call.ties == Ties::ALL) return slab;
-        const Axis &axis = plan.axes[0];
-        i64 lo, hi;
-        axis.outputs_over(in.begin, in.end, &lo, &hi);
-        const i64 each = plan.out_slab / axis.output, length = (hi - lo) * each;
-        if (length == 0) return slab;
-        block.grow(2 * length + LANES<float>, "shares of outputs");
-        const CellRange cells = cells_under(axis, lo, hi);
-        Call own = call;
-        own.x = x + in.slab * plan.in_slab + cells.begin * first_stride(plan);
-        float *count = block.data() + length;
-        find_tied<float>(plan.part(cells.begin, cells.end, lo, hi), own, own.x, Tied::COUNT, count, {});
-        std::memcpy(block.data(), slab + lo * each, sizeof(float) * static_cast<std::size_t>(length));
-        divide(block.data(), count, length);
-        return static_cast<const float *>(block.data()) - lo * each;
+        const OutputPart seen = outputs_over(plan, in.begin, in.end);
+        if (call.ties == Ties::ALL || seen.row_begin == seen.row_end) return slab;
+        block.grow((seen.row_end - seen.row_begin) * plan.out_row, "shares of outputs");
+        SquareShares(plan, x + in.slab * plan.in_slab, y + in.slab * plan.out_slab, slab)
+            .make(seen.row_begin, seen.row_end, block.data());
+        return static_cast<const float *>(block.data()) - seen.row_begin * plan.out_row;
     };
-    pull_by_squares(plan, Gradient(plan, call.gx, sizeof(float), route), x, static_cast<const float *>(call.y_in),
-                    shares);
+    pull_by_squares(plan, Gradient(plan, call.gx, sizeof(float), route), x, y, shares);
+}
+
+double windows_over_cell(const Plan &plan) {
+    double over = 1;
+    for (int a = 0; a < plan.axis_count; ++a) {
+        const Axis &axis = plan.axes[a];
+        over *= axis.adaptive ? static_cast<double>(axis.output) / static_cast<double>(axis.length) + 1
+                              : static_cast<double>(axis.kernel) / static_cast<double>(axis.stride);
+    }
+    return over;
+}
+// Whether the VJP goes tap by tap. Integers of 64 bits have no key to spare for where there is no cell.
+bool goes_by_taps(const Plan &plan, const Call &call, bool floats, const Route &route) {
+    if (call.op != Op::TIES_VJP || (route.asked != Way::NONE && route.asked != Way::TAPS)) return false;
+    if (call.type == Type::I64 || call.type == Type::U64 || is_one_window(plan)) return false;
+    if ((floats ? Columns<float>::along_of(plan) : Columns<double>::along_of(plan)) == Along::SEGMENTS) return false;
+    if (route.asked == Way::TAPS || plan.dim_count == 0) return true;
+    return plan.inner >= (floats ? LANES<float> : LANES<double>)&&windows_over_cell(plan) <= 4;
 }
 
 }  // namespace
@@ -108,12 +121,13 @@ void run_ties(const Plan &plan, const Call &call, const Route &route) {
         if (call.y) own.y_in = call.y;
         return ties_as<double, float>(plan, own, route);
     }
-    if (call.op == Op::TIES_VJP && floats && goes_by_squares(plan, call, route)) {
+    if (call.op == Op::TIES_VJP && floats && route.asked != Way::TAPS && goes_by_squares(plan, call, route)) {
         if (!route.tell(Way::SQUARES)) squares_vjp(plan, call, route);
         return;
     }
-    if (route.asked != Way::NONE && route.asked != Way::TIES) cannot_go(route.asked);
-    if (route.tell(Way::TIES)) return;
+    const bool by_taps = goes_by_taps(plan, call, floats, route);
+    if (!by_taps && route.asked != Way::NONE && route.asked != Way::TIES) cannot_go(route.asked);
+    if (route.tell(by_taps ? Way::TAPS : Way::TIES)) return;
     if (call.y) {  // the values come first
         Call own = call;
         own.op = Op::VALUE, own.t = nullptr, own.dy = nullptr;
@@ -126,11 +140,12 @@ void run_ties(const Plan &plan, const Call &call, const Route &route) {
         arrays.t = nullptr;
         return first_jvp(plan, arrays, call.t, call.dy, size_of(call.derivative));
     }
+    const Route taken{by_taps ? Way::TAPS : Way::TIES, route.past_the_caches, nullptr};
     with_float(call.derivative, [&](auto zero) {
         using G = decltype(zero);
         if constexpr (!std::is_same_v<G, double>)
-            if (floats) return ties_as<float, G>(plan, call, route);
-        ties_as<double, G>(plan, call, route);
+            if (floats) return ties_as<float, G>(plan, call, taken);
+        ties_as<double, G>(plan, call, taken);
     });
 }
 

@@ -80,11 +80,11 @@ struct Squares {
     NDPOOL_INLINE auto look([[maybe_unused]] i64 row, [[maybe_unused]] i64 m) const {
         if constexpr (LOOKS_AT_CELLS<Source>) {
             struct {
-                vec<typename Source::Key, N> key[2][2];
+                typename Source::template Cells<N> of[2][2];
             } cells;
             const bool all = 2 * (m + N) <= in_row;
             for (int r = 0; r < 2; ++r)
-                from.template look<N>(at + (row + r < rows ? row + r : row) * in_row + 2 * m, all, cells.key[r]);
+                from.template look<N>(at + (row + r < rows ? row + r : row) * in_row + 2 * m, all, cells.of[r]);
             return cells;
         } else {
             return 0;
@@ -108,7 +108,7 @@ struct Squares {
                         const int a = (r + E) % 2, b = (c + E) % 2;
                         const i64 at = output + (a + E - r) / 2 * own.apart.row + (b + E - c) / 2;
                         if constexpr (LOOKS_AT_CELLS<Source>)
-                            sum[a][b] = own.from.template add<N>(sum[a][b], at, cells.key[a][b]);
+                            sum[a][b] = own.from.template add<N>(sum[a][b], at, cells.of[a][b]);
                         else
                             sum[a][b] = own.from.template add<N>(sum[a][b], at, place + r * K + c);
                     }
