@@ -35,8 +35,8 @@ bool is_in_one_row(const Plan &plan, Op op) {
         case Op::SMOOTH:
         case Op::SMOOTH_VJP: return false;  // their terms are scaled slab by slab
         case Op::FIND_WINNERS:
-        case Op::TIES_JVP:
-        case Op::TIES_VJP: return plan.in_slab < 64;  // one long window has a shorter way
+        case Op::TIES_JVP: return plan.in_slab < 64;  // one long window has a shorter way
+        case Op::TIES_VJP: return plan.in_slab < 512;
         default: return true;
     }
 }

@@ -77,7 +77,8 @@ class SquareShares {
         for (i64 i = begin; i < end; i += N) {
             const i64 o = i + N <= end ? i : end - N;
             const vec<float, N> best = load<N>(y + at + o), shares = load<N>(g + at + o), one = vec<float, N>{} + 1;
-            const vec<float, N> n = any_lane<N, std::int32_t>(best != best) ? count<K, true>(o, best) : count<K, false>(o, best);
+            const vec<float, N> n =
+                any_lane<N, std::int32_t>(best != best) ? count<K, true>(o, best) : count<K, false>(o, best);
             store<N>(to + o, any_lane<N, std::int32_t>(n > 1) ? shares / (n > 1 ? n : one) : shares);
         }
         for (i64 o = end; o < outputs; ++o) to[o] = share(at, o);

@@ -83,8 +83,8 @@ struct TiedExtreme : TiedBest<T> {
     }
 };
 
-// The values, if they are wanted, and the sums, their shares or the counts.
-enum class Tied { SUM, SHARE, COUNT };
+// The values, if they are wanted, and the sums or their shares.
+enum class Tied { SUM, SHARE };
 template <class T, bool PAST = false>
 struct TiedSink {
     static constexpr bool STREAMS = std::is_same_v<T, float>;
@@ -111,9 +111,7 @@ struct TiedSink {
     void put(i64 at, const typename TiedBest<T>::template State<N> &s, int count) {
         if (y) put_some<N, PAST>(row + at, count, [&](T *p) { key.template out<N>(p, s.v); });
         const vec<T, N> one = vec<T, N>{} + 1;
-        const vec<T, N> found = wanted == Tied::SUM     ? s.sum
-                                : wanted == Tied::SHARE ? s.sum / (s.count > 1 ? s.count : one)
-                                                        : s.count;
+        const vec<T, N> found = wanted == Tied::SUM ? s.sum : s.sum / (s.count > 1 ? s.count : one);
         put_some<N, PAST>(dy_row + at, count, [&](T *p) { store<N>(p, found); });
     }
 };

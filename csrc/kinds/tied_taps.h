@@ -1,9 +1,12 @@
 // Ties on the way back, tap by tap: a cell is compared with every window over it.
 //
 // That is one comparison for each cell of each window, and nothing else: no best of a column is looked for, and nothing
-// is kept of a row of outputs but its keys and its shares. How many cells tie for an output, of which each gets a share,
-// is counted in the same way. Cells lie in phases (see columns.h), so that the windows over a register of cells are a
-// register of a row of outputs.
+// is kept of a row of outputs but its keys and its shares. How many cells tie for an output, of which each gets a
+// share, is counted in the same way. Cells lie in phases (see columns.h), so that the windows over a register of cells
+// are a register of a row of outputs.
+//
+// Windows far apart, or of varying length, are laid out over their cells instead: each output again and again, as often
+// as its window has cells. Where windows overlap, neighbours are in different layers.
 #pragma once
 #include "kinds/ties.h"
 
@@ -17,6 +20,8 @@ class TapRows {
     using I = typename IntOf<sizeof(A)>::s;
     static constexpr int N = LANES<A>;
     static constexpr i64 AT_ONCE = 8;
+    // The highest key is NaN's. That below it is no number's, but for integers of 64 bits.
+    static constexpr I NO_KEY = static_cast<I>((~typename IntOf<sizeof(A)>::u(0) >> 1) - 1);
 
     TapRows(const TiedArrays<A> &arrays, const Plan &plan)
         : arrays(arrays), plan(plan), rows(rows_under_window(plan)), inverse(1 / static_cast<double>(plan.in_row)) {}
@@ -33,14 +38,15 @@ class TapRows {
         const i64 whole = given.steps > 1 ? given.column_room() : 0;
         numbers.grow(slots * room + whole, "rows as keys");
         joined = numbers.data() + slots * room;
-        for (i64 i = 0; i < slots * room + whole; ++i) numbers[i] = NO_KEY;
+        if (whole)
+            leave_out(joined, whole);
+        else
+            for (i64 slot = 0; slot < slots; ++slot) leave_out(numbers.data() + slot * room, room);
         starts.grow(slots, "where rows start");
         for (i64 slot = 0; slot < slots; ++slot) starts[slot] = -1;
     }
     // Where the row goes that starts at an element of the slab. Its number among the slab's rows decides.
-    i64 slot_of(i64 offset) const {
-        return static_cast<i64>(static_cast<double>(offset) * inverse + 0.5) % slots;
-    }
+    i64 slot_of(i64 offset) const { return static_cast<i64>(static_cast<double>(offset) * inverse + 0.5) % slots; }
     // That row, which is `length` elements from element `at` of the array on.
     const I *row(i64 slot, i64 at, i64 length) {
         I *to = numbers.data() + slot * room;
@@ -56,8 +62,6 @@ class TapRows {
     }
 
   private:
-    // The highest key is NaN's. That below it is no number's, but for integers of 64 bits.
-    static constexpr I NO_KEY = static_cast<I>((~typename IntOf<sizeof(A)>::u(0) >> 1) - 1);
     static constexpr i64 ENOUGH = i64(256) << 10;
     const TiedArrays<A> &arrays;
     const Plan &plan;
@@ -69,7 +73,21 @@ class TapRows {
     Scratch<I> numbers;
     I *joined = nullptr;
     Scratch<i64> starts;
+
+    // What comes before and after the cells of a row.
+    void leave_out(I *row, i64 length) const {
+        for (i64 i = 0; i < columns->lead; ++i) row[i] = NO_KEY;
+        for (i64 i = columns->lead + columns->cells * columns->inner; i < length; ++i) row[i] = NO_KEY;
+    }
 };
+
+// In how many layers windows are laid out over the row; 0, if they are not.
+inline i64 layers_of(const Axis &axis) {
+    constexpr i64 MOST = 4;
+    if (axis.adaptive) return axis.length % axis.output == 0 ? 1 : axis.length > axis.output ? 2 : 0;
+    const i64 layers = (axis.kernel + axis.stride - 1) / axis.stride;
+    return axis.dilation == 1 && layers <= MOST ? layers : 0;
+}
 
 // See pull_by_rows.
 template <class A>
@@ -77,6 +95,7 @@ class TapMaker {
   public:
     using I = typename IntOf<sizeof(A)>::s;
     static constexpr int N = LANES<A>;
+    static constexpr i64 MOST = TapRows<A>::AT_ONCE;
 
     TapMaker(const Plan &plan, const TiedArrays<A> &arrays)
         : plan(plan), arrays(arrays), turns(rows_over_cell(plan)), recent(arrays, plan) {}
@@ -87,21 +106,33 @@ class TapMaker {
         const bool as_before = columns && given.is_like(shape);
         columns = &given;
         if (given.along == Along::PLACES && (!as_before || plan.dim_count == 0)) list_windows();
+        if (given.along == Along::SEGMENTS && (!as_before || plan.dim_count == 0)) list_spans();
         if (as_before) return;
         shape = given.shape();
-        room = given.output_room();
+        layers = given.along == Along::SEGMENTS ? layers_of(given.axis) : 1;
+        layer = given.column_room();
+        room = given.along == Along::SEGMENTS ? layers * layer : given.output_room();
         keys.grow(turns * room, "keys of outputs");
         shares.grow(turns * room + room, "shares of outputs");
         count = shares.data() + turns * room;
-        // Where there is no output none is handed on.
-        std::memset(keys.data(), 0, sizeof(I) * static_cast<std::size_t>(turns * room));
-        std::memset(shares.data(), 0, sizeof(A) * static_cast<std::size_t>(turns * room));
         cells.grow(given.column_room() + given.steps * given.apart + 2 * N, "sums of a row");
-        if (given.along == Along::PHASES) taps = given.taps(taps_room);
+        if (given.along == Along::PHASES) {
+            taps = given.taps(taps_room);
+            leave_borders();
+        }
+        if (given.along == Along::SEGMENTS) {
+            y.grow(given.output_room(), "keys of outputs");
+            found.grow(room, "cells that tie");
+            g.grow(2 * given.output_room(), "shares of outputs");
+            count = g.data() + given.output_room();
+        }
     }
 
     void make(const OutputRow &seen, i64 at, i64 row) {
-        const i64 outputs = (columns->end - columns->begin) * columns->inner, first = row % turns * room + columns->border;
+        const i64 outputs = (columns->end - columns->begin) * columns->inner,
+                  first = row % turns * room + columns->border;
+        if (columns->along == Along::SEGMENTS)
+            return make_layers(seen, at, outputs, keys.data() + first, shares.data() + first);
         arrays.keys.read(arrays.y, at, outputs, arrays.flip, keys.data() + first);
         arrays.floats.read(arrays.g, at, outputs, shares.data() + first);
         if (arrays.policy != Ties::SPLIT) return;
@@ -119,6 +150,8 @@ class TapMaker {
             std::memset(sums + (in_place ? 0 : from), 0, sizeof(A) * static_cast<std::size_t>(length));
         else if (columns->along == Along::PLACES)
             ask_places(over, row, from, length, sums);
+        else if (columns->along == Along::SEGMENTS)
+            ask_layers(over, row, in_place ? from : 0, in_place ? length : columns->size, sums);
         else if (columns->steps == 1)
             ask_phase(over, row, 0, in_place ? from : 0, in_place ? length : columns->size, sums);
         else
@@ -129,26 +162,35 @@ class TapMaker {
   private:
     const Plan &plan;
     const TiedArrays<A> &arrays;
-    const i64 turns;  // rows of outputs that are kept
-    i64 slab = 0, room = 0;
+    const i64 turns;                                // rows of outputs that are kept
+    i64 slab = 0, room = 0, layers = 1, layer = 0;  // `room` for each row, of layers that are so long
     TapRows<A> recent;
     const Columns<A> *columns = nullptr;
     typename Columns<A>::Shape shape{};
     typename Columns<A>::Taps taps{};
     Scratch<I> keys;
-    Scratch<A> shares, cells;
+    Scratch<A> shares, cells, g;
+    Scratch<I> y, found;
     A *count = nullptr;
     Scratch<i64> taps_room, list;
     Scratch<const I *> tap_room;
 
     i64 start_of(i64 offset) const { return slab * plan.in_slab + offset + columns->first_cell * columns->inner; }
 
+    // Where there is no output none is handed on.
+    void leave_borders() {
+        const i64 after = columns->border + (columns->end - columns->begin) * columns->inner;
+        for (i64 row = 0; row < turns; ++row)
+            for (i64 i = 0; i < room; ++i) {
+                if (i == columns->border) i = after;
+                keys[row * room + i] = 0, shares[row * room + i] = 0;
+            }
+    }
+
     // --- windows count their cells ---
 
-    // Counts in rows from number `r` on, as many as can be held at once; says which is next.
-    i64 count_some(const OutputRow &rows, i64 r, const I *wanted, i64 outputs) {
-        constexpr i64 MOST = TapRows<A>::AT_ONCE;
-        const I *row[MOST];
+    // Rows of cells from number `r` on, as many as can be held at once; says how many.
+    i64 hold_some(const OutputRow &rows, i64 r, const I *(&row)[MOST]) {
         i64 slot[MOST], held = 0;
         for (; r + held < rows.count && held < MOST; ++held) {
             const i64 offset = rows.base + rows.offset[r + held];
@@ -158,6 +200,12 @@ class TapMaker {
             if (taken) break;
             row[held] = recent.row(slot[held], start_of(offset), columns->cells * columns->inner);
         }
+        return held;
+    }
+    // Counts in such rows; says which is next.
+    i64 count_some(const OutputRow &rows, i64 r, const I *wanted, i64 outputs) {
+        const I *row[MOST];
+        const i64 held = hold_some(rows, r, row);
         const Axis &axis = columns->axis;
         const I **tap = grown(held * axis.kernel);
         if (columns->along == Along::PHASES) {
@@ -171,8 +219,7 @@ class TapMaker {
             const Axis::Taps own = axis.taps(o);
             const i64 first = (own.first - columns->first_cell) * inner;
             for (i64 k = 0; k < held; ++k)
-                for (i64 j = 0; j < own.count; ++j)
-                    tap[k * own.count + j] = row[k] + first + j * axis.dilation * inner;
+                for (i64 j = 0; j < own.count; ++j) tap[k * own.count + j] = row[k] + first + j * axis.dilation * inner;
             i64 e = 0;
             for (; e + N <= inner; e += N) count_cells<N>(tap, held * own.count, e, wanted + at, count + at);
             for (; e < inner; ++e) count_cells<1>(tap, held * own.count, e, wanted + at, count + at);
@@ -198,8 +245,7 @@ class TapMaker {
     NDPOOL_INLINE static vec<A, M> asked(const I *cell, const i64 *window, i64 asks, const I *keys, const A *shares) {
         const vec<I, M> key = load<M>(cell);
         vec<A, M> sum{}, none{};
-        for (i64 a = 0; a < asks; ++a)
-            sum += load<M>(keys + window[a]) == key ? load<M>(shares + window[a]) : none;
+        for (i64 a = 0; a < asks; ++a) sum += load<M>(keys + window[a]) == key ? load<M>(shares + window[a]) : none;
         return sum;
     }
     void ask_phase(const InputRow &over, const I *row, i64 phase, i64 from, i64 length, A *to) {
@@ -210,18 +256,131 @@ class TapMaker {
         i64 *at = list.data();
         for (i64 r = 0; r < over.count; ++r)
             for (i64 a = 0; a < each; ++a) at[r * each + a] = over.row[r] % turns * room + window[a];
-        const I *keys = this->keys.data(), *cell = row + phase * columns->apart;
-        const A *shares = this->shares.data();
-        exact_blocks<N>(length, [&](auto size, i64 i) NDPOOL_INLINED {
-            constexpr int M = decltype(size)::value;
-            store<M>(to + i, asked<M>(cell + from + i, at, asks, keys + from + i, shares + from + i));
-        });
+        ask(asks, row + phase * columns->apart, from, length, to);
+    }
+    // The outputs that are listed.
+    void ask(i64 asks, const I *cell, i64 from, i64 length, A *to) const {
+        const i64 *at = list.data();
+        const I *keys = this->keys.data() + from;
+        const A *shares = this->shares.data() + from;
+        cell += from;
+        auto fill = [&](auto alone) NDPOOL_INLINED {
+            const i64 one[] = {at[0]};
+            exact_blocks<N>(length, [&](auto size, i64 i) NDPOOL_INLINED {
+                constexpr int M = decltype(size)::value;
+                store<M>(to + i, alone ? asked<M>(cell + i, one, 1, keys + i, shares + i)
+                                       : asked<M>(cell + i, at, asks, keys + i, shares + i));
+            });
+        };
+        asks == 1 ? fill(std::true_type()) : fill(std::false_type());
     }
     void ask_phases(const InputRow &over, const I *row) {
         A *phases = cells.data() + columns->column_room();
         for (i64 phase = 0; phase < columns->steps; ++phase)
             ask_phase(over, row, phase, 0, columns->size / columns->steps, phases + phase * columns->apart);
         columns->join(phases, cells.data());
+    }
+
+    // --- windows laid out over their cells ---
+
+    // Where the cells of each window start in a row, and how many elements they are.
+    void list_spans() {
+        const i64 inner = columns->inner;
+        taps_room.grow(2 * (columns->end - columns->begin), "cells of windows");
+        i64 *to = taps_room.data();
+        for (i64 o = columns->begin; o < columns->end; ++o) {
+            const Axis::Taps own = columns->axis.taps(o);
+            *to++ = (own.first - columns->first_cell) * inner;
+            *to++ = own.count * inner;
+        }
+    }
+    // Writes outputs over their cells in every layer, and `none` where a layer has no window. Registers go beyond a
+    // window, over what is written next.
+    template <class T>
+    void lay_out(const T *outputs, T none, T *to) const {
+        const i64 inner = columns->inner, windows = columns->end - columns->begin, *spans = taps_room.data();
+        const vec<T, N> nothing = splat<T, N>(none);
+        for (i64 l = 0; l < layers; ++l, to += layer) {
+            i64 done = 0;
+            auto leave = [&](i64 until) NDPOOL_INLINED {
+                for (; done < until; done += N) store<N>(to + done, nothing);
+            };
+            for (i64 w = l; w < windows; w += layers) {
+                const i64 begin = spans[2 * w], end = begin + spans[2 * w + 1];
+                leave(begin);
+                const vec<T, N> v = inner == 1 ? splat<T, N>(outputs[w]) : load<N>(outputs + w * inner);
+                const i64 step = inner == 1 ? N : inner;
+                for (i64 i = begin; i < end; i += step) store<N>(to + i, v);
+                done = end;
+            }
+            leave(columns->size);
+        }
+    }
+    void make_layers(const OutputRow &seen, i64 at, i64 outputs, I *wanted, A *handed) {
+        arrays.keys.read(arrays.y, at, outputs, arrays.flip, y.data());
+        arrays.floats.read(arrays.g, at, outputs, g.data());
+        lay_out(y.data(), TapRows<A>::NO_KEY, wanted);
+        if (arrays.policy == Ties::SPLIT) {
+            i64 all = 0;
+            for (i64 r = 0; r < seen.count;) r = find_some(seen, r, wanted, &all);
+            // Every window has a cell that equals it. So if there are no more than windows, each has one.
+            if (all > outputs) {
+                count_found(outputs);
+                divide(g.data(), count, outputs);
+            }
+        }
+        lay_out(g.data(), A(0), handed);
+    }
+    // Marks the cells that tie, in rows from number `r` on; says which is next.
+    i64 find_some(const OutputRow &rows, i64 r, const I *wanted, i64 *all) {
+        const I *row[MOST];
+        const i64 held = hold_some(rows, r, row), size = columns->size;
+        vec<I, N> total{};
+        for (i64 l = 0; l < layers; ++l) {
+            const I *key = wanted + l * layer;
+            I *to = found.data() + l * layer;
+            for (i64 i = 0; i < size; i += N) {
+                const vec<I, N> best = load<N>(key + i);
+                vec<I, N> sum{};
+                for (i64 k = 0; k < held; ++k) sum -= load<N>(row[k] + i) == best;
+                // After the last cell there may be anything.
+                if (size - i < N) sum = first_lanes(sum, size - i);
+                total += sum;
+                store<N>(to + i, r ? load<N>(to + i) + sum : sum);
+            }
+        }
+        *all += sum_of(total, 1, 0);
+        return r + held;
+    }
+    void count_found(i64 outputs) {
+        const i64 inner = columns->inner, *spans = taps_room.data(), step = N / inner * inner;
+        for (i64 w = 0; w * inner < outputs; ++w) {
+            const I *from = found.data() + w % layers * layer + spans[2 * w];
+            vec<I, N> sum{};
+            for (i64 i = 0, left = spans[2 * w + 1]; left > 0; i += step, left -= step)
+                sum += first_lanes(load<N>(from + i), left < step ? left : step);
+            for (i64 e = 0; e < inner; ++e) count[w * inner + e] = static_cast<A>(sum_of(sum, inner, e));
+        }
+    }
+    NDPOOL_INLINE static vec<I, N> first_lanes(vec<I, N> v, i64 lanes) {
+        I number[N];
+        for (int l = 0; l < N; ++l) number[l] = static_cast<I>(l);
+        const vec<I, N> none{};
+        return load<N>(number) < static_cast<I>(lanes) ? v : none;
+    }
+    // Of every `step`-th lane, from lane e on.
+    NDPOOL_INLINE static i64 sum_of(vec<I, N> v, i64 step, i64 e) {
+        I lanes[N];
+        store<N>(lanes, v);
+        i64 sum = 0;
+        for (i64 l = e; l < N; l += step) sum += lanes[l];
+        return sum;
+    }
+    void ask_layers(const InputRow &over, const I *row, i64 from, i64 length, A *to) {
+        list.grow(over.count * layers, "windows over a cell");
+        for (i64 r = 0; r < over.count; ++r)
+            for (i64 l = 0; l < layers; ++l) list[r * layers + l] = over.row[r] % turns * room + l * layer;
+        ask(over.count * layers, row, from, length, to);
     }
 
     // --- channels last ---

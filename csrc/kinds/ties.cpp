@@ -47,7 +47,7 @@ void ties_as(const Plan &plan, const Call &call, const Route &route) {
         ties_as<double, G>(plan, call, route);
 }
 
-// y, where it is wanted, and with it the sums, shares or counts of the cells that tie, in one pass.
+// y, where it is wanted, and with it the sums or shares of the cells that tie, in one pass.
 template <class T>
 void find_tied(const Plan &plan, const Call &call, const void *t, Tied wanted, T *found, const Route &route) {
     using Bits = typename IntOf<sizeof(T)>::u;
@@ -87,22 +87,14 @@ void squares_vjp(const Plan &plan, const Call &call, const Route &route) {
     pull_by_squares(plan, Gradient(plan, call.gx, sizeof(float), route), x, y, shares);
 }
 
-double windows_over_cell(const Plan &plan) {
-    double over = 1;
-    for (int a = 0; a < plan.axis_count; ++a) {
-        const Axis &axis = plan.axes[a];
-        over *= axis.adaptive ? static_cast<double>(axis.output) / static_cast<double>(axis.length) + 1
-                              : static_cast<double>(axis.kernel) / static_cast<double>(axis.stride);
-    }
-    return over;
-}
 // Whether the VJP goes tap by tap. Integers of 64 bits have no key to spare for where there is no cell.
 bool goes_by_taps(const Plan &plan, const Call &call, bool floats, const Route &route) {
     if (call.op != Op::TIES_VJP || (route.asked != Way::NONE && route.asked != Way::TAPS)) return false;
     if (call.type == Type::I64 || call.type == Type::U64 || is_one_window(plan)) return false;
-    if ((floats ? Columns<float>::along_of(plan) : Columns<double>::along_of(plan)) == Along::SEGMENTS) return false;
-    if (route.asked == Way::TAPS || plan.dim_count == 0) return true;
-    return plan.inner >= (floats ? LANES<float> : LANES<double>)&&windows_over_cell(plan) <= 4;
+    const Along along = floats ? Columns<float>::along_of(plan) : Columns<double>::along_of(plan);
+    if (along == Along::SEGMENTS && layers_of(plan.last()) == 0) return false;
+    return route.asked == Way::TAPS || along == Along::SEGMENTS ||
+           suits_tied_taps(plan, floats ? LANES<float> : LANES<double>);
 }
 
 }  // namespace

@@ -232,6 +232,10 @@ double windows_over(const Plan &plan, int first, int stop) {
     return over;
 }
 
+bool suits_tied_taps(const Plan &plan, i64 lanes) {
+    return plan.dim_count == 0 || (plan.inner >= lanes && windows_over(plan, 0, plan.axis_count) <= 4);
+}
+
 struct WinnerWays {
     const Plan &plan;
     const Lanes &lanes;

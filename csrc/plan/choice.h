@@ -15,7 +15,7 @@ enum class Way {
     TILES,     // channels last, windows of 2 by 2 or 3 by 3 cells, in registers
     CELLS,     // channels last, all cells of a window in turn
     SEGMENTS,  // windows that hardly overlap, each reduced by itself
-    TAPS,      // a row in steps of one, all cells of a window in turn
+    TAPS,      // a row in steps of one, all cells of a window in turn; back, ties: cells ask all windows over them
     WIDEN,     // rows merged, then a wide window along the row
     ROWS,      // rows merged, then the cells of a window along the row
     // Back.
@@ -87,6 +87,10 @@ Way choose_back(const Plan &plan, const Lanes &lanes, const BySquares &squares, 
 
 // The way back of winners, which are places of so many bytes.
 Way choose_winners_back(const Plan &plan, const Lanes &lanes, int winner_bytes, Way asked);
+
+// Whether ties go back by TAPS, with so many lanes, and not by the best of each column: along one row, where that is
+// the cell itself, and with channels last, where few windows are over a cell.
+bool suits_tied_taps(const Plan &plan, i64 lanes);
 
 // The parts of the choice that the ways themselves ask.
 
