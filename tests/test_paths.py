@@ -373,6 +373,11 @@ TIED = [
     road("squares of two", Window((2, 2), 2), (2, 12, 65)),
     road("squares in planes", Window((2, 3, 3), (1, 2, 2), (0, 1, 1)), (2, 4, 9, 41)),
     road("a row that is cut", Window((4,), 3, 1), (20011,)),
+    road("a row of places that is cut", Window((5,), 4, 2), (1201, 20), (0,)),
+    road("a row of far windows that is cut", Window((6,), 7, ((0, 4),), 1, True), (9001,)),
+    road("a row of far windows that share cells, cut", Window((20,), 8, 3), (3, 5001)),
+    road("many slabs of a few cells", Global(), (501, 3, 5), (1, 2)),
+    road("many slabs of some cells", Global(), (71, 14, 13), (1, 2)),
     road("far windows that share cells", Window((3, 9), (1, 7), 1), (2, 9, 90)),
     road("far windows that share many", Window((2, 20), (1, 7), 1), (2, 9, 190)),
     road("bins that share no cell", Adaptive((3, 5)), (2, 9, 85)),
@@ -595,6 +600,24 @@ def test_smooth_squares_of_hostile_numbers(beta, flavour):
         within(pool(x), y, value_allowance(pool, x, y))
         for path in (*ways(pool, x, "pull"), "stream"):
             within(vjp_by(pool, x, g, path), gx, vjp_allowance(pool, x, g, gx))
+
+
+@pytest.mark.parametrize("kind", [SmoothMax(1.5), SmoothMax(-30.0), Lp(2), Lp(2.5)], ids=repr)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("cells", [2, 3, 6, 35])
+def test_many_smooth_slabs_of_a_few_cells(kind, dtype, cells):
+    """Slabs that are one row. Those whose numbers are far from their neighbours' have a scale of their own."""
+    pool, rng = Pool(kind, Global(), axes=1), np.random.default_rng(7)
+    x = (rng.normal(size=(1031, cells)) * rng.choice([1e-6, 1, 1e6], size=(1031, 1))).astype(dtype)
+    x[5, 1], x[700, 0] = np.nan, np.inf
+    t, g = directions(pool, x.shape, np.dtype(dtype))
+    y, dy, gx = spec.forward(pool, x), spec.jvp(pool, x, t)[1], spec.vjp(pool, x, g)
+    for level in _engine.levels():
+        _engine.set_level(level)
+        within(pool(x), y, value_allowance(pool, x, y))
+        within(pool.vjp(x)[1](g), gx, vjp_allowance(pool, x, g, gx))
+        mass = spec.jvp(pool, x, np.abs(t))[1]
+        within(pool.jvp(x, t)[1], dy, 1e-5 * (np.abs(mass) + np.abs(t).max(1, keepdims=True)))
 
 
 def smooth_of_all(kind, x):

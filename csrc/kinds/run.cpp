@@ -33,7 +33,10 @@ bool is_in_one_row(const Plan &plan, Op op) {
     switch (op) {
         case Op::EXPAND: return false;  // an index in a slab is not
         case Op::SMOOTH:
-        case Op::SMOOTH_VJP: return false;  // their terms are scaled slab by slab
+        case Op::SMOOTH_VJP: {  // one by one, slabs of some dozen cells are left to lanes
+            const i64 cells = plan.last().length / plan.last().output;
+            return plan.inner == 1 && plan.in_slab < 64 && (cells <= 6 || cells >= 32);
+        }
         case Op::FIND_WINNERS:
         case Op::TIES_JVP: return plan.in_slab < 64;  // one long window has a shorter way
         case Op::TIES_VJP: return plan.in_slab < 512;
