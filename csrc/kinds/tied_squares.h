@@ -89,7 +89,7 @@ class SquareShares {
         vec<float, N> sum{}, one = sum + 1;
         auto add = [&](vec<float, N> v) NDPOOL_INLINED {
             if constexpr (NANS)
-                sum = (v == best) | (v != v) ? sum + one : sum;
+                sum = ((v == best) | (v != v)) ? sum + one : sum;
             else
                 sum = v == best ? sum + one : sum;
         };

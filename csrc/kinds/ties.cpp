@@ -93,8 +93,8 @@ bool goes_by_taps(const Plan &plan, const Call &call, bool floats, const Route &
     if (call.type == Type::I64 || call.type == Type::U64 || is_one_window(plan)) return false;
     const Along along = floats ? Columns<float>::along_of(plan) : Columns<double>::along_of(plan);
     if (along == Along::SEGMENTS && layers_of(plan.last()) == 0) return false;
-    return route.asked == Way::TAPS || along == Along::SEGMENTS ||
-           suits_tied_taps(plan, floats ? LANES<float> : LANES<double>);
+    return route.asked == Way::TAPS ||
+           suits_tied_taps(plan, along == Along::SEGMENTS, floats ? LANES<float> : LANES<double>);
 }
 
 }  // namespace

@@ -89,8 +89,9 @@ Way choose_back(const Plan &plan, const Lanes &lanes, const BySquares &squares, 
 Way choose_winners_back(const Plan &plan, const Lanes &lanes, int winner_bytes, Way asked);
 
 // Whether ties go back by TAPS, with so many lanes, and not by the best of each column: along one row, where that is
-// the cell itself, and with channels last, where few windows are over a cell.
-bool suits_tied_taps(const Plan &plan, i64 lanes);
+// the cell itself; over windows that are `far_apart` and so taken one by one; and with many channels last, where few
+// windows are over a cell.
+bool suits_tied_taps(const Plan &plan, bool far_apart, i64 lanes);
 
 // The parts of the choice that the ways themselves ask.
 
