@@ -9,7 +9,8 @@ from hypothesis import reject
 from hypothesis import strategies as st
 
 from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window
-from ndpool.kinds import TIES, Kind
+from ndpool.kind import Kind
+from ndpool.kinds import TIES
 from ndpool.making import numbers
 from ndpool.table import KINDS
 

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from . import ops
 from .arrays import as_array
-from .kinds import Kind
+from .kind import Kind
 from .making import Style, make, summary
 from .ops import Array, Op, Shape
 from .pool import Pool

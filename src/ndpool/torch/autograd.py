@@ -21,6 +21,7 @@ from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 from torch.compiler import is_compiling, is_dynamo_compiling, is_exporting
 
+from ..kind import no_winner
 from ..kinds import Sum
 from ..plan import Order
 from ..pool import Pool
@@ -137,7 +138,7 @@ def with_indices(pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
         return y, indices(pool, winners, x.shape)
     kind = pool.kind.one_winner()
     if kind is None:
-        raise TypeError(f"{pool.kind!r} has no winner in a window; indices exist for Max and Min")
+        raise no_winner(pool.kind)
     first = TensorPool(Pool(kind, pool.pool.window, pool.pool.axes))
     return forward(pool, x), with_indices(first, x.detach())[1]
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
 
 from .. import _engine, native
-from ..kinds import Kind, form_of
+from ..kind import Kind, form_of
 from ..native import Memory
 from ..plan import Order, Plan, plan_of
 from ..plan import put as put

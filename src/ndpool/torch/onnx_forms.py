@@ -21,7 +21,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..kinds import Avg, Kind, Lp, Max, Min, SmoothMax, Sum
+from ..kind import Kind
+from ..kinds import Avg, Lp, Max, Min, SmoothMax, Sum
 from ..pool import Pool
 from ..windows import Adaptive, AnyWindow, Global, Window
 from .onnx_graph import (

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from .._engine import are_same
-from ..kinds import Kind
+from ..kind import Kind
 from ..pool import Pool
 from ..remembering import have_same_types
 from ..windows import PADDING_WORDS, Adaptive, AnyWindow, Global, Ints, PaddingLike, Window, checked_axes, whole

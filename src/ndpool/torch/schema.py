@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from ..kinds import form_of, kind_of
+from ..kind import form_of, kind_of
 from ..pool import Pool
 from ..windows import Adaptive, AnyWindow, Global, Window
 from .engine import TensorPool, put
