@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -201,16 +202,18 @@ def _are_equal(a: Any, b: Any) -> bool:
 class _Order(Kind):
     """The cell, or the two cells, at a place in the order of the cells; equal ones count in row-major order."""
 
-    q: Any
-    method: str
+    @abstractmethod
+    def place(self, n: int) -> tuple[int, int, Any]:
+        """Between which two of n cells in order the value lies, and the share of the latter."""
 
     def places(self, x: Cells) -> Weights:
         """The one or two cells between which the quantile lies, and the share of each. One NaN is all that counts."""
         for i, cell in enumerate(x):
             if is_nan(cell):
                 return [(i, 1)]
-        order = sorted(range(len(x)), key=cmp_to_key(lambda i, j: _order(x[i], x[j])))
-        lo, hi, share = between(len(x), self.q, self.method)
+        by_value = cmp_to_key(_compared)
+        order = sorted(range(len(x)), key=lambda i: by_value(x[i]))
+        lo, hi, share = self.place(len(x))
         if lo == hi:
             return [(order[lo], 1)]
         share = lift(share, one(x[0]))
@@ -226,7 +229,7 @@ class _Order(Kind):
         return self.places(x)
 
 
-def _order(a: Any, b: Any) -> int:
+def _compared(a: Any, b: Any) -> int:
     return -1 if less(a, b) else 1 if less(b, a) else 0
 
 
@@ -277,6 +280,9 @@ class Quantile(_Order, engine="quantile"):
         if self._is_one_cell:
             object.__setattr__(self, "integers", "keep")
 
+    def place(self, n: int) -> tuple[int, int, Any]:
+        return between(n, self.q, self.method)
+
     @property
     def _is_one_cell(self) -> bool:
         return self.method in METHODS[2:]
@@ -309,11 +315,11 @@ class Median(_Order, engine="median"):
     [(2, 0.5), (3, 0.5)]
     """
 
-    q: ClassVar[float] = 0.5
-    method: ClassVar[str] = "linear"
+    def place(self, n: int) -> tuple[int, int, Any]:
+        return between(n, 0.5, "linear")
 
     def _form(self) -> Form:
-        return Form(self.engine, self.method, self.q, keeps="x")
+        return Form(self.engine, "linear", 0.5, keeps="x")
 
     @classmethod
     def _of_form(cls, option: str, parameter: float) -> Kind:

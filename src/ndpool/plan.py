@@ -210,25 +210,28 @@ def _made(pool: Pool, form: Form, shape: Shape, dtype: str, order: Order) -> Pla
         dtype=COMPUTED_AS.get(computed, computed),
         result=result,
         derivative=derivative_name(dtype),
-        residual=_residual(form, cells if skipped is None else 2 * cells),
+        residual=_residual(pool.keeps, cells, skipped is not None),
         skipped=skipped,
         window=pool.window,
     )
 
 
-def _residual(form: Form, cells: int) -> Residual:
-    if form.keeps == "winners":
-        return Residual(winners=winner_bytes(cells))
-    return Residual(x=form.keeps != "nothing", y=form.keeps == "x and y")
+def _residual(keeps: str, cells: int, skips: bool) -> Residual:
+    if keeps == "winners":
+        return Residual(winners=winner_bytes(cells, skips))
+    return Residual(x=keeps != "nothing", y=keeps == "x and y")
 
 
-def winner_bytes(cells: int) -> int:
+def winner_bytes(cells: int, skips: bool = False) -> int:
     """How many bytes a winner's place takes in a window of so many cells.
+
+    Where cells may be skipped, a place that is larger by `cells` says that the output sees too few others.
 
     >>> winner_bytes(256), winner_bytes(257), winner_bytes(2**16 + 1), winner_bytes(2**32 + 1)
     (1, 2, 4, 8)
     """
-    return next(size for size in (1, 2, 4, 8) if cells <= 1 << 8 * size)
+    places = 2 * cells if skips else cells
+    return next(size for size in (1, 2, 4, 8) if places <= 1 << 8 * size)
 
 
 def _numbers(axis: Axis) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import _engine, native, spec
 from .arrays import Array, as_array, front_end, is_native
-from .kind import Kind, no_winner
+from .kind import Kind, form_of, no_winner
 from .linear import Linear, SlowLinear
 from .memory import Arrays, Kept, check_out, check_shape, copy_into, memory_order
 from .parameters import documented
@@ -265,6 +265,16 @@ class Pool:
     def _one_wins(self) -> bool:
         """Whether the derivative depends on which of several winners comes first."""
         return self.kind.one_winner() == self.kind
+
+    @cached_property
+    def keeps(self) -> str:
+        """What the derivative keeps where an engine computes it: "nothing", "winners", "x", or "x and y".
+
+        Which cells are skipped is to be seen in x.
+        """
+        form = form_of(self.kind)
+        keeps = "x" if form is None else form.keeps
+        return "x" if keeps == "nothing" and self.skip is not None else keeps
 
     # --- plans ---
 

@@ -52,12 +52,19 @@ def checked_skip(skip: Any, min_count: Any, kind: Kind) -> tuple[Any, int]:
         if count != 1:
             raise ValueError(f"min_count={count} counts the cells that are not skipped; give skip=... beside it")
         return None, count
-    number = skip.item() if hasattr(skip, "item") and getattr(skip, "ndim", 0) == 0 else skip
-    if not isinstance(number, Real):
+    number = skip if type(skip) in (int, float) else _number(skip)
+    if number is None:
         raise TypeError(f"skip={skip!r} is a {type(skip).__name__}; give the number that stands for a cell not there")
     if count == 0 and kind.needs_one_there:
         raise ValueError(f"min_count=0, and {kind!r} of no cell has no value; give min_count >= 1")
     return one_nan(number + 0), count  # zeros of both signs are one, and so is a bool and its number
+
+
+def _number(skip: Any) -> Any:
+    """A real number as Python has it, or None."""
+    if hasattr(skip, "item") and getattr(skip, "ndim", 0) == 0:
+        skip = skip.item()
+    return skip if isinstance(skip, Real) else None
 
 
 def check_count(min_count: int, cells: int) -> None:
@@ -85,7 +92,7 @@ def held(skip: Any, dtype: str) -> float:
         value = math.inf
     if math.isinf(value) and skip not in (math.inf, -math.inf):
         raise ValueError(f"skip={skip!r} is beyond {dtype}; give a number from {-_LARGEST[dtype]} to {_LARGEST[dtype]}")
-    return one_nan(value)
+    return value if value == value else math.nan
 
 
 def is_there(cell: Any, skip: Any) -> bool:
