@@ -221,9 +221,16 @@ class _Order(Kind):
 
     def value(self, x: Cells, pad: int = 0) -> Any:
         cells = [(x[i], share) for i, share in self.places(x)]
-        if len(cells) == 1 or cells[0][0] == cells[1][0]:  # infinities too
+        if len(cells) == 1:
             return cells[0][0]
-        return total(share * cell for cell, share in cells)
+        (a, rest), (b, share) = cells
+        if isinstance(a, int):
+            a, b = float(a), float(b)
+        apart = b - a
+        if not abs(primal(apart)) < math.inf:  # an infinite cell, two of them, or numbers that are too far apart
+            return rest * a + share * b
+        # From the nearer one, so that it is never beyond the other.
+        return a + apart * share if share < 0.5 else b - apart * rest
 
     def weights(self, x: Cells, pad: int = 0) -> Weights:
         return self.places(x)
