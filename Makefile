@@ -7,7 +7,7 @@ BUILD_TOOLS := 'scikit-build-core>=0.10' 'nanobind>=2.4' 'cmake>=3.18' ninja
 PIP_INSTALL := -m pip install --no-compile --constraint constraints.txt
 PIP := $(BIN)/python $(PIP_INSTALL)
 
-.PHONY: demo examples docs test test-onnx test-docs core-test arm compilers sanitize wheel lint format bench bench-compare clean
+.PHONY: demo examples docs test test-onnx test-images test-docs core-test arm compilers sanitize wheel lint format bench bench-compare clean
 
 demo: .venv/.cli
 	$(BIN)/ndpool demo --force
@@ -28,6 +28,10 @@ test: .venv/.test
 test-onnx: .venv/.test-onnx
 	$(BIN)/python -m pytest tests/onnx_export
 
+# Labels, rasters and images beside the libraries that pool them elsewhere: likewise.
+test-images: .venv/.test-images
+	$(BIN)/python -m pytest tests/image_peers
+
 # The site as a reader sees it, in Chromium.
 test-docs: .venv/.docs .venv/.test
 	$(BIN)/python -m pytest tests/test_docs.py tests/test_parameters.py
@@ -44,6 +48,7 @@ format: .venv/.lint
 bench: .venv/.bench
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.torch_end_to_end
+	$(BIN)/python -m benchmarks.images
 
 # The working tree beside the commit OLD: both are built, and take turns. `python -m benchmarks.compare` compares any two.
 OLD ?= main
@@ -164,6 +169,9 @@ endef
 
 .venv/.test-onnx: .venv/.test
 	$(call install-extra,test-onnx,the tests of exported models)
+
+.venv/.test-images: .venv/.test
+	$(call install-extra,test-images,the tests beside other libraries)
 
 .venv/.bench: .venv/.installed constraints.txt
 	$(call install-extra,bench,the benchmarks; the peers are large and take minutes)

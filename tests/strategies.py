@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from hypothesis import reject
 from hypothesis import strategies as st
 
-from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window
-from ndpool.kinds import TIES, Kind
+from ndpool import Adaptive, Avg, Global, Lp, Max, Median, Min, Mode, Pool, Quantile, SmoothMax, Sum, Window
+from ndpool.kind import Kind
+from ndpool.kinds import MODE_TIES, TIES
 from ndpool.making import numbers
 from ndpool.table import KINDS
 
@@ -20,6 +21,11 @@ RATIONAL_KINDS: list[Kind] = [
     Avg(count_include_pad=False),
     Avg(divisor_override=7),
     Sum(),
+    *(Mode(ties) for ties in MODE_TIES),
+    Quantile(0.25),
+    Quantile(0.7, "midpoint"),
+    Quantile(0.7, "nearest"),
+    Median(),
 ]
 SMOOTH_KINDS: list[Kind] = [
     SmoothMax(1.5),

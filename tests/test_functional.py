@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import ndpool
-from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, functional
+from ndpool import Adaptive, Avg, Global, Lp, Max, Median, Min, Mode, Pool, Quantile, SmoothMax, Sum, Window, functional
 from ndpool.making import numbers
 from ndpool.remembering import Remembered
+from ndpool.table import ABOUT_PADDING, in_words
 from ndpool.table import KINDS as TABLED
-from ndpool.table import in_words
 
 X = np.random.default_rng(0).integers(-3, 4, (2, 3, 6, 7)).astype(float)
 
@@ -60,8 +60,8 @@ def test_spellings_with_a_rank(name, rank):
 class Recorded:
     """In place of Pool: keeps what it is made of, and says what it is asked for."""
 
-    def __init__(self, kind, window, axes):
-        self.made = (kind, window, axes)
+    def __init__(self, kind, window, axes, skip, min_count):
+        self.made = (kind, window, axes, skip, min_count)
 
     def __call__(self, x, out=None):
         return ("forward", *self.made, x, out)
@@ -78,6 +78,9 @@ OPTIONS = {
     "sum": ({}, (), Sum()),
     "smooth_max": ({"count_include_pad": False}, (1.5,), SmoothMax(1.5, False)),
     "lp": ({}, (3,), Lp(3)),
+    "mode": ({"ties": "largest"}, (), Mode("largest")),
+    "quantile": ({"method": "lower"}, (0.25,), Quantile(0.25, "lower")),
+    "median": ({}, (), Median()),
 }
 
 
@@ -168,26 +171,30 @@ def test_every_argument_arrives(name, rank, monkeypatch):
     x, out, suffix = object(), object(), "" if rank is None else f"{rank}d"
     over_window, over_bins = (getattr(functional, f"{family}{name}_pool{suffix}") for family in ("", "adaptive_"))
     window = Window((5, 4), (3, 2), (2, 1), (1, 6), True)
-    more = {"dilation": (1, 6), "ceil_mode": True, "axes": (0, 2), "out": out, **options}
-    assert over_window(x, *parameter, (5, 4), (3, 2), (2, 1), **more) == ("forward", kind, window, (0, 2), x, out)
-    few = {key: value for key, value in options.items() if key == "ties"}
+    all_windows = {"axes": (0, 2), "skip": -7, "min_count": 3, "out": out}
+    more = {"dilation": (1, 6), "ceil_mode": True, **all_windows, **options}
+    wanted = (kind, window, (0, 2), -7, 3, x, out)
+    assert over_window(x, *parameter, (5, 4), (3, 2), (2, 1), **more) == ("forward", *wanted)
+    few = {key: value for key, value in options.items() if key not in ABOUT_PADDING}
     plain = kind if few else type(kind)(*parameter)
-    expected = (plain, Adaptive((4, 7)), (0, 2), x, out)
-    assert over_bins(x, *parameter, (4, 7), axes=(0, 2), out=out, **few) == ("forward", *expected)
-    if few:
-        asked = over_window(x, (5, 4), (3, 2), (2, 1), **more, return_indices=True)
-        assert asked == ("indices", kind, window, (0, 2), x, out)
-        asked = over_bins(x, (4, 7), axes=(0, 2), out=out, **few, return_indices=True)
+    expected = (plain, Adaptive((4, 7)), (0, 2), -7, 3, x, out)
+    assert over_bins(x, *parameter, (4, 7), **all_windows, **few) == ("forward", *expected)
+    if hasattr(kind, "winners"):
+        asked = over_window(x, *parameter, (5, 4), (3, 2), (2, 1), **more, return_indices=True)
+        assert asked == ("indices", *wanted)
+        asked = over_bins(x, *parameter, (4, 7), **all_windows, **few, return_indices=True)
         assert asked == ("indices", *expected)
+    usual = type(kind)(*parameter)
     if rank is None:
         over_all = getattr(functional, f"global_{name}_pool")
-        asked = over_all(x, *parameter, axes=(0, 2), keepdims=False, out=out, **few)
-        assert asked == ("forward", plain, Global(False), (0, 2), x, out)
-        assert over_all(x, *parameter)[1:4] == (type(kind)("all") if few else plain, Global(), (-2, -1))
+        asked = over_all(x, *parameter, keepdims=False, **all_windows, **few)
+        assert asked == ("forward", plain, Global(False), (0, 2), -7, 3, x, out)
+        all_of_them = type(kind)("all") if isinstance(kind, Max | Min) else usual
+        assert over_all(x, *parameter)[1:6] == (all_of_them, Global(), (-2, -1), None, 1)
     else:
         last = tuple(range(-rank, 0))
-        assert over_window(x, *parameter, 2)[1:] == (type(kind)(*parameter), Window(2), last, x, None)
-        assert over_bins(x, *parameter, 2, axes=None)[1:] == (type(kind)(*parameter), Adaptive(2), last, x, None)
+        assert over_window(x, *parameter, 2)[1:] == (usual, Window(2), last, None, 1, x, None)
+        assert over_bins(x, *parameter, 2, axes=None)[1:] == (usual, Adaptive(2), last, None, 1, x, None)
 
 
 def test_a_spelling_may_name_other_axes():
@@ -281,7 +288,7 @@ ERRORS = [
     (
         lambda: Pool(Avg(), Window((2,))).with_indices([1, 2]),
         TypeError,
-        "Avg(count_include_pad=True, divisor_override=None) has no winner in a window; indices exist for Max and Min",
+        "Avg(count_include_pad=True, divisor_override=None, rounding=None) has no winner in a window; indices",
     ),
 ]
 

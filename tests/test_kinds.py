@@ -21,8 +21,11 @@ from ndpool import (
     Kind,
     Lp,
     Max,
+    Median,
     Min,
+    Mode,
     Pool,
+    Quantile,
     SmoothMax,
     Sum,
     Window,
@@ -32,7 +35,7 @@ from ndpool import (
     smooth_max_pool,
     spec,
 )
-from ndpool.kinds import TIES
+from ndpool.kinds import METHODS, ROUNDINGS, TIES
 from strategies import ALL_KINDS
 
 nan, inf = math.nan, math.inf
@@ -574,3 +577,117 @@ def test_a_value_that_cannot_be_is_refused():
     assert pool(np.array([2, 4])).tolist() == [1, 2]
     with pytest.raises(TypeError, match=r"gave 1\.5 for integers, which it keeps; let it have integers = 'float64'"):
         pool(np.array([2, 3]))
+
+
+# --- Mode, Quantile, Median, and means that stay integers -------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cells", "first", "smallest", "largest"),
+    [
+        ([5], 0, 0, 0),
+        ([1, 2, 2], 1, 1, 1),
+        ([9, 4, 4, 9], 0, 1, 0),
+        ([3, 1, 2], 0, 1, 0),
+        ([nan, 1.0, nan, 1.0], 0, 0, 0),
+        ([1.0, nan, 1.0, nan], 0, 1, 1),
+        ([-0.0, 7.0, 0.0], 0, 0, 0),
+        ([7.0, 0.0, -0.0, 7.0], 0, 1, 0),
+        ([inf, -inf, -inf, inf], 0, 1, 0),
+    ],
+)
+def test_the_mode_is_the_first_cell_that_has_it(cells, first, smallest, largest):
+    for ties, place in (("first", first), ("smallest", smallest), ("largest", largest)):
+        assert Mode(ties).weights(cells) == [(place, 1)]
+        assert Mode(ties).value(cells) is cells[place]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("q", [0, 0.1, 0.25, 0.5, 0.9, 1, Fraction(1, 3)])
+def test_quantiles_are_those_of_numpy(q, method):
+    rng = np.random.default_rng(5)
+    for n in range(1, 13):
+        cells = rng.integers(-3, 4, n).astype(float)
+        want = np.quantile(cells, float(q), method=method)
+        kind = Quantile(q, method)
+        assert kind.value(cells.tolist()) == pytest.approx(want, rel=1e-15, abs=1e-15)
+        # The weights are shares of cells between which it lies.
+        assert sum(w for _, w in kind.weights(cells.tolist())) == pytest.approx(1)
+        assert sum(w * cells[i] for i, w in kind.weights(cells.tolist())) == pytest.approx(want)
+        if q == 0.5 and method == "linear":
+            assert Median().value(cells.tolist()) == np.median(cells)
+
+
+def test_quantiles_by_hand():
+    assert Quantile(0.5).weights([2, 1, 2, 2]) == [(0, 0.5), (2, 0.5)]  # equal cells in row-major order
+    assert Quantile(0.5, "lower").weights([2, 1, 2, 2]) == [(0, 1)]
+    assert Median().value([1, 2]) == 1.5
+    assert Quantile(0.1).value([3.0, 3.0]) == 3.0
+    assert Quantile(Fraction(1, 3)).value([Fraction(0), Fraction(1)]) == Fraction(1, 3)
+
+
+@pytest.mark.parametrize(
+    ("cells", "y"),
+    [([-inf, 3.0], -inf), ([inf, 3.0], inf), ([inf, inf], inf), ([-1e308, 1e308], 0.0), ([-inf, inf], nan)],
+)
+def test_quantiles_between_infinities(cells, y):
+    assert Median().value(cells) == pytest.approx(y, nan_ok=True)
+
+
+def test_a_nan_is_the_quantile_and_has_all_the_weight():
+    for kind in (Median(), Quantile(0.1), Quantile(1, "lower")):
+        assert math.isnan(kind.value([1.0, nan, nan]))
+        assert kind.weights([1.0, nan, nan]) == [(1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("rounding", "halves", "quarters"),
+    [
+        ("half_even", [-2, -1, 0, 0, 0, 1, 2], [-1, 0, 0, 0, 0, 0, 1]),
+        ("half_up", [-1, -1, 0, 0, 1, 1, 2], [-1, 0, 0, 0, 0, 1, 1]),
+        ("half_away", [-2, -1, -1, 0, 1, 1, 2], [-1, -1, 0, 0, 0, 1, 1]),
+        ("floor", [-2, -1, -1, 0, 0, 1, 1], [-1, -1, -1, 0, 0, 0, 0]),
+        ("truncate", [-1, -1, 0, 0, 0, 1, 1], [0, 0, 0, 0, 0, 0, 0]),
+    ],
+)
+def test_roundings_by_hand(rounding, halves, quarters):
+    """Of -3 to 3 halves, and of -3 to 3 quarters."""
+    kind = Avg(rounding=rounding)
+    assert [kind.value([n, 0]) for n in range(-3, 4)] == halves
+    assert [kind.value([n, 0, 0, 0]) for n in range(-3, 4)] == quarters
+
+
+@given(st.lists(st.integers(-(2**63), 2**64 - 1), min_size=1, max_size=9), st.sampled_from(list(ROUNDINGS)))
+def test_roundings_are_of_the_exact_mean(cells, rounding):
+    mean = Fraction(sum(cells), len(cells))
+    below, above = math.floor(mean), math.ceil(mean)
+    half = mean - below == Fraction(1, 2)
+    nearest = below if mean - below < Fraction(1, 2) else above
+    want = {
+        "floor": below,
+        "truncate": below if mean > 0 else above,
+        "half_even": (below if below % 2 == 0 else above) if half else nearest,
+        "half_up": above if half else nearest,
+        "half_away": (above if mean > 0 else below) if half else nearest,
+    }
+    assert Avg(rounding=rounding).value(cells) == want[rounding]
+    assert Avg(rounding=rounding).weights(cells) == Avg().weights(cells)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "said"),
+    [
+        (lambda: Mode("all"), ValueError, r"ties='all' is not a policy of Mode; give one of \('first', 'smallest'"),
+        (lambda: Quantile(1.5), ValueError, "q=1.5 is not a share of the cells; give a number from 0 to 1"),
+        (lambda: Quantile(nan), ValueError, "q=nan is not a share of the cells"),
+        (lambda: Quantile("half"), TypeError, "q='half' is a str; give a real number"),
+        (lambda: Quantile(0.5, "middle"), ValueError, "method='middle' is not a method; give one of"),
+        (lambda: Avg(rounding="up"), ValueError, "rounding='up' is not a way to round; give one of"),
+        (lambda: Avg(True, 4, "floor"), ValueError, "rounding='floor' with divisor_override=4"),
+        (lambda: Avg(rounding="floor").value([0.5]), TypeError, "rounding='floor' is for integers"),
+        (lambda: Avg(rounding="floor").check_dtype("float16"), TypeError, "is for integers, and x has float16"),
+    ],
+)
+def test_bad_parameters_of_the_kinds_of_images(make, error, said):
+    with pytest.raises(error, match=said):
+        make()

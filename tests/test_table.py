@@ -311,8 +311,8 @@ def test_all_names_can_be_imported_at_once():
 
 
 def test_a_name_that_is_not_there():
-    with pytest.raises(AttributeError, match="module 'ndpool' has no attribute 'median_pool'"):
-        ndpool.median_pool  # noqa: B018
+    with pytest.raises(AttributeError, match="module 'ndpool' has no attribute 'middle_pool'"):
+        ndpool.middle_pool  # noqa: B018
 
 
 # --- a new kind -----------------------------------------------------------------------------------
@@ -473,8 +473,10 @@ def test_graph_methods_say_whose_they_are():
 def test_every_argument_of_a_graph_method_arrives(name):
     """None is dropped or replaced by its default: the node has the name that was given, and the pool."""
     pooling = TABLE[name]
-    options = {"ties": "split", "count_include_pad": False, "divisor_override": 5}
+    options = {"ties": "split", "count_include_pad": False, "divisor_override": 5, "method": "lower"}
     own = {each.name: options[each.name] for each in pooling.own if each.name in options}
+    if pooling.kind is ndpool.Mode:
+        own["ties"] = "largest"
     kind = pooling.kind(*numbers(pooling.kind), **own)
     window, by_place, by_name = {
         "": (ndpool.Window((3, 2), 2, 1, (1, 2), True), ((3, 2), 2, 1), {"dilation": (1, 2), "ceil_mode": True}),
@@ -484,9 +486,9 @@ def test_every_argument_of_a_graph_method_arrives(name):
     graph = Graph()
     x = graph.input((2, 6, 7, 8))
     method = getattr(graph, name)
-    y = method(x, *numbers(pooling.kind), *by_place, **by_name, **own, axes=(1, 3), name="pooled")
+    y = method(x, *numbers(pooling.kind), *by_place, **by_name, **own, axes=(1, 3), skip=4, min_count=2, name="pooled")
     assert y.name == "pooled"
-    assert graph._nodes[y.index].op == ndpool.Pool(kind, window, (1, 3))
+    assert graph._nodes[y.index].op == ndpool.Pool(kind, window, (1, 3), 4, 2)
     assert graph._nodes[y.index].inputs == (x.index,)
     if pooling.rank:
         last = method(x, *numbers(pooling.kind), 2)

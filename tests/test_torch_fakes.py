@@ -56,7 +56,7 @@ def outcome(pool, shape):
 @pytest.mark.parametrize("ceil_mode", [False, True])
 def test_a_word_for_the_padding_keeps_the_rounding(padding, ceil_mode):
     pool = Pool(Max(), Window((3, 2), 2, padding, ceil_mode=ceil_mode), (-2, -1))
-    assert encode(pool)[3] == f"{'ceil' if ceil_mode else 'floor'} {padding}"
+    assert encode(pool)[4] == f"{'ceil' if ceil_mode else 'floor'} {padding}"
     assert decode(*encode(pool)).pool.window == Window((3, 2), (2, 2), padding, (1, 1), ceil_mode)
 
 

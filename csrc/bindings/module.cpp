@@ -1,7 +1,9 @@
 // What Python sees of the engine: buffers and tensors become addresses, names become arguments, errors become
 // exceptions.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <unistd.h>
@@ -117,13 +119,22 @@ void without_gil(const F &f) {
     if (error) std::rethrow_exception(error);
 }
 
+// The value of a skipped cell in x and in y, and how many cells an output needs.
+using SkipNumbers = std::optional<std::tuple<std::uint64_t, std::uint64_t, i64>>;
+
+Skip skip_of(const SkipNumbers &given) {
+    if (!given) return {};
+    const auto [value, absent, min_count] = *given;
+    return {true, value, absent, min_count};
+}
+
 // The operations of a pool on arguments from Python.
 class BoundPool {
   public:
     BoundPool(Dims dims, std::string kind, std::string option, double parameter, std::string dtype, std::string result,
-              std::string derivative, int winner_bytes)
+              std::string derivative, int winner_bytes, const SkipNumbers &skip, std::vector<i64> pooled)
         : pool({std::move(dims), std::move(kind), std::move(option), parameter, std::move(dtype), std::move(result),
-                std::move(derivative), winner_bytes}) {}
+                std::move(derivative), winner_bytes, skip_of(skip), std::move(pooled)}) {}
 
     void forward(nb::handle x, nb::handle y, int threads, const char *path) const {
         const Manner manner{threads, path};
@@ -341,9 +352,11 @@ NB_MODULE(_engine, m) {
     auto threads = nb::arg("threads") = 0;
     auto path = nb::arg("path") = "";
     nb::class_<BoundPool>(m, "Plan", "A kind over a window over a shape, for one dtype.")
-        .def(nb::init<Dims, std::string, std::string, double, std::string, std::string, std::string, int>(),
+        .def(nb::init<Dims, std::string, std::string, double, std::string, std::string, std::string, int,
+                      const SkipNumbers &, std::vector<i64>>(),
              nb::arg("dims"), nb::arg("kind"), nb::arg("option"), nb::arg("parameter"), nb::arg("dtype"),
-             nb::arg("result"), nb::arg("derivative"), nb::arg("winner_bytes"))
+             nb::arg("result"), nb::arg("derivative"), nb::arg("winner_bytes"), nb::arg("skip") = nb::none(),
+             nb::arg("pooled") = std::vector<i64>())
         .def("forward", &BoundPool::forward, nb::arg("x"), nb::arg("y"), keywords, threads, path, "Write y.")
         .def("linearize", &BoundPool::linearize, nb::arg("x"), nb::arg("y"), nb::arg("winners").none(), keywords,
              threads, path, "Write y and, where the derivative keeps them, the winners; else `winners` is None.")

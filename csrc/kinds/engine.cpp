@@ -83,6 +83,18 @@ int checked_winner_bytes(int bytes, const Kind &kind, i64 cells) {
     return bytes;
 }
 
+Skip checked_skip(const Skip &skip) {
+    if (skip.min_count < 0) throw std::invalid_argument("min_count=" + to_string(skip.min_count) + " is less than 0");
+    return skip;
+}
+
+void check_pooled(const std::vector<i64> &pooled, const Dims &dims) {
+    const auto axes = std::count_if(dims.begin(), dims.end(), [](const auto &dim) { return dim.size() > 1; });
+    if (!pooled.empty() && static_cast<i64>(pooled.size()) != axes)
+        throw std::invalid_argument("pooled has " + to_string(pooled.size()) + " numbers for " + to_string(axes) +
+                                    " pooled axes");
+}
+
 }  // namespace
 
 PlannedPool::PlannedPool(const Request &request)
@@ -93,6 +105,8 @@ PlannedPool::PlannedPool(const Request &request)
     call.type = type_named(request.dtype);
     call.derivative = type_named(request.derivative);
     check_types(kind, request.kind, call.type, result, call.derivative);
+    call.skip = checked_skip(request.skip);
+    check_pooled(request.pooled, request.dims);
     call.winner_bytes = checked_winner_bytes(request.winner_bytes, kind, plan.cells);
     const bool selects = kind.family == Family::SELECTION, one_wins = selects && call.ties == Ties::FIRST;
     kept = {kind.family == Family::SMOOTH || (selects && !one_wins), selects && !one_wins, one_wins};

@@ -30,6 +30,14 @@ enum class Ties { FIRST, SPLIT, ALL };
 // What a window's sum is divided by: nothing, a number, its cells with those of the padding, its real cells.
 enum class Count { NONE, FIXED, COUNTED, REAL };
 
+// Cells that are not there (rule "Skipped cells"): those that equal a value, or are NaN if the value is.
+struct Skip {
+    bool any = false;          // whether there may be such cells at all
+    std::uint64_t value = 0;   // in the lowest bits, as x has it
+    std::uint64_t absent = 0;  // the same as y has it: what an output is that sees too few cells
+    i64 min_count = 1;         // fewer than so many
+};
+
 // Arrays that are not dense: crops, views with steps, other orders of axes, one number repeated.
 //
 // Each has a step in elements for every dimension of the request; null stands for an array that is dense.
@@ -55,6 +63,7 @@ struct Call {
     double parameter = 0;  // beta or p
     bool count_pad = false;
     int winner_bytes = 0;
+    Skip skip;
     Way asked = Way::NONE;         // the way that must be gone, if any
     bool past_the_caches = false;  // whether results must be written there, worth it or not
     Way *told = nullptr;           // if set, the way is written here and nothing is run

@@ -25,7 +25,7 @@ from . import spec
 from ._engine import get_num_threads
 from .checks import check_kind
 from .functional import *
-from .kinds import Kind
+from .kind import Kind
 from .pool import Pool, set_num_threads
 from .scalars import Dual
 from .table import KINDS as _KINDS

@@ -25,7 +25,8 @@ class Plan:
     All that it is given was decided by the caller. It is checked, and nothing of it is derived here. `dims` has one
     list for each dimension in the order in which they lie in memory: `[length]` for one that is carried along, and
     `[length, output, kernel, stride, dilation, pad_lo, pad_hi, adaptive]` for one that is pooled. `winner_bytes` is 0
-    where the derivative keeps no winners.
+    where the derivative keeps no winners. `skip` has the bits of a skipped cell in x, those of an output that sees too
+    few other cells, and how many it needs. `pooled` numbers the pooled dimensions in the order of the caller's axes.
 
     An array is a buffer, or a tensor: whatever has `data_ptr()` and `nbytes`. Its size is checked. That a tensor is
     dense in the order of `dims`, and of the right dtype, is for the caller to know. An x, t, g, y or gx need not be
@@ -47,6 +48,8 @@ class Plan:
         result: str,
         derivative: str,
         winner_bytes: int,
+        skip: tuple[int, int, int] | None = None,
+        pooled: Sequence[int] = (),
     ) -> None: ...
     def forward(self, x: Any, y: Any, *, threads: int = 0, path: str = "") -> None:
         """Write y."""

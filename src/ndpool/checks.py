@@ -16,7 +16,7 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from .kinds import Cells, Kind, places_checked
+from .kind import Cells, Kind, places_checked
 from .scalars import Dual, is_nan, is_rounded, one, zero
 
 Numbers: TypeAlias = Sequence[float]

@@ -31,12 +31,19 @@ def _with_indices(pool: Pool, x: ArrayLike, out: Array | None, return_indices: b
 
 
 def _body(pooling: Pooling, axes: str) -> list[str]:
-    given = [pooling.kind.__name__, *(each.name for each in pooling.own), *pooling.window_arguments, axes]
+    given = [
+        pooling.kind.__name__,
+        *(each.name for each in pooling.own),
+        *pooling.window_arguments,
+        axes,
+        "skip",
+        "min_count",
+    ]
     lines = [
         f"given = {', '.join(given)}",
         "pool = _POOLS.find(given)",
         "if pool is None:",
-        f"    pool = _POOLS.keep(given, Pool({pooling.kind_call}, {pooling.window_call}, {axes}))",
+        f"    pool = _POOLS.keep(given, Pool({pooling.kind_call}, {pooling.window_call}, {axes}, skip, min_count))",
     ]
     if pooling.has_indices:
         lines += ["if return_indices is not False:", "    return _with_indices(pool, x, out, return_indices)"]

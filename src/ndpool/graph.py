@@ -22,14 +22,13 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from . import ops
 from .arrays import as_array
-from .kinds import Kind
 from .making import Style, make, summary
 from .ops import Array, Op, Shape
 from .pool import Pool
 from .program import Node, Program
 from .reprs import brief
 from .table import TABLE, Pooling, in_words
-from .windows import AnyWindow, Ints, PaddingLike, whole
+from .windows import Ints, PaddingLike, whole
 
 if TYPE_CHECKING:
     from ._graph_methods import PoolingMethods  # a stub: the methods are made below
@@ -171,9 +170,6 @@ class Graph(PoolingMethods):
         self._nodes.append(node)
         return Var(self, len(self._nodes) - 1)
 
-    def _pool(self, kind: Kind, window: AnyWindow, axes: Ints | None, x: Var, name: str | None) -> Var:
-        return self.apply(Pool(kind, window, axes), x, name=name)
-
     # --- the other ops ----------------------------------------------------------------------------
 
     def conv(
@@ -275,7 +271,9 @@ class Graph(PoolingMethods):
 
 
 def _body(pooling: Pooling, axes: str) -> list[str]:
-    return [f"return self._pool({pooling.kind_call}, {pooling.window_call}, {axes}, x, name)"]
+    return [
+        f"return self.apply(Pool({pooling.kind_call}, {pooling.window_call}, {axes}, skip, min_count), x, name=name)"
+    ]
 
 
 STYLE = Style(

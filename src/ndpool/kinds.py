@@ -1,37 +1,30 @@
-"""What one output cell is, given the cells that it sees, and how it leans on each of them.
+"""The kinds: what one output cell is, given the cells that it sees, and how it leans on each of them.
 
-A kind is two functions, side by side:
-
-    value(x, pad)   -> y             the output
-    weights(x, pad) -> [(i, w_i)]    dy = sum of w_i * dx_i, over the cells that matter and no others
-
-`x` lists the real cells of one window in row-major order; `pad` is how many padded cells the window has
-beside them. Both are written for any number that has the arithmetic they use, so the same text is run on
-floats, Fractions, mpmath numbers and symbols. To add a kind, derive from `Kind` and write the two: it works
-everywhere. `check_kind` tests the two against each other.
-
-A kind that engines compute says so where it is defined, `class Max(Kind, engine="max")`, and states its `Form` there:
-all that a plan has to know of it. What its second derivative is, if it has one, stands beside it as well.
+Each is `value` and `weights` side by side; `kind.py` says what these are. To add a kind, derive from `Kind` and write
+the two: it works everywhere. `check_kind` tests the two against each other.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, ClassVar, Protocol, TypeAlias
+from functools import cmp_to_key
+from typing import Any, ClassVar
 
 import numpy as np
 
+from .kind import INTEGERS, Cells, Form, Kind, Slope, Weights
 from .scalars import (
     exp,
     gap,
     greater,
     has_symbols,
+    is_nan,
     is_symbolic,
     leading,
     less,
@@ -51,172 +44,22 @@ from .scalars import (
 )
 from .windows import whole
 
-Cells: TypeAlias = Sequence[Any]
-Weights: TypeAlias = list[tuple[int, Any]]
-
 TIES = ("first", "split", "all")
 
-#: The integers among the dtypes, by name.
-INTEGERS = frozenset({"bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))})
+#: Which of the values that most cells have is the mode.
+MODE_TIES = ("first", "smallest", "largest")
 
-#: The kinds that engines compute, by the names that engines have for them.
-ENGINE_KINDS: dict[str, type[Kind]] = {}
+#: NumPy's names for what a quantile is between two cells. The latter three choose one of the two.
+METHODS = ("linear", "midpoint", "lower", "higher", "nearest")
 
-
-@dataclass(frozen=True)
-class Form:
-    """A kind as engines know it: a name, an option, a number, and what its derivative is made from.
-
-    `keeps` says what the derivative needs of a call: "nothing" (the weights are the same everywhere), "winners" (one
-    cell in each window has weight 1), "x", or "x and y". `curved` says whether there is a second derivative that is
-    not 0, and `in_floats` whether integers are made float64 before anything is computed.
-    """
-
-    name: str
-    option: str = ""
-    parameter: float = 0.0
-    keeps: str = "nothing"
-    curved: bool = False
-    in_floats: bool = False
-
-
-class Kind(ABC):
-    """What a pool computes in each window; see the module for the two functions."""
-
-    #: What integers become: "keep" their dtype, "widen" to 64 bits, or "float64" (rule "Integers").
-    integers: ClassVar[str] = "float64"
-
-    #: Whether the weights are real and the same everywhere, so that complex numbers are pooled as pairs of real ones.
-    in_parts: ClassVar[bool] = False
-
-    #: What engines call the kind; "" for one that they do not have. A class that derives from theirs is another kind.
-    engine: ClassVar[str] = ""
-
-    def __init_subclass__(cls, engine: str = "", **more: Any) -> None:
-        super().__init_subclass__(**more)
-        cls.engine = engine
-        if engine:
-            ENGINE_KINDS[engine] = cls
-
-    @abstractmethod
-    def value(self, x: Cells, pad: int = 0) -> Any:
-        """The output of a window whose real cells are `x`, beside `pad` padded ones."""
-
-    @abstractmethod
-    def weights(self, x: Cells, pad: int = 0) -> Weights:
-        """The derivative of `value`: pairs of a cell's place in `x` and its weight."""
-
-    @property
-    def needs_cell(self) -> bool:
-        """Whether a window with no real cell has no value (rule "A window with no real cell")."""
-        return True
-
-    def value_of_padding(self, pad: int, zero: Any) -> Any:
-        """The output of a window with no real cell, where there is one; `zero` is 0 in the arithmetic of the others."""
-        return self.value([], pad)
-
-    def result_dtype(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
-        """The dtype of the output for inputs of this dtype."""
-        kept = dtype.name not in INTEGERS or self.integers == "keep"  # its byte order too
-        return dtype if kept else np.dtype(self.result_name(dtype.name))
-
-    def result_name(self, dtype: str) -> str:
-        """The same by names, which every library has (rule "Integers").
-
-        >>> Sum().result_name("uint8"), Avg().result_name("uint8"), Max().result_name("bfloat16")
-        ('uint64', 'float64', 'bfloat16')
-        """
-        if dtype not in INTEGERS or self.integers == "keep":
-            return dtype
-        if self.integers == "float64":
-            return "float64"
-        return "uint64" if dtype.startswith("u") else "int64"
-
-    def one_winner(self) -> Kind | None:
-        """The kind whose one winner in a window is the index that this one gives; None where there is no winner."""
-        return None
-
-    # --- for kinds that engines compute ---
-
-    def _form(self) -> Form:
-        raise NotImplementedError
-
-    @classmethod
-    def _of_form(cls, option: str, parameter: float) -> Kind:
-        raise NotImplementedError
-
-    def bend(self, at: Slope, t: Any, v: Any) -> Any:
-        """`t H v`, shaped like y: the derivative of `J t` when x moves along v."""
-        raise NotImplementedError(f"{self!r} states no second derivative")
-
-    def bend_back(self, at: Slope, g: Any, v: Any) -> Any:
-        """`g H v`, shaped like x: the derivative of `J^T g` when x moves along v, and the gradient of `g J v` in x."""
-        raise NotImplementedError(f"{self!r} states no second derivative")
-
-
-def form_of(kind: Kind) -> Form | None:
-    """The kind as engines know it; None for a kind of your own.
-
-    >>> form_of(Max())
-    Form(name='max', option='first', parameter=0.0, keeps='winners', curved=False, in_floats=False)
-    """
-    return kind._form() if type(kind).engine else None
-
-
-def kind_of(name: str, option: str, parameter: float) -> Kind:
-    """The kind that has this form.
-
-    >>> kind_of("avg", "fixed", 9.0)
-    Avg(count_include_pad=True, divisor_override=9)
-    """
-    return ENGINE_KINDS[name]._of_form(option, parameter)
-
-
-class Slope(Protocol):
-    """A pool's derivative J at x, in the arrays of any library: all that a second derivative is written with.
-
-    Beside these four, the arrays have to have `+ - * /` and `==`, with each other and with numbers.
-    """
-
-    @property
-    def x(self) -> Any: ...
-    @property
-    def y(self) -> Any:
-        """The pool's output at x."""
-
-    def push(self, t: Any) -> Any:
-        """`J t`, shaped like y."""
-
-    def pull(self, g: Any) -> Any:
-        """`J^T g`, shaped like x."""
-
-    def sums(self) -> Slope:
-        """The same of a sum over the same windows: `push` and `pull` with all weights 1."""
-
-    def where(self, condition: Any, a: Any, b: Any) -> Any:
-        """`a` where the condition holds and `b` elsewhere; either may be a number."""
-
-
-def places_checked(kind: Kind, x: Cells, pad: int) -> Weights:
-    """The weights of a window, every one of which must belong to one of its cells."""
-    weights = list(kind.weights(x, pad))
-    for place, _ in weights:
-        if isinstance(place, bool) or not isinstance(place, int | np.integer) or not 0 <= place < len(x):
-            raise ValueError(
-                f"{kind!r}.weights gave a weight for cell {place!r} of a window of {len(x)} cells; "
-                f"a place is an int from 0 up that is less than {len(x)}"
-            )
-    return weights
-
-
-def derivative_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of tangents and cotangents for inputs of this dtype: derivatives of integers are float64."""
-    return np.dtype(np.float64) if dtype.name in INTEGERS else dtype
-
-
-def derivative_name(dtype: str) -> str:
-    """The same by names."""
-    return "float64" if dtype in INTEGERS else dtype
+#: How the mean of integers becomes an integer; each with a function of the sum and its divisor, which is positive.
+ROUNDINGS: dict[str, Callable[[int, int], int]] = {
+    "half_even": lambda total, n: round(Fraction(total, n)),
+    "half_up": lambda total, n: (2 * total + n) // (2 * n),
+    "half_away": lambda total, n: (2 * abs(total) + n) // (2 * n) * (1 if total > 0 else -1),
+    "floor": lambda total, n: total // n,
+    "truncate": lambda total, n: abs(total) // n * (1 if total > 0 else -1),
+}
 
 
 # --- Max and Min ----------------------------------------------------------------------------------
@@ -295,6 +138,201 @@ class Min(_Extreme, engine="min"):
     beats: ClassVar[Callable[[Any, Any], bool]] = staticmethod(less)
 
 
+# --- Mode, Quantile and Median --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Mode(Kind, engine="mode"):
+    """The value that most cells have: `y = mode x_i`, which leans on the first cell that has it, with weight 1.
+
+    Where several values are had by as many cells, `ties` says which it is: the one seen `"first"` in row-major order,
+    the `"smallest"` or the `"largest"`. NaNs are equal to each other here, and a NaN among such values is both, as in
+    `Min` and `Max`. Zeros of both signs are equal.
+
+    >>> Mode().value([7, 3, 3, 7, 1]), Mode("smallest").value([7, 3, 3, 7, 1])
+    (7, 3)
+    >>> Mode("smallest").weights([7, 3, 3, 7, 1])
+    [(1, 1)]
+    """
+
+    ties: str = "first"
+
+    integers: ClassVar[str] = "keep"
+
+    def __post_init__(self) -> None:
+        if self.ties not in MODE_TIES:
+            raise ValueError(f"ties={self.ties!r} is not a policy of Mode; give one of {MODE_TIES}")
+
+    def winners(self, x: Cells) -> list[int]:
+        """The place of the cell that stands for all that have the mode: the first of them."""
+        counts: dict[int, int] = {}  # how many cells have each value, by the place where it is seen first
+        for i, cell in enumerate(x):
+            first = next((j for j in counts if _are_equal(x[j], cell)), i)
+            counts[first] = counts.get(first, 0) + 1
+        most = [i for i, count in counts.items() if count == max(counts.values())]
+        if self.ties == "first":
+            return most[:1]
+        beats = less if self.ties == "smallest" else greater
+        best = most[0]
+        for i in most[1:]:
+            best = i if beats(x[i], x[best]) else best
+        return [best]
+
+    def value(self, x: Cells, pad: int = 0) -> Any:
+        return x[self.winners(x)[0]]
+
+    def weights(self, x: Cells, pad: int = 0) -> Weights:
+        return [(i, 1) for i in self.winners(x)]
+
+    def one_winner(self) -> Kind:
+        return self
+
+    def _form(self) -> Form:
+        return Form(self.engine, self.ties, keeps="winners")
+
+    @classmethod
+    def _of_form(cls, option: str, parameter: float) -> Kind:
+        return cls(option)
+
+
+def _are_equal(a: Any, b: Any) -> bool:
+    return bool(a == b) or (is_nan(a) and is_nan(b))
+
+
+class _Order(Kind):
+    """The cell, or the two cells, at a place in the order of the cells; equal ones count in row-major order."""
+
+    @abstractmethod
+    def place(self, n: int) -> tuple[int, int, Any]:
+        """Between which two of n cells in order the value lies, and the share of the latter."""
+
+    def places(self, x: Cells) -> Weights:
+        """The one or two cells between which the quantile lies, and the share of each. One NaN is all that counts."""
+        for i, cell in enumerate(x):
+            if is_nan(cell):
+                return [(i, 1)]
+        by_value = cmp_to_key(_compared)
+        order = sorted(range(len(x)), key=lambda i: by_value(x[i]))
+        lo, hi, share = self.place(len(x))
+        if lo == hi:
+            return [(order[lo], 1)]
+        share = lift(share, one(x[0]))
+        return [(order[lo], 1 - share), (order[hi], share)]
+
+    def value(self, x: Cells, pad: int = 0) -> Any:
+        cells = [(x[i], share) for i, share in self.places(x)]
+        if len(cells) == 1:
+            return cells[0][0]
+        (a, rest), (b, share) = cells
+        if isinstance(a, int):
+            a, b = float(a), float(b)
+        apart = b - a
+        if not abs(primal(apart)) < math.inf:  # an infinite cell, two of them, or numbers that are too far apart
+            return rest * a + share * b
+        # From the nearer one, so that it is never beyond the other.
+        return a + apart * share if share < 0.5 else b - apart * rest
+
+    def weights(self, x: Cells, pad: int = 0) -> Weights:
+        return self.places(x)
+
+
+def _compared(a: Any, b: Any) -> int:
+    return -1 if less(a, b) else 1 if less(b, a) else 0
+
+
+def between(n: int, q: Any, method: str) -> tuple[int, int, Any]:
+    """Between which two of n cells in order a quantile lies, and the share of the latter; twice one that it is.
+
+    >>> between(4, 0.5, "linear"), between(4, 0.5, "higher"), between(5, 0.5, "linear")
+    ((1, 2, 0.5), (2, 2, 0), (2, 2, 0))
+    """
+    place = (n - 1) * q
+    lo, hi = math.floor(place), math.ceil(place)
+    if method == "nearest":
+        lo = hi = round(place)  # halfway: the even one, as NumPy has it
+    elif method in ("lower", "higher"):
+        lo = hi = lo if method == "lower" else hi
+    if lo == hi:
+        return lo, lo, 0
+    return lo, hi, place - lo if method == "linear" else type(place)(1) / 2
+
+
+@dataclass(frozen=True)
+class Quantile(_Order, engine="quantile"):
+    """The quantile of the cells: `y = quantile(x, q)`, between the cells at the place `q (n - 1)` of n in order.
+
+    `method` is NumPy's. Where the place is not whole, `"linear"` weighs the two cells beside it by how near it is, and
+    `"midpoint"` weighs them alike; `"lower"`, `"higher"` and `"nearest"` choose one of the two. The weights are on
+    these cells; equal cells count in row-major order. A NaN in the window is the result and has all the weight.
+
+    Integers become float64 by the first two methods, whose results lie between cells, and stay what they are by the
+    others.
+
+    >>> Quantile(0.25).value([1.0, 4.0, 2.0]), Quantile(0.25).weights([1.0, 4.0, 2.0])
+    (1.5, [(0, 0.5), (2, 0.5)])
+    >>> Quantile(0.25, "higher").value([1, 4, 2])
+    2
+    """
+
+    q: float
+    method: str = "linear"
+
+    def __post_init__(self) -> None:
+        q = _parameter("q", self.q)
+        if has_symbols(q) or not 0 <= q <= 1:
+            raise ValueError(f"q={self.q!r} is not a share of the cells; give a number from 0 to 1")
+        object.__setattr__(self, "q", q)
+        if self.method not in METHODS:
+            raise ValueError(f"method={self.method!r} is not a method; give one of {METHODS}")
+        if self._is_one_cell:
+            object.__setattr__(self, "integers", "keep")
+
+    def place(self, n: int) -> tuple[int, int, Any]:
+        return between(n, self.q, self.method)
+
+    @property
+    def _is_one_cell(self) -> bool:
+        return self.method in METHODS[2:]
+
+    def winners(self, x: Cells) -> list[int]:
+        """The place of the cell that the quantile is, by a method that chooses one."""
+        return [i for i, _ in self.places(x)]
+
+    def one_winner(self) -> Kind | None:
+        return self if self._is_one_cell else None
+
+    def _form(self) -> Form:
+        keeps = "winners" if self._is_one_cell else "x"
+        return Form(self.engine, self.method, _as_float("q", self), keeps=keeps)
+
+    @classmethod
+    def _of_form(cls, option: str, parameter: float) -> Kind:
+        return cls(parameter, option)
+
+
+@dataclass(frozen=True)
+class Median(_Order, engine="median"):
+    """The median of the cells: `y = median(x)`, the one in the middle of their order or the mean of the two there.
+
+    The same as `Quantile(0.5)`: integers become float64. To keep them integers, take `Quantile(0.5, "lower")`.
+
+    >>> Median().value([5.0, 1.0, 2.0]), Median().value([5.0, 1.0, 2.0, 3.0])
+    (2.0, 2.5)
+    >>> Median().weights([5.0, 1.0, 2.0, 3.0])
+    [(2, 0.5), (3, 0.5)]
+    """
+
+    def place(self, n: int) -> tuple[int, int, Any]:
+        return between(n, 0.5, "linear")
+
+    def _form(self) -> Form:
+        return Form(self.engine, "linear", 0.5, keeps="x")
+
+    @classmethod
+    def _of_form(cls, option: str, parameter: float) -> Kind:
+        return cls()
+
+
 # --- Sum and Avg ----------------------------------------------------------------------------------
 
 
@@ -334,14 +372,21 @@ class Avg(Kind, engine="avg"):
     n counts the padded cells too with `count_include_pad`, only the real ones without, and is
     `divisor_override` where that is given.
 
+    With `rounding`, integers stay integers of their dtype: the exact mean is rounded once, to the nearest one
+    (`"half_even"`, `"half_up"` towards +inf or `"half_away"` from zero where it lies halfway), down (`"floor"`) or
+    towards zero (`"truncate"`). The weights are those of the mean.
+
     >>> Avg().value([1, 2, 3], pad=1), Avg(count_include_pad=False).value([1, 2, 3], pad=1)
     (1.5, 2.0)
     >>> Avg().weights([1, 2, 3], pad=1)
     [(0, 0.25), (1, 0.25), (2, 0.25)]
+    >>> [Avg(rounding=each).value([-2, -3]) for each in ROUNDINGS]
+    [-2, -2, -3, -3, -2]
     """
 
     count_include_pad: bool = True
     divisor_override: int | None = None
+    rounding: str | None = None
 
     in_parts: ClassVar[bool] = True
 
@@ -349,6 +394,18 @@ class Avg(Kind, engine="avg"):
         _check_bool("count_include_pad", self.count_include_pad)
         if self.divisor_override is not None:
             object.__setattr__(self, "divisor_override", whole("divisor_override", self.divisor_override, 1))
+        if self.rounding is None:
+            return
+        if self.rounding not in ROUNDINGS:
+            raise ValueError(
+                f"rounding={self.rounding!r} is not a way to round; give one of {tuple(ROUNDINGS)} or None"
+            )
+        if self.divisor_override is not None:
+            raise ValueError(
+                f"rounding={self.rounding!r} with divisor_override={self.divisor_override}: a sum by another divisor "
+                "than its cells need not fit into the cells' dtype; leave one of the two out"
+            )
+        object.__setattr__(self, "integers", "keep")
 
     def count(self, real: int, pad: int) -> int:
         """What the sum over a window is divided by."""
@@ -357,7 +414,22 @@ class Avg(Kind, engine="avg"):
         return real + pad if self.count_include_pad else real
 
     def value(self, x: Cells, pad: int = 0) -> Any:
-        return total(x) / self.count(len(x), pad) if x else 0
+        n = self.count(len(x), pad)
+        if self.rounding is None or not x:
+            return total(x) / n if x else 0
+        if not all(isinstance(cell, int) for cell in x):
+            raise self._not_for("numbers that are not integers")
+        return ROUNDINGS[self.rounding](sum(x), n)
+
+    def check_dtype(self, dtype: str) -> None:
+        if self.rounding is not None and dtype not in INTEGERS:
+            raise self._not_for(dtype)
+
+    def _not_for(self, cells: str) -> TypeError:
+        return TypeError(
+            f"rounding={self.rounding!r} is for integers, and x has {cells}; leave rounding out, as the mean of floats "
+            "is rounded to their dtype anyway, or convert x to integers"
+        )
 
     def weights(self, x: Cells, pad: int = 0) -> Weights:
         n = self.count(len(x), pad)
@@ -367,14 +439,20 @@ class Avg(Kind, engine="avg"):
     def needs_cell(self) -> bool:
         return not self.count_include_pad and self.divisor_override is None
 
+    @property
+    def needs_one_there(self) -> bool:
+        return self.divisor_override is None
+
     def _form(self) -> Form:
         if self.divisor_override is not None:
             return Form(self.engine, "fixed", float(self.divisor_override))
-        return Form(self.engine, "counted" if self.count_include_pad else "real")
+        counted = "counted" if self.count_include_pad else "real"
+        return Form(self.engine, counted if self.rounding is None else f"{counted} {self.rounding}")
 
     @classmethod
     def _of_form(cls, option: str, parameter: float) -> Kind:
-        return cls(option != "real", int(parameter) if option == "fixed" else None)
+        counted, _, rounding = option.partition(" ")
+        return cls(counted != "real", int(parameter) if counted == "fixed" else None, rounding or None)
 
 
 # --- SmoothMax and Lp -----------------------------------------------------------------------------
@@ -431,6 +509,10 @@ class SmoothMax(Kind, engine="smooth_max"):
     @property
     def needs_cell(self) -> bool:
         return not self.count_include_pad
+
+    @property
+    def needs_one_there(self) -> bool:
+        return True
 
     def value_of_padding(self, pad: int, zero: Any) -> Any:
         return self.value([zero], pad - 1)

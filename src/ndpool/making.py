@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from .kinds import Kind
+from .kind import Kind
 from .parameters import section
 from .table import COLUMNS, KINDS, Pooling, parameters_of
 
@@ -145,7 +145,7 @@ def _parameters_described(pooling: Pooling, style: Style) -> str:
     if not style.described:
         return ""
     own = {each.name: f"As `{pooling.kind.__name__}` has it." for each in pooling.own}
-    return section((each.name for each in style.parameters(pooling)), own)
+    return section((each.name for each in style.parameters(pooling)), own, pooling.kind.__name__)
 
 
 def summary(kind: type[Kind]) -> tuple[str, str]:

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 from . import _engine
 from .plan import COMPUTED_AS, Plan
+from .skipping import Skipped, encoded
 
 Memory: TypeAlias = Any
 #: The x, the y and the winners that a derivative is made from; None for those that the plan does not keep.
@@ -40,11 +41,19 @@ def engine_plan(plan: Plan) -> _engine.Plan:
             COMPUTED_AS.get(plan.result, plan.result),
             COMPUTED_AS.get(plan.derivative, plan.derivative),
             0 if _places_are_too_wide(plan) else plan.residual.winners,
+            None if plan.skipped is None else _skip_in_bits(plan, plan.skipped),
+            plan.pooled_places,
         )
     except OverflowError as error:
         raise ValueError(plan.too_large(f"{error}, with an output of shape {plan.output_shape}")) from None
     plan.handles["native"] = made
     return made
+
+
+def _skip_in_bits(plan: Plan, skipped: Skipped) -> tuple[int, int, int]:
+    """The value of a skipped cell as the engine finds it in x and as it writes it into y, and `min_count`."""
+    result = COMPUTED_AS.get(plan.result, plan.result)
+    return encoded(skipped.value, plan.dtype), encoded(skipped.value, result), skipped.min_count
 
 
 def forward(plan: Plan, x: Memory, y: Memory, threads: int = 0) -> None:

@@ -36,6 +36,8 @@ DESCRIPTIONS: dict[str, str] = {
     "kind": "What one output is, given the cells that it sees: `Max()`, `Avg()`, or a `Kind` of your own.",
     "window": "Which cells each output sees: a `Window`, an `Adaptive` or a `Global`.",
     "axes": "The pooled axes, the j-th of which has the window's j-th numbers; None is the last ones.",
+    "skip": "The value of cells that are not there: they neither win, count, nor get a gradient. NaN is a value here.",
+    "min_count": "How many cells that are there an output needs; one with fewer is `skip` and has no gradient.",
     # windows
     "kernel_size": "Cells that a window has along each pooled axis: one int, or one an axis.",
     "stride": "Cells from one window to the next: one int, or one an axis; None is the kernel size.",
@@ -49,6 +51,7 @@ DESCRIPTIONS: dict[str, str] = {
     "keepdims": "Whether the pooled axes stay, one cell long.",
     # kinds
     "ties": 'Who gets the gradient among equal winners: the "first", each the same share ("split"), or "all" in full.',
+    "Mode.ties": 'Which of the values that most cells have: the one seen "first", the "smallest" or the "largest".',
     "return_indices": "Whether to give `(y, indices)`, with each winner's flat row-major index over the pooled axes.",
     "count_include_pad": "Whether padded cells count: as cells in an average, as the number 0 in a smooth maximum.",
     "divisor_override": "What sums are divided by in place of the number of cells; None is that number.",
@@ -56,6 +59,12 @@ DESCRIPTIONS: dict[str, str] = {
         "How sharp the maximum is: a number that is not 0, a minimum if negative. In `ndpool.torch` also a tensor to "
         "differentiate in: one number, or one a channel."
     ),
+    "rounding": (
+        "How the mean of integers becomes an integer of their dtype: half_even, half_up, half_away, floor or truncate; "
+        "None gives float64."
+    ),
+    "q": "Which quantile: from 0, the smallest cell, to 1, the largest.",
+    "method": "What a quantile is between two cells, by NumPy's names: linear, midpoint, lower, higher or nearest.",
     "p": "The power of the norm, at least 1.",
     "norm_type": "The power; `inf` for the largest magnitude.",
     # the rest
@@ -73,13 +82,15 @@ def documented(function: F) -> F:
     return function
 
 
-def section(names: Iterable[str], others: Mapping[str, str] | None = None) -> str:
+def section(names: Iterable[str], others: Mapping[str, str] | None = None, owner: str = "") -> str:
     """The part of a docstring that describes these parameters, in the form that the reference is made from.
 
-    What the table does not have may be among the `others`.
+    What the table does not have may be among the `others`. What it has for an `owner` alone goes before all else.
     """
     known = {**(others or {}), **DESCRIPTIONS}
-    return _HEAD + "\n".join(_line(name, known[name]) for name in names)
+    return _HEAD + "\n".join(
+        _line(name, known[f"{owner}.{name}" if f"{owner}.{name}" in known else name]) for name in names
+    )
 
 
 @cache

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from .kinds import INTEGERS, Form, Kind, derivative_name, form_of
+from .kind import INTEGERS, Form, Kind, derivative_name, form_of
+from .skipping import Skipped, held
 from .windows import AnyWindow, Axis
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ class Plan:
     `shape` and `output_shape` are the caller's. `axes` are the pooled axes in ascending order, and `geometry` has the
     numbers of each. `order` lists the axes of the input from the outermost in memory to the innermost; None is the
     usual order. The input has dtype `input`, and engines compute it as `dtype`. The output has `result`, and tangents
-    and cotangents have `derivative`. `window` is what the caller asked for, to be named in messages.
+    and cotangents have `derivative`. `skipped` says
+    which cells are not there. `window` is what the caller asked for, to be named in messages.
 
     >>> from ndpool import Max, Pool, Window
     >>> plan = plan_of(Pool(Max(), Window((2, 2))), (8, 4, 6), "float32")
@@ -72,6 +74,7 @@ class Plan:
     result: str
     derivative: str
     residual: Residual
+    skipped: Skipped | None
     window: AnyWindow = field(compare=False)
     #: What each engine has made of the plan, by the engine's name.
     handles: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
@@ -90,6 +93,11 @@ class Plan:
     def places(self) -> tuple[int, ...]:
         """The axes of the input from the outermost in memory to the innermost."""
         return self.order or tuple(range(len(self.shape)))
+
+    @cached_property
+    def pooled_places(self) -> tuple[int, ...]:
+        """The pooled axes in the order of memory; in ascending order, the cells of a window are in row-major order."""
+        return tuple(d for d in self.places if d in self.axes)
 
     @cached_property
     def kept_shape(self) -> Shape:
@@ -169,7 +177,7 @@ def plan_of(pool: Pool, shape: Shape, dtype: str, order: Order = None) -> Plan:
     form = form_of(pool.kind)
     if form is None or not computes(pool.kind, dtype):
         raise TypeError(f"no engine computes {pool.kind!r} of {dtype}; call ndpool.spec, which computes any kind")
-    key = (form, pool.window, pool.axes, shape, dtype, order)
+    key = (form, pool.window, pool.axes, pool.skip, pool.min_count, shape, dtype, order)
     try:
         return _plans[key]
     except KeyError:
@@ -182,6 +190,8 @@ _plans: dict[Any, Plan] = {}
 
 def _made(pool: Pool, form: Form, shape: Shape, dtype: str, order: Order) -> Plan:
     found = pool._layout(shape)
+    pool.kind.check_dtype(dtype)
+    skipped = None if pool.skip is None else Skipped(held(pool.skip, dtype), pool.min_count)
     usual = order is None or order == tuple(range(len(shape)))
     result = pool.kind.result_name(dtype)
     computed = result if form.in_floats and dtype in INTEGERS else dtype
@@ -200,24 +210,28 @@ def _made(pool: Pool, form: Form, shape: Shape, dtype: str, order: Order) -> Pla
         dtype=COMPUTED_AS.get(computed, computed),
         result=result,
         derivative=derivative_name(dtype),
-        residual=_residual(form, cells),
+        residual=_residual(pool.keeps, cells, skipped is not None),
+        skipped=skipped,
         window=pool.window,
     )
 
 
-def _residual(form: Form, cells: int) -> Residual:
-    if form.keeps == "winners":
-        return Residual(winners=winner_bytes(cells))
-    return Residual(x=form.keeps != "nothing", y=form.keeps == "x and y")
+def _residual(keeps: str, cells: int, skips: bool) -> Residual:
+    if keeps == "winners":
+        return Residual(winners=winner_bytes(cells, skips))
+    return Residual(x=keeps != "nothing", y=keeps == "x and y")
 
 
-def winner_bytes(cells: int) -> int:
+def winner_bytes(cells: int, skips: bool = False) -> int:
     """How many bytes a winner's place takes in a window of so many cells.
+
+    Where cells may be skipped, a place that is larger by `cells` says that the output sees too few others.
 
     >>> winner_bytes(256), winner_bytes(257), winner_bytes(2**16 + 1), winner_bytes(2**32 + 1)
     (1, 2, 4, 8)
     """
-    return next(size for size in (1, 2, 4, 8) if cells <= 1 << 8 * size)
+    places = 2 * cells if skips else cells
+    return next(size for size in (1, 2, 4, 8) if places <= 1 << 8 * size)
 
 
 def _numbers(axis: Axis) -> tuple[int, ...]:

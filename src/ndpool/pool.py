@@ -6,6 +6,7 @@ Kinds and numbers that no engine can know (a kind of your own, Fractions) run on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,11 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import _engine, native, spec
 from .arrays import Array, as_array, front_end, is_native
-from .kinds import Kind
+from .kind import Kind, form_of, no_winner
 from .linear import Linear, SlowLinear
 from .memory import Arrays, Kept, check_out, check_shape, copy_into, memory_order
 from .parameters import documented
 from .plan import computes, plan_of, put
+from .skipping import check_count, checked_skip
 from .windows import (
     Adaptive,
     AnyWindow,
@@ -90,8 +92,17 @@ class Pool:
     kind: Kind
     window: AnyWindow
     axes: tuple[int, ...] | None = None
+    skip: float | None = None
+    min_count: int = 1
 
-    def __init__(self, kind: Kind, window: AnyWindow, axes: Ints | None = None) -> None:
+    def __init__(
+        self,
+        kind: Kind,
+        window: AnyWindow,
+        axes: Ints | None = None,
+        skip: float | None = None,
+        min_count: int = 1,
+    ) -> None:
         if not isinstance(kind, Kind):
             raise TypeError(f"kind={kind!r} is not a Kind; give for example Max() or Avg()")
         if not isinstance(window, Window | Adaptive | Global):
@@ -99,16 +110,22 @@ class Pool:
         object.__setattr__(self, "kind", kind)
         object.__setattr__(self, "window", window)
         object.__setattr__(self, "axes", checked_axes(axes, window))
+        skip, min_count = (None, 1) if skip is None and min_count == 1 else checked_skip(skip, min_count, kind)
+        object.__setattr__(self, "skip", skip)
+        object.__setattr__(self, "min_count", min_count)
         object.__setattr__(self, "handles", {})  # what front ends have made of the pool, by their names
         object.__setattr__(self, "_plans", {})
         object.__setattr__(self, "_latest", None)  # the plan of the array before, if small: the next is often its like
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Pool, (self.kind, self.window, self.axes)
+        return Pool, (self.kind, self.window, self.axes, self.skip, self.min_count)
 
     def _layout(self, shape: tuple[int, ...]) -> Layout:
         cell_for = type(self.kind).__name__ if self.kind.needs_cell else None
-        return layout(self.window, self.axes, shape, cell_for)
+        found = layout(self.window, self.axes, shape, cell_for)
+        if self.min_count > 1:
+            check_count(self.min_count, math.prod(axis.kernel for axis in found.geometry))
+        return found
 
     @documented
     def output_shape(self, shape: Sequence[int] | NDArray[np.integer[Any]]) -> tuple[int, ...]:
@@ -150,7 +167,8 @@ class Pool:
     def with_indices(self, x: ArrayLike, out: Array | None = None) -> tuple[Array, NDArray[np.int64]]:
         """The output, and where each came from: the flat row-major index over the pooled axes.
 
-        For Max and Min with any policy; at ties it is the first winner.
+        For Max and Min with any policy, of which it is the first winner; for Mode; and for a Quantile whose method
+        chooses one cell. Where too few cells are there, it is -1.
 
         >>> from ndpool import Max
         >>> Pool(Max(), Window((2,))).with_indices([1, 5, 7, 7])[1]
@@ -174,13 +192,13 @@ class Pool:
     @cached_property
     def _first(self) -> Pool:
         """The pool with one winner in each window, which has plans of its own."""
-        return Pool(self._one_winner(), self.window, self.axes)
+        return Pool(self._one_winner(), self.window, self.axes, self.skip, self.min_count)
 
     def _one_winner(self) -> Kind:
         """The kind whose one winner in a window has the index that is asked for."""
         kind = self.kind.one_winner()
         if kind is None:
-            raise TypeError(f"{self.kind!r} has no winner in a window; indices exist for Max and Min")
+            raise no_winner(self.kind)
         return kind
 
     # --- derivatives ---
@@ -247,6 +265,16 @@ class Pool:
     def _one_wins(self) -> bool:
         """Whether the derivative depends on which of several winners comes first."""
         return self.kind.one_winner() == self.kind
+
+    @cached_property
+    def keeps(self) -> str:
+        """What the derivative keeps where an engine computes it: "nothing", "winners", "x", or "x and y".
+
+        Which cells are skipped is to be seen in x.
+        """
+        form = form_of(self.kind)
+        keeps = "x" if form is None else form.keeps
+        return "x" if keeps == "nothing" and self.skip is not None else keeps
 
     # --- plans ---
 

@@ -27,8 +27,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .arrays import as_array
-from .kinds import Kind, Max, Min, derivative_dtype, places_checked
+from .kind import Kind, derivative_dtype, no_winner, places_checked
 from .scalars import Dual, arithmetic, is_rounded, rational, settled, total, zero
+from .skipping import held, is_there
 from .windows import Adaptive, Global, Window
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ def forward(pool: Pool, x: ArrayLike) -> NDArray[Any]:
     x, cells = _read(x)
     ((cells,), exact) = _in_their_arithmetic((x,), (cells,), keep=pool.kind.integers != "float64")
     y = np.empty(pool.output_shape(x.shape), dtype=object)
-    for out, seen, pad in _looks(pool, x.shape):
-        y[out] = _value(pool.kind, [cells[i] for i in seen], pad, cells)
+    for out, seen, pad in _looks(pool, x, cells):
+        y[out] = pool.skip if seen is None else _value(pool.kind, [cells[i] for i in seen], pad, cells)
     return _write(y, pool.kind.result_dtype(x.dtype), pool.kind, cells, exact)
 
 
@@ -68,9 +69,9 @@ def jvp(pool: Pool, x: ArrayLike, t: ArrayLike) -> tuple[NDArray[Any], NDArray[A
     t, tangents = _read(t, shape=x.shape, name="t")
     ((cells, tangents), exact) = _in_their_arithmetic((x, t), (cells, tangents))
     dy = np.empty(pool.output_shape(x.shape), dtype=object)
-    for out, seen, pad in _looks(pool, x.shape):
-        weights = places_checked(pool.kind, [cells[i] for i in seen], pad)
-        dy[out] = total(_product(w, tangents[seen[k]], "t") for k, w in weights)
+    for out, seen, pad in _looks(pool, x, cells):
+        weights = _weights(pool.kind, seen, pad, cells)
+        dy[out] = total(_product(w, tangents[i], "t") for i, w in weights)
     return forward(pool, x), _write(dy, _derivative_dtype(x, t), pool.kind, tangents, exact)
 
 
@@ -86,29 +87,31 @@ def vjp(pool: Pool, x: ArrayLike, g: ArrayLike) -> NDArray[Any]:
     g, cotangents = _read(g, shape=pool.output_shape(x.shape), name="g")
     ((cells, cotangents), exact) = _in_their_arithmetic((x, g), (cells, cotangents))
     gx = np.full(x.shape, 0, dtype=object)
-    for out, seen, pad in _looks(pool, x.shape):
-        for k, w in places_checked(pool.kind, [cells[i] for i in seen], pad):
-            gx[seen[k]] = gx[seen[k]] + _product(w, cotangents[out], "g")
+    for out, seen, pad in _looks(pool, x, cells):
+        for i, w in _weights(pool.kind, seen, pad, cells):
+            gx[i] = gx[i] + _product(w, cotangents[out], "g")
     return _write(gx, _derivative_dtype(x, g), pool.kind, cotangents, exact)
 
 
 def winners(pool: Pool, x: ArrayLike) -> NDArray[np.int64]:
-    """Where each output of Max or Min came from: the flat row-major index in the pooled axes.
+    """Where each output that is one cell came from: the flat row-major index in the pooled axes.
 
-    For any policy; at ties it is the first winner.
+    At ties it is the first winner, by any policy of Max and Min. An output that has too few cells has index -1.
 
     >>> from ndpool import Max, Pool, Window
     >>> winners(Pool(Max(), Window((2, 2))), [[1, 2], [4, 3]])
     array([[2]])
     """
-    if not isinstance(pool.kind, Max | Min):
-        raise TypeError(f"{pool.kind!r} has no winner in a window; indices exist for Max and Min")
+    kind: Any = pool.kind.one_winner()
+    if kind is None:
+        raise no_winner(pool.kind)
     x, cells = _read(x)
     axes, sizes = _pooled(pool, x.shape)
-    index = np.empty(pool.output_shape(x.shape), dtype=np.int64)
-    for out, seen, _ in _looks(pool, x.shape):
-        first = pool.kind.winners([cells[i] for i in seen])[0]
-        index[out] = _flat([seen[first][axis] for axis in axes], sizes)
+    index = np.full(pool.output_shape(x.shape), -1, dtype=np.int64)
+    for out, seen, _ in _looks(pool, x, cells):
+        if seen is not None:
+            first = kind.winners([cells[i] for i in seen])[0]
+            index[out] = _flat([seen[first][axis] for axis in axes], sizes)
     return index
 
 
@@ -121,6 +124,13 @@ def _value(kind: Kind, x: list[Any], pad: int, cells: NDArray[Any]) -> Any:
     if y is None:
         raise TypeError(f"{kind!r}.value gave None for a window of {len(x)} cells; return a number")
     return y
+
+
+def _weights(kind: Kind, seen: list[Index] | None, pad: int, cells: NDArray[Any]) -> Iterator[tuple[Index, Any]]:
+    """The cells that the window leans on, as indices of the input, and how much; none where it has too few."""
+    if seen is not None:
+        for k, w in places_checked(kind, [cells[i] for i in seen], pad):
+            yield seen[k], w
 
 
 def _product(weight: Any, direction: Any, name: str) -> Any:
@@ -202,17 +212,34 @@ def _starts(window: Window, length: int, lo: int, hi: int, kernel: int, stride: 
     return starts
 
 
-def _looks(pool: Pool, shape: Index) -> Iterator[tuple[Index, list[Index], int]]:
-    """For each output index: the real cells it sees, as indices of the input, and how many padded ones."""
-    axes, _ = _pooled(pool, shape)
-    seen = windows(pool, shape)
+def _looks(pool: Pool, x: NDArray[Any], cells: NDArray[Any]) -> Iterator[tuple[Index, list[Index] | None, int]]:
+    """For each output index: the real cells it sees that are there, as indices of the input, and how many padded ones.
+
+    None in place of the cells says that they are too few (rule "Skipped cells").
+    """
+    axes, _ = _pooled(pool, x.shape)
+    seen = windows(pool, x.shape)
     flat = isinstance(pool.window, Global) and not pool.window.keepdims
-    others = [range(1) if d in axes else range(size) for d, size in enumerate(shape)]
+    others = [range(1) if d in axes else range(size) for d, size in enumerate(x.shape)]
+    there = _there(pool, x, cells)
     for place in itertools.product(*others):
-        for out, cells in seen.items():
+        for out, window in seen.items():
             where = _place(place, axes, out)
-            real = [_place(place, axes, cell) for cell in cells if cell is not None]
-            yield tuple(i for d, i in enumerate(where) if not (flat and d in axes)), real, len(cells) - len(real)
+            real = [_place(place, axes, cell) for cell in window if cell is not None]
+            pad = len(window) - len(real)
+            left: list[Index] | None = real
+            if there is not None:
+                real = [i for i in real if there[i]]
+                left = real if len(real) >= pool.min_count else None
+            yield tuple(i for d, i in enumerate(where) if not (flat and d in axes)), left, pad
+
+
+def _there(pool: Pool, x: NDArray[Any], cells: NDArray[Any]) -> NDArray[Any] | None:
+    """Which cells are there; None where none is skipped."""
+    if pool.skip is None:
+        return None
+    skip = pool.skip if x.dtype.kind == "O" else held(pool.skip, x.dtype.name)
+    return _each(lambda cell: is_there(cell, skip), cells)
 
 
 def _place(place: Index, axes: Sequence[int], values: Sequence[int]) -> Index:

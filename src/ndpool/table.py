@@ -21,7 +21,8 @@ from inspect import Parameter
 from typing import Any
 
 from . import kinds
-from .kinds import Kind
+from .kind import Kind
+from .kinds import Max, Min
 from .windows import Adaptive, Global, Window
 
 KINDS: tuple[type[Kind], ...] = tuple(
@@ -51,7 +52,7 @@ class Column:
     where: str
     note: str = ""
     by_place: tuple[str, ...] = ()
-    defaults: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[tuple[type[Kind], str], Any] = field(default_factory=dict)
     axes: tuple[int, ...] | None = None
     ranks: tuple[int, ...] = ()
     has_padding: bool = False
@@ -85,7 +86,7 @@ COLUMNS = (
         "global_",
         "the whole of `axes`",
         note=", which stay at length 1 or, without `keepdims`, go",
-        defaults={"ties": "all"},  # rule "Ties"
+        defaults={(Max, "ties"): "all", (Min, "ties"): "all"},  # rule "Ties"
         axes=(-2, -1),
         example=([[3.0, 4.0], [2.0, 1.0]], "", ([3.0, 4.0, 2.0, 1.0],)),
     ),
@@ -145,7 +146,7 @@ class Pooling:
         """The kind's parameters that are asked for over this window, with the defaults that they have there."""
         defaults = self.column.defaults
         return [
-            each.replace(default=defaults[each.name]) if each.name in defaults else each
+            each.replace(default=defaults[self.kind, each.name]) if (self.kind, each.name) in defaults else each
             for each in parameters_of(self.kind)
             if self.column.has_padding or each.name not in ABOUT_PADDING
         ]
@@ -158,6 +159,7 @@ class Pooling:
         by_place += [each for each in window if each.name in self.column.by_place]
         by_name = [each for each in window if each.name not in self.column.by_place]
         options = [each for each in self.own if each.default is not Parameter.empty]
+        options += [_by_name("skip", None, "float | None"), _by_name("min_count", 1, "int")]
         if self.has_indices:
             options.append(_by_name("return_indices", False, "bool"))
         axes = _by_name("axes", self.column.axes, "Ints | None" if self.column.axes is None else "Ints")

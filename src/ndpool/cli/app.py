@@ -14,7 +14,7 @@ from typer import TyperException as UsageFault
 from typer.core import TyperCommand
 
 from .. import __version__, explain
-from ..kinds import Kind
+from ..kind import Kind
 from ..pool import Pool
 from ..windows import AnyWindow
 from . import arguments

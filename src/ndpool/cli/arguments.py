@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from inspect import Parameter
 from typing import Any
 
-from ..kinds import TIES, Kind
+from ..kind import Kind
+from ..kinds import TIES
 from ..table import KINDS as _KINDS
 from ..table import in_words, parameters_of
 from ..windows import PADDING_WORDS, Adaptive, AnyWindow, Global, Window

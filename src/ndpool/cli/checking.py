@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from .. import spec
-from ..kinds import TIES, Avg, Kind, Lp, Max, Min, SmoothMax, Sum
+from ..kind import Kind
+from ..kinds import TIES, Avg, Lp, Max, Min, SmoothMax, Sum
 from ..making import numbers
 from ..pool import Pool
 from ..reprs import brief

@@ -22,7 +22,8 @@ from rich.table import Table
 
 from .. import spec
 from .._engine import get_num_threads
-from ..kinds import Avg, Kind, Lp, Max, Min, SmoothMax, Sum
+from ..kind import Kind
+from ..kinds import Avg, Lp, Max, Min, SmoothMax, Sum
 from ..pool import Pool
 from ..reprs import brief
 from ..viz.demo import draw

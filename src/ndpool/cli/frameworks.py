@@ -20,7 +20,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kinds import Avg, Kind, Lp, Max, Min, Sum
+from ..kind import Kind
+from ..kinds import Avg, Lp, Max, Min, Sum
 from ..pool import Pool
 from ..windows import Axis, layout
 

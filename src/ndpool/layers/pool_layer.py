@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..kinds import Kind, derivative_dtype
+from ..kind import Kind, derivative_dtype
 from ..ops import Array, Directions, Shape
 from ..pool import LinearMap, Pool
 from ..residuals import kept_by_pool

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kinds import derivative_dtype
+from ..kind import derivative_dtype
 from ..scalars import lift, one
 from .protocol import Array, Shape
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..arrays import as_array
-from ..kinds import derivative_dtype
+from ..kind import derivative_dtype
 from .arithmetic import a_number_of, as_objects, zeros
 from .protocol import Array, Shape
 

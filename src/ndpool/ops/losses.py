@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..arrays import as_array
-from ..kinds import derivative_dtype
+from ..kind import derivative_dtype
 from .activations import log_softmax
 from .arithmetic import a_number_of, divided, floats, in_one_arithmetic, rounded, total, wide, wide_dtype
 from .directions import Directions, read_tangents

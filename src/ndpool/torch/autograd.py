@@ -13,6 +13,7 @@ both modes, at any number of levels.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import torch
@@ -21,6 +22,7 @@ from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 from torch.compiler import is_compiling, is_dynamo_compiling, is_exporting
 
+from ..kind import no_winner
 from ..kinds import Sum
 from ..plan import Order
 from ..pool import Pool
@@ -137,8 +139,8 @@ def with_indices(pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
         return y, indices(pool, winners, x.shape)
     kind = pool.kind.one_winner()
     if kind is None:
-        raise TypeError(f"{pool.kind!r} has no winner in a window; indices exist for Max and Min")
-    first = TensorPool(Pool(kind, pool.pool.window, pool.pool.axes))
+        raise no_winner(pool.kind)
+    first = TensorPool(replace(pool.pool, kind=kind))
     return forward(pool, x), with_indices(first, x.detach())[1]
 
 
@@ -172,29 +174,47 @@ def vjp(
 
 
 class Slope:
-    """The derivative at x, in terms of which the kinds that bend state their second one."""
+    """The derivative at x, in terms of which the kinds that bend state their second one.
 
-    __slots__ = ("known", "pool", "x")
+    Skipped cells are 0 in its x, and so are outputs that have too few others in its y: what is 0 does not bend.
+    """
+
+    __slots__ = ("known", "pool", "whole")
 
     def __init__(self, pool: TensorPool, x: Tensor) -> None:
-        self.pool, self.x = pool, x
+        self.pool, self.whole = pool, x
         self.known = None if pool.linear else x
 
     @property
+    def x(self) -> Tensor:
+        there = are_there(self.pool.pool, self.whole)
+        return self.whole if there is None else torch.where(there, self.whole, 0.0)
+
+    @property
     def y(self) -> Tensor:
-        return forward(self.pool, self.x)
+        y = forward(self.pool, self.whole)
+        if self.pool.pool.skip is None:
+            return y
+        return torch.where(self.sums().push(torch.ones_like(self.whole)) == 0, 0.0, y)
 
     def push(self, t: Tensor) -> Tensor:
         return jvp(self.pool, t, self.known, None)
 
     def pull(self, g: Tensor) -> Tensor:
-        return vjp(self.pool, g, self.x.shape, self.pool.order_of(self.x), self.known, None, None)
+        return vjp(self.pool, g, self.whole.shape, self.pool.order_of(self.whole), self.known, None, None)
 
     def sums(self) -> Slope:
-        return Slope(TensorPool(Pool(Sum(), self.pool.pool.window, self.pool.pool.axes)), self.x)
+        return Slope(TensorPool(replace(self.pool.pool, kind=Sum())), self.whole)
 
     def where(self, condition: Tensor, a: Any, b: Any) -> Tensor:
         return torch.where(condition, a, b)
+
+
+def are_there(pool: Pool, x: Tensor) -> Tensor | None:
+    """Which cells of a float tensor are not skipped; None where none is."""
+    if pool.skip is None:
+        return None
+    return ~x.isnan() if pool.skip != pool.skip else x != pool.skip
 
 
 def bend(pool: TensorPool, t: Tensor, v: Tensor, x: Tensor) -> Tensor:
@@ -232,7 +252,7 @@ def kept_of_forward(
         return None, None, winners
     if pool.linear:
         return None, None, None
-    return x, (y if pool.form.keeps == "x and y" else None), None
+    return x, (y if pool.pool.keeps == "x and y" else None), None
 
 
 def _total(a: Tensor | None, b: Tensor | None, like: Tensor | None, size: Size) -> Tensor:

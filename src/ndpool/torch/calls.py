@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.compiler import is_compiling
 from torch.overrides import has_torch_function_unary
 
-from ..kinds import Kind, SmoothMax
+from ..kind import Kind
+from ..kinds import SmoothMax
 from ..parameters import documented
 from ..pool import Pool
 from . import autograd, custom, learnable

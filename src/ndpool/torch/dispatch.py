@@ -51,7 +51,7 @@ def linearize(pool: Pool, x: Tensor) -> tuple[Tensor, TensorLinear]:
         y, winners = autograd.forward_with_winners(found, x)
         return y, TensorLinear(found, x, y, Kept(winners=winners))
     y = autograd.forward(found, x)
-    several = found.form.keeps == "x and y"
+    several = pool.keeps == "x and y"
     # The caller may write to the y that is handed out.
     kept = Kept(None if found.linear else x, y.detach().clone() if several else None)
     return y, TensorLinear(found, x, y, kept)

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
 
 from .. import _engine, native
-from ..kinds import Kind, form_of
+from ..kind import Kind, form_of
 from ..native import Memory
 from ..plan import Order, Plan, plan_of
 from ..plan import put as put
@@ -85,7 +85,7 @@ class TensorPool:
         self.latest: Tensors | None = None
         #: Whether one winner a window says all about the derivative, whether that is the same everywhere, and whether
         #: there is a second derivative that is not 0.
-        self.wins, self.linear, self.curved = form.keeps == "winners", form.keeps == "nothing", form.curved
+        self.wins, self.linear, self.curved = pool.keeps == "winners", pool.keeps == "nothing", form.curved
 
     @property
     def kind(self) -> Kind:
@@ -322,7 +322,7 @@ def forward_with_winners(pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
 @opaque
 def indices(pool: TensorPool, winners: Tensor, size: Size) -> Tensor:
     """Each winner's flat row-major index over the pooled axes."""
-    plan = pool.plan(size, y_order(pool, winners, size), torch.float32)
+    plan = pool.plan(size, y_order(pool, winners, size), torch.float64)
     found = plan.new_y(torch.int64)
     native.indices(plan.plan, plan.inside_y(winners), found, torch.get_num_threads())
     return found

@@ -45,9 +45,9 @@ def _body(pooling: Pooling, axes: str) -> list[str]:
     asked = f"has_torch_function_variadic(x, {learnable})" if learnable else "has_torch_function_unary(x)"
     lines = [f"if {asked} and not is_compiling():", f"    return handed_over({pooling.name}, locals())"]
     if not pooling.kind.engine:
-        return [*lines, f"return pool(x, Pool({pooling.kind_call}, {pooling.window_call}, {axes}))"]
+        return [*lines, f"return pool(x, Pool({pooling.kind_call}, {pooling.window_call}, {axes}, skip, min_count))"]
     options = [f"fixed({each})" if each == learnable else each for each in pooling.options]
-    arguments = [pooling.kind.__name__, *pooling.window_arguments, axes, "ndim_of(x)", *options]
+    arguments = [pooling.kind.__name__, *pooling.window_arguments, axes, "ndim_of(x)", "skip", "min_count", *options]
     lines.append(f"chosen = {_MAKERS[pooling.column.window]}({', '.join(arguments)})")
     if pooling.has_indices:
         return [*lines, "return result(chosen, x, return_indices)"]

@@ -13,12 +13,15 @@ computed in float64, whatever the dtype of x, and the result is rounded to that 
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.compiler import is_compiling
 
+from ..kinds import Sum
 from . import autograd
 from .engine import PLAIN, TYPES, TensorPool, check_dense_layout, result_dtype
 
@@ -30,6 +33,8 @@ def smooth_max(pool: TensorPool, x: Tensor, beta: Tensor) -> Tensor:
     if x.dtype not in TYPES:
         raise TypeError(f"x has dtype {x.dtype}, which ndpool does not pool; give one of {', '.join(map(str, TYPES))}")
     wide = spread(beta, x.shape, pool.axes_of(x.dim())).double()
+    if pool.pool.skip is not None:
+        return _value_with_skip(pool, x, wide)
     recorded = torch.is_grad_enabled() and (x.requires_grad or beta.requires_grad)
     if recorded and autograd.is_plain(x) and autograd.is_plain(beta):
         y: Tensor = LearnableSmoothMax.apply(x, wide, pool)  # type: ignore[no-untyped-call]
@@ -40,6 +45,19 @@ def smooth_max(pool: TensorPool, x: Tensor, beta: Tensor) -> Tensor:
 def _value(pool: TensorPool, x: Tensor, beta: Tensor) -> Tensor:
     y = autograd.forward(pool, _times(x, beta))
     return _over(y, _beside(y, beta, pool)).to(result_dtype(pool.kind, x.dtype))
+
+
+def _value_with_skip(pool: TensorPool, x: Tensor, beta: Tensor) -> Tensor:
+    """The same where cells are skipped, which `beta x` would not show but for NaN; what is absent leans on nothing."""
+    whole, skip = pool.pool, pool.pool.skip
+    assert skip is not None
+    dtype, x = x.dtype, x.double()
+    there = ~x.isnan() if skip != skip else x != skip
+    z = torch.where(there, _times(x.masked_fill(~there, 0.0), beta), torch.nan)
+    y = autograd.forward(TensorPool(replace(whole, skip=math.nan)), z)
+    few = autograd.forward(TensorPool(replace(whole, kind=Sum(), skip=None, min_count=1)), there) < whole.min_count
+    y = _over(y.masked_fill(few, 0.0), _beside(y, beta, pool)).masked_fill(few, skip)
+    return y.to(result_dtype(pool.kind, dtype))
 
 
 class LearnableSmoothMax(torch.autograd.Function):

@@ -76,15 +76,29 @@ class _Recorded(Graph):
 
 
 def _forward(
-    x: Any, kind: str, parameter: float, option: str, window: str, numbers: Sequence[int], axes: Sequence[int]
+    x: Any,
+    kind: str,
+    parameter: float,
+    option: str,
+    skip: str,
+    window: str,
+    numbers: Sequence[int],
+    axes: Sequence[int],
 ) -> Any:
-    return pooled(_Recorded(), x, decode(kind, parameter, option, window, numbers, axes).pool)
+    return pooled(_Recorded(), x, decode(kind, parameter, option, skip, window, numbers, axes).pool)
 
 
 def _forward_with_indices(
-    x: Any, kind: str, parameter: float, option: str, window: str, numbers: Sequence[int], axes: Sequence[int]
+    x: Any,
+    kind: str,
+    parameter: float,
+    option: str,
+    skip: str,
+    window: str,
+    numbers: Sequence[int],
+    axes: Sequence[int],
 ) -> Any:
-    return pooled_with_indices(_Recorded(), x, decode(kind, parameter, option, window, numbers, axes).pool)
+    return pooled_with_indices(_Recorded(), x, decode(kind, parameter, option, skip, window, numbers, axes).pool)
 
 
 # --- TorchScript's exporter -----------------------------------------------------------------------
@@ -117,21 +131,37 @@ class _Scripted(Graph):
         return _DTYPES.get(x.type().scalarType())
 
 
-_parsed: Callable[..., Any] = torch.onnx.symbolic_helper.parse_args("v", "s", "f", "s", "s", "is", "is")
+_parsed: Callable[..., Any] = torch.onnx.symbolic_helper.parse_args("v", "s", "f", "s", "s", "s", "is", "is")
 
 
 @_parsed
 def _scripted_forward(
-    graph: Any, x: Any, kind: str, parameter: float, option: str, window: str, numbers: list[int], axes: list[int]
+    graph: Any,
+    x: Any,
+    kind: str,
+    parameter: float,
+    option: str,
+    skip: str,
+    window: str,
+    numbers: list[int],
+    axes: list[int],
 ) -> Any:
-    return pooled(_Scripted(graph), x, decode(kind, parameter, option, window, numbers, axes).pool)
+    return pooled(_Scripted(graph), x, decode(kind, parameter, option, skip, window, numbers, axes).pool)
 
 
 @_parsed
 def _scripted_forward_with_indices(
-    graph: Any, x: Any, kind: str, parameter: float, option: str, window: str, numbers: list[int], axes: list[int]
+    graph: Any,
+    x: Any,
+    kind: str,
+    parameter: float,
+    option: str,
+    skip: str,
+    window: str,
+    numbers: list[int],
+    axes: list[int],
 ) -> Any:
-    return pooled_with_indices(_Scripted(graph), x, decode(kind, parameter, option, window, numbers, axes).pool)
+    return pooled_with_indices(_Scripted(graph), x, decode(kind, parameter, option, skip, window, numbers, axes).pool)
 
 
 # --- what is refused ------------------------------------------------------------------------------

@@ -21,7 +21,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..kinds import Avg, Kind, Lp, Max, Min, SmoothMax, Sum
+from ..kind import Kind
+from ..kinds import Avg, Lp, Max, Min, SmoothMax, Sum
 from ..pool import Pool
 from ..windows import Adaptive, AnyWindow, Global, Window
 from .onnx_graph import (
@@ -117,6 +118,9 @@ def _task(graph: Graph, x: Value, pool: Pool) -> Task:
     kind, dtype, size = pool.kind, graph.dtype(x), graph.size(x)
     if type(kind) not in (Max, Min, Sum, Avg, SmoothMax, Lp):
         raise _refused(pool, f"{type(kind).__name__} has no form there; pool outside of the exported model")
+    if pool.skip is not None or getattr(kind, "rounding", None) is not None:
+        said = "skip" if pool.skip is not None else "rounding"
+        raise _refused(pool, f"{said} has no form there; pool outside of the exported model")
     if dtype is None or size is None:
         raise _refused(pool, "the exporter does not know the dtype and the rank of its input; cast it and reshape it")
     if dtype == UINT64:

@@ -108,7 +108,7 @@ def _winner_dtype(pool: TensorPool, size: Sequence[int]) -> torch.dtype:
         kernels = [window.of_axis(j, len(axes))[0] for j in range(len(axes))]
     else:
         kernels = [axis.kernel for axis in window.axes_of([size[axis] for axis in axes])]
-    return engine.WINNERS[winner_bytes(math.prod(kernels))]
+    return engine.WINNERS[winner_bytes(math.prod(kernels), pool.pool.skip is not None)]
 
 
 def _fake_forward(pool: TensorPool, x: Tensor) -> Tensor:

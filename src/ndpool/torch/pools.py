@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from .._engine import are_same
-from ..kinds import Kind
+from ..kind import Kind
 from ..pool import Pool
 from ..remembering import have_same_types
 from ..windows import PADDING_WORDS, Adaptive, AnyWindow, Global, Ints, PaddingLike, Window, checked_axes, whole
@@ -75,7 +75,9 @@ def _is_fixed(value: Any) -> bool:
     return all(map(_is_fixed, value)) if type(value) is tuple else isinstance(value, _FIXED)
 
 
-def tensor_pool(kind: Kind, window: AnyWindow, axes: Ints | None, ndim: int) -> TensorPool:
+def tensor_pool(
+    kind: Kind, window: AnyWindow, axes: Ints | None, ndim: int, skip: float | None = None, min_count: int = 1
+) -> TensorPool:
     """A pool over axes counted from the end of a tensor with `ndim` of them."""
     chosen = checked_axes(axes, window)
     if chosen is None:
@@ -83,7 +85,8 @@ def tensor_pool(kind: Kind, window: AnyWindow, axes: Ints | None, ndim: int) -> 
     for axis in chosen:
         if axis >= ndim:
             raise ValueError(f"axes={chosen}: {axis} is out of range for {ndim} axes; give {-ndim} to {ndim - 1}")
-    return TensorPool(Pool(kind, window, tuple(axis - ndim if axis >= 0 else axis for axis in chosen)))
+    places = tuple(axis - ndim if axis >= 0 else axis for axis in chosen)
+    return TensorPool(Pool(kind, window, places, skip, min_count))
 
 
 # --- as ndpool spells it --------------------------------------------------------------------------
@@ -91,13 +94,14 @@ def tensor_pool(kind: Kind, window: AnyWindow, axes: Ints | None, ndim: int) -> 
 
 def over_pool(pool: Pool, ndim: int) -> TensorPool:
     """A pool of one of the engine's kinds, for tensors with `ndim` axes."""
+    arguments = pool.kind, pool.window, pool.axes, ndim, pool.skip, pool.min_count
     if is_compiling():
-        return tensor_pool(pool.kind, pool.window, pool.axes, ndim)
+        return tensor_pool(*arguments)
     handles: dict[Any, TensorPool] = pool.handles  # type: ignore[attr-defined]
     try:
         return handles["torch", ndim]
     except KeyError:
-        return put(handles, ("torch", ndim), tensor_pool(pool.kind, pool.window, pool.axes, ndim), _POOLS_KEPT)
+        return put(handles, ("torch", ndim), tensor_pool(*arguments), _POOLS_KEPT)
 
 
 @remembered
@@ -110,19 +114,32 @@ def over_window(
     ceil_mode: bool,
     axes: Ints | None,
     ndim: int,
+    skip: float | None,
+    min_count: int,
     *options: Any,
 ) -> TensorPool:
-    return tensor_pool(kind(*options), Window(kernel_size, stride, padding, dilation, ceil_mode), axes, ndim)
+    window = Window(kernel_size, stride, padding, dilation, ceil_mode)
+    return tensor_pool(kind(*options), window, axes, ndim, skip, min_count)
 
 
 @remembered
-def over_bins(kind: type[Kind], output_size: Any, axes: Ints | None, ndim: int, *options: Any) -> TensorPool:
-    return tensor_pool(kind(*options), Adaptive(output_size), axes, ndim)
+def over_bins(
+    kind: type[Kind],
+    output_size: Any,
+    axes: Ints | None,
+    ndim: int,
+    skip: float | None,
+    min_count: int,
+    *options: Any,
+) -> TensorPool:
+    return tensor_pool(kind(*options), Adaptive(output_size), axes, ndim, skip, min_count)
 
 
 @remembered
-def over_all(kind: type[Kind], keepdims: bool, axes: Ints, ndim: int, *options: Any) -> TensorPool:
-    return tensor_pool(kind(*options), Global(keepdims), axes, ndim)
+def over_all(
+    kind: type[Kind], keepdims: bool, axes: Ints, ndim: int, skip: float | None, min_count: int, *options: Any
+) -> TensorPool:
+    return tensor_pool(kind(*options), Global(keepdims), axes, ndim, skip, min_count)
 
 
 # --- as PyTorch spells it -------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """A pool as the plain values that an operator of PyTorch may take, and back.
 
 kind, parameter, option   as the engine calls them: ("avg", 0.0, "counted")
+skip                      the value of cells that are not there, and how many others an output needs: "nan 1"; or ""
 window                    "floor" and "ceil", perhaps with a padding word; "adaptive"; "global" and "global flat"
 numbers                   kernel, stride, dilation, lo and hi for each axis; its output size; or nothing
 axes                      counted from the end
@@ -11,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from ..kinds import form_of, kind_of
+from ..kind import form_of, kind_of
 from ..pool import Pool
 from ..windows import Adaptive, AnyWindow, Global, Window
 from .engine import TensorPool, put
 
-Values: TypeAlias = tuple[str, float, str, str, list[int], list[int]]
+Values: TypeAlias = tuple[str, float, str, str, str, list[int], list[int]]
 
-SCHEMA = "str kind, float parameter, str option, str window, int[] numbers, int[] axes"
+SCHEMA = "str kind, float parameter, str option, str skip, str window, int[] numbers, int[] axes"
 
 _KEEP_LENGTH = -1  # an output size of None
 
@@ -27,7 +28,13 @@ def encode(pool: Pool) -> Values:
     form, axes = form_of(pool.kind), pool.axes
     assert form is not None
     assert axes is not None
-    return (form.name, form.parameter, form.option, *_encode_window(pool.window, len(axes)), list(axes))
+    skip = "" if pool.skip is None else f"{_encode_skip(pool.skip)} {pool.min_count}"
+    return (form.name, form.parameter, form.option, skip, *_encode_window(pool.window, len(axes)), list(axes))
+
+
+def _encode_skip(skip: float) -> str:
+    """Whole numbers as such: of the integers of 64 bits, a float holds but some."""
+    return str(skip) if isinstance(skip, int) else repr(float(skip))
 
 
 def _encode_window(window: AnyWindow, rank: int) -> tuple[str, list[int]]:
@@ -48,19 +55,26 @@ def _encode_window(window: AnyWindow, rank: int) -> tuple[str, list[int]]:
 
 
 def decode(
-    kind: str, parameter: float, option: str, window: str, numbers: Sequence[int], axes: Sequence[int]
+    kind: str, parameter: float, option: str, skip: str, window: str, numbers: Sequence[int], axes: Sequence[int]
 ) -> TensorPool:
-    key = (kind, parameter, option, window, tuple(numbers), tuple(axes))
+    key = (kind, parameter, option, skip, window, tuple(numbers), tuple(axes))
     try:
         return _decoded[key]
     except KeyError:
         pass
-    pool = TensorPool(Pool(kind_of(kind, option, parameter), _decode_window(window, numbers), tuple(axes)))
-    return put(_decoded, key, pool, _DECODED_KEPT)
+    pool = Pool(kind_of(kind, option, parameter), _decode_window(window, numbers), tuple(axes), *_decode_skip(skip))
+    return put(_decoded, key, TensorPool(pool), _DECODED_KEPT)
 
 
 _decoded: dict[tuple[object, ...], TensorPool] = {}
 _DECODED_KEPT = 256
+
+
+def _decode_skip(skip: str) -> tuple[float | None, int]:
+    if not skip:
+        return None, 1
+    value, min_count = skip.split()
+    return int(value) if value.lstrip("-").isdigit() else float(value), int(min_count)
 
 
 def _decode_window(window: str, numbers: Sequence[int]) -> AnyWindow:

@@ -8,21 +8,22 @@ import torch
 from torch import Tensor
 
 #: As `schema.encode` gives them. The last are the axes, counted from the end or, if not negative, from the start.
-Values = tuple[str, float, str, str, list[int], list[int]]
+Values = tuple[str, float, str, str, str, list[int], list[int]]
 
 
 def pooled(x: Tensor, values: Values) -> Tensor:
     """`y`."""
-    kind, parameter, option, window, numbers, axes = values
-    y: Tensor = torch.ops.ndpool.forward(x, kind, parameter, option, window, numbers, from_the_end(axes, x.dim()))
+    kind, parameter, option, skip, window, numbers, axes = values
+    places = from_the_end(axes, x.dim())
+    y: Tensor = torch.ops.ndpool.forward(x, kind, parameter, option, skip, window, numbers, places)
     return y
 
 
 def pooled_with_indices(x: Tensor, values: Values) -> tuple[Tensor, Tensor]:
     """`y` and the winners' indices."""
-    kind, parameter, option, window, numbers, axes = values
+    kind, parameter, option, skip, window, numbers, axes = values
     places = from_the_end(axes, x.dim())
-    y, found = torch.ops.ndpool.forward_with_indices(x, kind, parameter, option, window, numbers, places)
+    y, found = torch.ops.ndpool.forward_with_indices(x, kind, parameter, option, skip, window, numbers, places)
     return y, found
 
 

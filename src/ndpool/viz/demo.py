@@ -8,7 +8,8 @@ from typing import IO, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kinds import TIES, Kind, Max, Sum
+from ..kind import Kind
+from ..kinds import TIES, Max, Sum
 from ..pool import Pool
 from ..reprs import brief
 from ..windows import Window

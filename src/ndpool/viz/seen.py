@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..kinds import Avg, Kind, SmoothMax
+from ..kind import Kind
+from ..kinds import Avg, SmoothMax
 from ..pool import Pool
 from ..windows import Axis, layout
 
