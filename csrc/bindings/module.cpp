@@ -189,7 +189,7 @@ class BoundPool {
 // --- tensors that the engine makes ---------------------------------------------------------------
 
 // A pool for tensors of one layout, which makes the tensors that it returns. Where a tensor is not what it was made
-// for, the answer is None, and the caller finds another way.
+// for, or there is no memory for a result, the answer is None, and the caller finds another way or the words.
 class TensorPlan {
   public:
     TensorPlan(nb::object plan, nb::object type, const std::vector<i64> &shape, const std::vector<i64> &strides,
@@ -231,6 +231,7 @@ class TensorPlan {
             won = winners.made(
                 type, [&](const Array &places) { without_gil([&] { pool.linearize(from, to, places, manner); }); });
         });
+        if (value.is_none() || won.is_none()) return nb::none();
         return nb::make_tuple(value, won);
     }
 

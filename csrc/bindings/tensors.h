@@ -4,14 +4,13 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "base/out_of_memory.h"
+#include "base/results.h"
 #include "kinds/engine.h"
 
 namespace ndpool {
@@ -121,29 +120,35 @@ class TensorLayout {
         return found;
     }
 
-    // A new tensor that `fill` has written, given its memory. The memory and all that describes it are one block.
+    // A new tensor that `fill` has written, given its memory; None where there is none. The memory and all that
+    // describes it are one block.
     template <class Fill>
     nanobind::object made(const TensorType &of, const Fill &fill) const {
         std::size_t numbers = shape.size() * sizeof(std::int64_t);
-        std::size_t head = (sizeof(dlpack::Managed) + 2 * numbers + 63) / 64 * 64;
+        std::size_t head = (sizeof(Block) + 2 * numbers + 63) / 64 * 64;
         std::size_t size = head + (static_cast<std::size_t>(bytes) + 63) / 64 * 64;
-        auto *block = static_cast<char *>(std::aligned_alloc(64, size));
-        if (!block) throw OutOfMemory(size, "a tensor");
+        auto *block = static_cast<char *>(ResultMemory::of_process().take(size));
+        if (!block) return nanobind::none();
         try {
             fill(Array{block + head, bytes, element_bytes()});
         } catch (...) {
-            std::free(block);
+            ResultMemory::of_process().give_back(block, size);
             throw;
         }
-        auto *sides = reinterpret_cast<std::int64_t *>(block + sizeof(dlpack::Managed)), *steps = sides + shape.size();
+        auto *sides = reinterpret_cast<std::int64_t *>(block + sizeof(Block)), *steps = sides + shape.size();
         std::memcpy(sides, shape.data(), numbers);
         std::memcpy(steps, strides.data(), numbers);
         dlpack::Tensor tensor{
             block + head, {dlpack::CPU, 0}, static_cast<std::int32_t>(shape.size()), dtype, sides, steps, 0};
-        return handed_over(of, new (block) dlpack::Managed{{1, 0}, nullptr, release, 0, tensor});
+        return handed_over(of, new (block) Block{{{1, 0}, nullptr, release, 0, tensor}, size});
     }
 
   private:
+    // What a block begins with.
+    struct Block : dlpack::Managed {
+        std::size_t size;
+    };
+
     std::vector<std::int64_t> shape, strides;
     dlpack::DataType dtype;
     std::int64_t bytes;
@@ -170,7 +175,7 @@ class TensorLayout {
     // Frees a block, and says so to whoever still asks.
     static void release(dlpack::Managed *managed) {
         if (managed->context) *static_cast<bool *>(managed->context) = true;
-        std::free(managed);
+        ResultMemory::of_process().give_back(managed, static_cast<Block *>(managed)->size);
     }
 
     static dlpack::DataType type_of(const std::string &name) {

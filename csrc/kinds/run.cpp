@@ -24,7 +24,9 @@ bool goes_by_batch(const Plan &plan, const Call &call) {
     if (call.asked != Way::NONE) return call.asked == Way::BATCH && can_batch(plan, forward);
     if (call.op == Op::WINNERS_VJP && few_winners(plan)) return false;
     const i64 bytes = size_of(call.type);
-    return suits_batch(plan, forward, call.op == Op::SUM, lanes_of(static_cast<int>(bytes)), bytes, bytes_of_y(call));
+    const bool sums = call.op == Op::SUM || call.op == Op::SUM_VJP;
+    return suits_batch(plan, forward, sums, call.op == Op::WINNERS, lanes_of(static_cast<int>(bytes)), bytes,
+                       bytes_of_y(call));
 }
 
 // Whether the slabs are one long row to an operation. A place in a window is the same there.

@@ -52,6 +52,11 @@ bool can_tiles(const Plan &plan, const Lanes &lanes) {
     return lanes.tuned == Tuned::ALL && plan.inner >= lanes.many && !plan.last().adaptive &&
            plan.last().kernel == plan.outer_cells && (plan.last().kernel == 2 || plan.last().kernel == 3);
 }
+// In steps of one, rows that are merged once serve three windows.
+bool suits_tiles(const Plan &plan, const Lanes &lanes) {
+    const Axis &axis = plan.last();
+    return axis.stride > 1 || axis.kernel == 2 || (!lanes.sums && plan.inner > 2 * lanes.many);
+}
 
 bool can_cells(const Plan &plan, const Lanes &lanes) { return plan.inner > 1 && !lanes.stored; }
 // Loads and merges for each output: of all cells, or of the rows once and then along the row. To read a narrow cell is
@@ -62,6 +67,9 @@ bool suits_cells(const Plan &plan, const Lanes &lanes) {
     if (is_wide(axis)) return false;
     // Rows are merged by whole registers, however short a place is.
     if (plan.inner < lanes.many && (plan.outer_cells > 1 || (axis.stride == 1 && !axis.adaptive))) return false;
+    // A loop for each of many short rows of a window costs more than to merge whole rows first.
+    const bool one_window = plan.out_row == plan.inner;
+    if (!one_window && plan.outer_cells >= 2 * axis.kernel && plan.inner <= 2 * lanes.many) return false;
     const i64 read = lanes.narrow ? 2 * plan.outer_cells : plan.outer_cells;
     // In steps of one, rows are long loops over all places, where this is a loop for each.
     const i64 loop = axis.stride == 1 && !axis.adaptive ? 6 * lanes.many / plan.inner : 0;
@@ -94,7 +102,7 @@ bool can_rows(const Plan &plan, const Lanes &) { return plan.inner > 1 || !plan.
 
 const Entry FORWARD[] = {
     {Way::SLIDE, can_slide, suits_slide}, {Way::DIRECT, can_direct, always},
-    {Way::TILES, can_tiles, always},      {Way::TAPS, can_taps, suits_taps},
+    {Way::TILES, can_tiles, suits_tiles}, {Way::TAPS, can_taps, suits_taps},
     {Way::CELLS, can_cells, suits_cells}, {Way::SEGMENTS, can_segments, suits_segments},
     {Way::WIDEN, can_widen, suits_widen}, {Way::ROWS, can_rows, always},
 };
@@ -132,7 +140,8 @@ RowPieces row_pieces(const Plan &plan, i64 lanes, i64 bytes) {
     if (plan.dim_count > 0 || axis.adaptive) return {};
     const i64 reach = axis.dilation * (axis.kernel - 1), s = axis.stride;
     const auto [first, stop] = whole_outputs(axis, 0, axis.output);
-    const i64 least = 4 * reach / s + 1, near = BATCH_BYTES / (lanes * bytes) / (s * plan.inner);
+    // Pieces read the cells twice that windows of two of them see.
+    const i64 least = reach < s ? 1 : 4 * reach / s + 1, near = BATCH_BYTES / (lanes * bytes) / (s * plan.inner);
     i64 count = (stop - first) / (near < least ? least : near);
     const bool of_all_rows = fill_lanes(plan.outer, lanes);
     if (!of_all_rows) {
@@ -153,10 +162,13 @@ bool in_long_pairs(const Plan &plan) {
 }
 
 // On the way back, it is rows of cells that are short.
-bool suits_batch_back(const Plan &plan, i64 lanes, i64 bytes) {
-    if (in_long_pairs(plan)) return false;
-    if (!fill_lanes(plan.outer, lanes) || !slabs_stay_near(plan, lanes, bytes)) return false;
-    return plan.in_row < (plan.inner >= lanes ? 100 : 64) && plan.inner <= 2 * lanes;
+bool suits_batch_back(const Plan &plan, bool sums, i64 lanes, i64 bytes) {
+    // Sums of narrow cells have lanes twice as wide: rows twice as long are as short, and half a register is as full.
+    const bool widens = sums && bytes == 2;
+    if (in_long_pairs(plan) && !(widens && plan.last().output < lanes)) return false;
+    if (!fill_lanes(plan.outer, widens && plan.in_row < 64 ? lanes / 2 : lanes) || !slabs_stay_near(plan, lanes, bytes))
+        return false;
+    return plan.in_row < (widens ? 150 : plan.inner >= lanes ? 100 : 64) && plan.inner <= 2 * lanes;
 }
 
 bool tiles_rows(const Plan &plan) {
@@ -178,17 +190,19 @@ Plan in_one_row(const Plan &plan) {
     return own;
 }
 
-bool suits_batch(const Plan &plan, bool forward, bool sums, i64 lanes, i64 bytes, i64 result_bytes) {
+bool suits_batch(const Plan &plan, bool forward, bool sums, bool tagged, i64 lanes, i64 bytes, i64 result_bytes) {
     const Axis &axis = plan.last();
-    if (!forward) return suits_batch_back(plan, lanes, bytes);
+    if (!forward) return suits_batch_back(plan, sums, lanes, bytes);
     if (in_long_pairs(plan)) return false;
-    // A long window is reduced along itself.
-    const i64 for_sums = bytes == 1 ? 128 : bytes == 2 ? 64 : 32;
-    const i64 is_long = sums && plan.inner == 1 && axis.dilation == 1 ? for_sums : 16 * lanes;
+    // A long window is reduced along itself. To look for its winner there takes longer than to transpose it, until a
+    // window a lane is too much for the nearest caches.
+    const i64 for_sums = bytes == 1 ? 128 : bytes == 2 ? 64 : 32, for_winners = 8192 / bytes;
+    const i64 is_long = sums && plan.inner == 1 && axis.dilation == 1 ? for_sums : tagged ? for_winners : 16 * lanes;
     if ((axis.adaptive || axis.stride >= axis.kernel) && axis.kernel >= is_long) return false;
     // Rows of a register or two lose so much that even slabs which are further away are better transposed.
+    const i64 short_row_of = axis.adaptive || plan.dim_count == 0 ? 2 * lanes : lanes / 2;
     const bool near = slabs_stay_near(plan, lanes, bytes) ||
-                      (plan.out_row <= 2 * lanes && plan.in_slab <= (8 << 20) / (lanes * bytes));
+                      (plan.out_row <= short_row_of && plan.in_slab <= (8 << 20) / (lanes * bytes));
     const bool fill = fill_lanes(plan.outer, lanes) && near;
     // To transpose a cell takes as much time as is lost between two rows over some hundred cells. Where places fill
     // registers by themselves, only very short rows lose more.
@@ -199,7 +213,7 @@ bool suits_batch(const Plan &plan, bool forward, bool sums, i64 lanes, i64 bytes
     const bool small_steps = !axis.adaptive && axis.stride <= steps;
     const bool short_row = plan.out_row < (small_steps ? 2 : 4) * lanes;
     // Bins would otherwise be reduced one by one.
-    const i64 few = axis.adaptive && plan.inner == 1 ? 4000 : plan.dim_count > 0 ? 600 : 100;
+    const i64 few = axis.adaptive && plan.inner == 1 ? 4000 : plan.dim_count == 0 ? 100 : sums ? 340 : 600;
     if (fill && short_row && cells_of_row < few) return true;
     if (plan.dim_count > 0) return false;
     // Along a long row, windows in small steps are shifted registers, and others are best one a lane.
@@ -262,11 +276,12 @@ struct WinnerWays {
         const bool large = plan.in_slab > 1 << 18;  // so that sums of a part would leave the caches
         switch (way) {
             case Way::SQUARES: return axis.output >= lanes.many + axis.kernel && (plan.dim_count == 1 || !lanes.narrow);
-            case Way::OWN:  // what is gathered can go past the caches
+            case Way::OWN:  // what is gathered can go past the caches, and long rows of columns are whole registers
+                if (can(Way::COLUMNS) && columns_take() < 0.75 * winners()) return false;
                 return lanes.narrow || !many_elements || (plan.cells > 4 && plan.outer * plan.in_slab <= 1 << 20);
             case Way::GATHER:
                 return many_elements && plan.cells <= 50 && windows_over(plan, 0, plan.axis_count) <= 9 &&
-                       (large || (!lanes.narrow && winners() > 0.2));
+                       ((large && winners() > 0.03) || (!lanes.narrow && winners() > 0.2));
             case Way::COLUMNS: return columns_take() < 1.5 * winners();
             default: return true;
         }

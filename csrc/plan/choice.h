@@ -65,9 +65,10 @@ constexpr i64 BATCH_BYTES = 96 << 10;
 RowPieces row_pieces(const Plan &plan, i64 lanes, i64 bytes);
 
 // Whether a plan goes by BATCH, with so many lanes of so many bytes, and results of so many; `forward` says that
-// windows are what is computed, and not cells, and `sums` that their cells are added up.
+// windows are what is computed, and not cells, `sums` that their cells are added up, and `tagged` that their winners
+// are looked for.
 bool can_batch(const Plan &plan, bool forward);
-bool suits_batch(const Plan &plan, bool forward, bool sums, i64 lanes, i64 bytes, i64 result_bytes);
+bool suits_batch(const Plan &plan, bool forward, bool sums, bool tagged, i64 lanes, i64 bytes, i64 result_bytes);
 
 // Whether windows along one axis stand side by side and leave no cell out, nor from one slab to the next. They are
 // windows of one long row then, and what is done for each row is done once.

@@ -122,8 +122,8 @@ class ArrayPlan:
 class TensorPlan:
     """A plan for tensors of one layout, which makes those that it returns.
 
-    The answer is None where a tensor is not of just this type, size, strides and dtype, on the CPU. In the usual order
-    of axes a cotangent may have any strides.
+    The answer is None where a tensor is not of just this type, size, strides and dtype, on the CPU, and where there is
+    no memory for a result. In the usual order of axes a cotangent may have any strides.
     """
 
     def __init__(

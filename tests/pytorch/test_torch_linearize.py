@@ -17,7 +17,7 @@ import ndpool.torch.functional as F
 from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, native
 from ndpool import plan as plan_module
 from ndpool.torch import engine
-from ndpool.torch.engine import TensorPool
+from ndpool.torch.engine import TensorPool, Tensors
 from ndpool.torch.pools import over_pool
 
 KINDS = [Max(), Max("split"), Min("all"), Min(), Sum(), Avg(False), SmoothMax(-1.5), Lp(2), Lp(3)]
@@ -168,6 +168,9 @@ def test_huge_windows_of_tensors_and_arrays(arguments, error, message):
 class Starving:
     """In place of the engine's plan: every method wants more memory than there is."""
 
+    def takes(self, x):
+        return True
+
     def __getattr__(self, name):
         def method(*memory, threads=0):
             raise MemoryError("std::bad_alloc")
@@ -175,9 +178,10 @@ class Starving:
         return method
 
 
+@pytest.mark.parametrize("quick", [None, Starving()], ids=["common", "short"])
 @pytest.mark.parametrize("kind", [Max(), Max("all"), SmoothMax(1.0)], ids=repr)
-def test_memory_that_runs_out_is_explained(kind, monkeypatch):
-    """As for arrays; a tensor that is not small."""
+def test_memory_that_runs_out_is_explained(kind, quick, monkeypatch):
+    """As for arrays, the common way and the short one."""
     pool, x = Pool(kind, Window((2, 2), padding=1)), torch.randn(400, 400, requires_grad=True)
     y, linear = pool.linearize(x)
     acts = [pool, pool.linearize, linear.push, lambda x: pool.jvp(x, x), lambda _: linear.pull(y)]
@@ -188,6 +192,7 @@ def test_memory_that_runs_out_is_explained(kind, monkeypatch):
     for plan in list(plan_module._plans.values()):
         if plan.shape == (400, 400):
             monkeypatch.setitem(plan.handles, "native", Starving())
+    monkeypatch.setattr(Tensors, "quick", quick)
     for act in acts:
         with pytest.raises(
             MemoryError, match=r"kernel_size=\(2, 2\).* over shape \(400, 400\) is too large: there is no memory"
@@ -260,6 +265,7 @@ def test_tensors_are_pooled_with_the_threads_of_pytorch(monkeypatch):
     x = torch.randn(3, 250, 250)
     for kind in (Max(), Max("all"), Avg()):
         found = TensorPool(Pool(kind, Window((2, 2)), (-2, -1)))
+        found.plan_of(x).quick = None  # so that the common way is gone
         y, winners = engine.forward_with_winners(found, x) if found.wins else (engine.forward(found, x), None)
         engine.jvp(found, x, None if found.wins else x, winners)
         engine.jvp(found, x, x, None)

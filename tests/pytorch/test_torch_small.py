@@ -1,9 +1,10 @@
-"""Small tensors take a short way of their own: the same numbers, and no one who should see the call is passed by."""
+"""Tensors that the engine makes, the short way: the same numbers, and no one who should see the call is passed by."""
 
 from __future__ import annotations
 
 import pickle
 import resource
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch_cases import FEW_POOLS, POOLS, distinct
 
 import ndpool.torch.functional as F
-from ndpool import Avg, Global, Lp, Max, Pool, Window, _engine
+from ndpool import Avg, Global, Lp, Max, Pool, Sum, Window, _engine
 from ndpool.torch import engine
 from ndpool.torch.engine import TensorPool
 
@@ -66,11 +67,58 @@ def test_dtypes(dtype):
         same(short.quick.forward(x), long.forward(x))
 
 
-def test_only_for_the_small():
+def test_not_for_the_empty():
     pool = TensorPool(Pool(Max(), Window((2, 2))))
     assert pool.plan_of(torch.zeros(2, 64, 18, 18)).quick is not None
-    assert pool.plan_of(torch.zeros(2, 256, 257)).quick is None
+    assert pool.plan_of(torch.zeros(2, 256, 257)).quick is not None
     assert pool.plan_of(torch.zeros(0, 32, 32)).quick is None
+
+
+@pytest.mark.parametrize("length", [4 << 10, 64 << 10, 1 << 20, 4 << 20, 12 << 20])  # of 4 bytes
+def test_results_come_where_others_were_and_are_apart(length):
+    """Of all sizes: those that the C library makes, those that are kept, in usual pages and in large ones, and more."""
+    x = torch.randn(length)
+    pool = Pool(Sum(), Window((1,)))
+    at = set()
+    for _ in range(5):
+        results = [F.pool(x, pool) for _ in range(3)]
+        assert len({y.data_ptr() for y in results}) == 3
+        at |= {y.data_ptr() for y in results}
+        for i, y in enumerate(results):
+            y += i
+        for i, y in enumerate(results):
+            assert torch.equal(y, x + i)
+        del y, results
+    if 4096 < length <= 4 << 20:
+        assert len(at) == 3
+
+
+def test_memory_that_is_kept_is_little():
+    """However many sizes there were."""
+    pool = Pool(Sum(), Window((1,)))
+
+    def resident():
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * 4096
+
+    x = torch.ones(1 << 20)
+    before = resident()
+    for i in range(60):  # of nearly 4 MB each
+        F.pool(x[i:], pool)
+    assert resident() - before < 100 << 20
+
+
+def test_what_one_thread_made_another_may_free():
+    x = torch.randn(1 << 16)
+    pool = Pool(Sum(), Window((1,)))
+
+    def work(_):
+        results = [F.pool(x, pool) for _ in range(20)]
+        return results, all(torch.equal(y, x) for y in results)
+
+    with ThreadPoolExecutor(4) as threads:
+        for _, equal in threads.map(work, range(40)):
+            assert equal
 
 
 def test_the_stride_of_an_axis_with_one_cell_says_nothing():

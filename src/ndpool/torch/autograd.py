@@ -98,7 +98,7 @@ def _shown(pool: TensorPool, run: Callable[[TensorPool, Tensor], Any], x: Tensor
 
 
 def again(pool: TensorPool, x: Tensor) -> Tensor | None:
-    """`y` of a small tensor that is as the one before it was: checked, laid out, planned. None of any other."""
+    """`y` of a tensor that is as the one before it was: checked, laid out, planned. None of any other."""
     if not _is_unwatched() or (plan := pool.latest) is None or not plan.takes(x) or _profiled():
         return None
     y: Tensor = _RECORDED[pool.name](plan, x) if x.requires_grad and torch.is_grad_enabled() else plan.forward(x)

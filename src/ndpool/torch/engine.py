@@ -3,8 +3,9 @@
 Nothing is copied that the engine can read as it lies: a tensor that is dense in some order of its axes (channels last,
 say) is handed over in that order, and the result is written in the same one.
 
-A small tensor is pooled in less time than PyTorch takes to make the result. There the engine makes it, through the
-table of C functions by which PyTorch shares its tensors (`TensorPlan`); where that cannot be, the common way is open.
+The engine makes the results, through the table of C functions by which PyTorch shares its tensors (`TensorPlan`): a
+small tensor is pooled in less time than PyTorch takes to make the result, and a large one is best written where the one
+before it was, which the caches still hold. Where that cannot be, the common way is open: PyTorch makes them.
 """
 
 from __future__ import annotations
@@ -50,6 +51,9 @@ _PLANS_KEPT = 64
 
 Called = TypeVar("Called", bound=Callable[..., Any])
 
+#: Whether someone may be counting the memory of tensors, who sees what PyTorch makes and nothing else.
+_profiled = torch._C._autograd._profiler_enabled
+
 _NOT_COMPILED = _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP)
 
 
@@ -81,7 +85,7 @@ class TensorPool:
         self.seen: dict[Any, Tensors] = {}
         #: Likewise those of outputs alone.
         self.seen_forward: dict[Any, Tensors] = {}
-        #: The plan of the tensor that was met last, if small: the next one often is its like.
+        #: The plan of the tensor that was met last, if it has the short way: the next one often is its like.
         self.latest: Tensors | None = None
         #: Whether one winner a window says all about the derivative, whether that is the same everywhere, and whether
         #: there is a second derivative that is not 0.
@@ -174,10 +178,10 @@ class Tensors:
         return native.engine_plan(self.plan)
 
     def _quick(self) -> _engine.TensorPlan | None:
-        """The short way for small tensors, in a PyTorch that opens it."""
+        """The short way, in a PyTorch that opens it."""
         plan = self.plan
-        small = 0 < math.prod(plan.shape) <= _SMALL and 0 < math.prod(plan.output_shape) <= _SMALL
-        if not small or plan.residual.winners > 4 or not hasattr(Tensor, "__dlpack_c_exchange_api__"):
+        empty = not math.prod(plan.shape) or not math.prod(plan.output_shape)
+        if empty or plan.residual.winners > 4 or not hasattr(Tensor, "__dlpack_c_exchange_api__"):
             return None
         layout = plan.shape, plan.strides, plan.output_shape, plan.output_strides
         return _engine.TensorPlan(self.native, Tensor, *layout, TYPES[self.dtype], plan.result)
@@ -220,7 +224,7 @@ class Tensors:
         return self.quick is not None and self.quick.takes(x)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.quick is not None and not x.is_neg():
+        if self.quick is not None and not x.is_neg() and not _profiled():
             try:
                 made = self.quick.forward(x, torch.get_num_threads())
             except MemoryError:
@@ -232,7 +236,7 @@ class Tensors:
         return y
 
     def forward_with_winners(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        if self.quick is not None and not x.is_neg():
+        if self.quick is not None and not x.is_neg() and not _profiled():
             try:
                 made = self.quick.linearize(x, torch.get_num_threads())
             except MemoryError:
@@ -246,16 +250,12 @@ class Tensors:
 
     def pull(self, g: Tensor, x: Tensor | None, y: Tensor | None, winners: Tensor | None) -> Tensor | None:
         """`gx` the short way; None where that does not take these tensors."""
-        if self.quick is None or g.is_neg() or (x is not None and x.is_neg()):
+        if self.quick is None or g.is_neg() or (x is not None and x.is_neg()) or _profiled():
             return None
         try:
             return self.quick.pull(x, y, winners, g, torch.get_num_threads())
         except MemoryError:
             raise native.starved(self.plan) from None
-
-
-#: As far as what PyTorch takes to make a tensor is to be seen beside what the engine takes to fill it.
-_SMALL = 1 << 17
 
 
 def dense(a: Tensor, order: Order, strides: tuple[int, ...]) -> Tensor:
