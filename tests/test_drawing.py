@@ -13,7 +13,22 @@ from rich.console import Console
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
-from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, spec
+from ndpool import (
+    Adaptive,
+    Avg,
+    Global,
+    Lp,
+    Max,
+    Median,
+    Min,
+    Mode,
+    Pool,
+    Quantile,
+    SmoothMax,
+    Sum,
+    Window,
+    spec,
+)
 from ndpool.viz import demo as demo_figure
 from ndpool.viz.terminal import explanation
 
@@ -128,6 +143,11 @@ COUNTED = Window((3,), 2, 1, ceil_mode=True)  # over 6 cells: 2 and a padded one
         (SmoothMax(1.0, False), "terms in the sum", [2, 3, 3, 1]),
         (Max(), "cells that can win", [2, 3, 3, 1]),
         (Min(), "cells that can win", [2, 3, 3, 1]),
+        (Mode(), "cells that can win", [2, 3, 3, 1]),
+        (Quantile(0.9, "lower"), "cells that can win", [2, 3, 3, 1]),
+        (Quantile(0.9), "cells that are sorted", [2, 3, 3, 1]),
+        (Median(), "cells that are sorted", [2, 3, 3, 1]),
+        (Avg(rounding="floor"), "divisor", [3, 3, 3, 2]),
         (Lp(2), "cells in the norm", [2, 3, 3, 1]),
         (Sum(), "cells", [2, 3, 3, 1]),
     ],
@@ -171,6 +191,39 @@ def test_one_count_for_all():
 def test_what_is_dropped(window, shape, said):
     lines = drawn(Pool(Sum(), window), shape)
     assert [line for line in lines if "drop" in line] == said
+
+
+@pytest.mark.parametrize(
+    ("pool", "count", "said"),
+    [
+        (
+            Pool(Avg(), Window((2,)), skip=np.nan),
+            "divisor if none is skipped: 2 in every window",
+            "each cell that is nan; an output that has no other is nan",
+        ),
+        (
+            Pool(Mode(), Window((3,)), skip=0, min_count=2),
+            "cells that can win if none is skipped: 3 in every window",
+            "each cell that is 0; an output with fewer than 2 others is 0",
+        ),
+        (
+            Pool(Avg(divisor_override=4), Window((2,)), skip=-9999.0, min_count=0),
+            "divisor: 4 in every window",
+            "each cell that is -9999.0; an output needs no other",
+        ),
+        (
+            Pool(Median(), Window((3,), 3, 1, ceil_mode=True), skip=1),
+            "cells that are sorted if none is skipped, for each output:",
+            "each cell that is 1; an output that has no other is 1",
+        ),
+        (Pool(Max(), Window((2,))), "cells that can win: 2 in every window", None),
+    ],
+)
+def test_what_is_skipped_is_said(pool, count, said):
+    lines = drawn(pool, (6,))
+    assert count in lines
+    assert [line for line in lines if line.startswith("skipped")] == ([f"skipped: {said}"] if said else [])
+    assert ("skip=" in lines[0]) == (said is not None)
 
 
 # --- the demo's picture ---------------------------------------------------------------------------
