@@ -39,14 +39,14 @@ CHOICES: dict[str, dict[type[Kind], tuple[str, ...]]] = {
 }
 
 
-def words(names: Iterable[Any]) -> str:
+def words(names: Iterable[Any], before_last: str = "or") -> str:
     """What one may choose from, for people.
 
-    >>> words(TIES)
-    'first, split or all'
+    >>> words(TIES), words(["max", "min"], "and"), words(["lp"])
+    ('first, split or all', 'max and min', 'lp')
     """
     *others, last = (str(getattr(name, "value", name)) for name in names)
-    return f"{', '.join(others)} or {last}"
+    return f"{', '.join(others)} {before_last} {last}" if others else last
 
 
 def owners(option: str) -> list[tuple[str, Parameter]]:
@@ -73,7 +73,7 @@ def kind_of(name: str, options: Mapping[str, Any]) -> Kind:
     given = {option: value for option, value in options.items() if value is not None}
     for option in given:
         if option not in parameters:
-            theirs = " and ".join(owner for owner, _ in owners(option))
+            theirs = words((owner for owner, _ in owners(option)), "and")
             raise ValueError(f"{option} is for --kind {theirs}; leave it out with --kind {name}")
     for option, each in parameters.items():
         if each.default is Parameter.empty and option not in given:

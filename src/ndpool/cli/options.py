@@ -73,7 +73,7 @@ def _kind_options() -> list[Parameter]:
 def _kind_option(parameter: str, option: str) -> Parameter:
     owners = arguments.owners(option)
     default, annotation = owners[0][1].default, str(owners[0][1].annotation)
-    said = f"{SHORTLY.get(parameter, 'A parameter')}, for {' and '.join(name for name, _ in owners)}"
+    said = f"{SHORTLY.get(parameter, 'A parameter')}, for {arguments.words((name for name, _ in owners), 'and')}"
     more: dict[str, Any] = {}
     chosen: Any = TYPES.get(annotation.partition(" ")[0], str)
     if parameter in CHOICES:
@@ -92,7 +92,9 @@ def _whose(parameter: str, option: str) -> str:
     for name, _ in arguments.owners(option):
         words = CHOICES[parameter].get(KINDS[name], next(iter(CHOICES[parameter].values())))
         theirs.setdefault(words, []).append(name)
-    return "; ".join(f"for {' and '.join(names)}: {arguments.words(words)}" for words, names in theirs.items())
+    return "; ".join(
+        f"for {arguments.words(names, 'and')}: {arguments.words(words)}" for words, names in theirs.items()
+    )
 
 
 def _there_options() -> list[Parameter]:
