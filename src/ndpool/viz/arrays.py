@@ -132,7 +132,7 @@ def show_array(panel: Axes, array: NDArray[Any], title: str, absent: NDArray[Any
     panel.imshow(shown, interpolation="nearest", **({} if colours else how))
     panel.set_title(title, fontsize="small")
     panel.set(xticks=[], yticks=[])
-    _hatch(panel, missing.all(axis=-1) if colours else missing)
+    _hatch(panel, np.all(missing, axis=-1) if colours else missing)
     if not colours and max(plane.shape) <= WRITTEN_SIDE:
         shade = colormaps[how["cmap"]](Normalize(how["vmin"], how["vmax"])(plane.astype(float)))
         for (i, j), cell in np.ndenumerate(plane):
