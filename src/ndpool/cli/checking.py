@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from .. import spec
-from ..kind import Kind, derivative_dtype
+from ..kind import Kind, derivative_dtype, form_of
 from ..kinds import METHODS, MODE_TIES, ROUNDINGS, TIES, Avg, Lp, Max, Median, Min, Mode, Quantile, SmoothMax, Sum
 from ..making import numbers
 from ..pool import Pool
@@ -58,6 +58,7 @@ KINDS = (*DRAWN.values(), *(_as_in_its_example(kind) for kind in TABLED if kind 
 
 FLOATS = ("float32", "float64")
 WHOLE = ("uint8", "int16", "uint32", "int64", "uint64")
+EXACT_IN_FLOATS = WHOLE[:3]
 
 
 @dataclass(frozen=True)
@@ -85,12 +86,19 @@ def cases(count: int, seed: int) -> Iterator[Case]:
         distinct = number % 2 == 0
         rare = 0.1 if distinct else 0.35  # what no framework has
         whole = getattr(pool.kind, "rounding", None) is not None or rng.random() < rare
-        dtype = np.dtype(rng.choice(WHOLE[1:] if whole and distinct else WHOLE if whole else FLOATS))
+        dtype = np.dtype(rng.choice(_dtypes(pool.kind, distinct) if whole else FLOATS))
         x = (_distinct if distinct else _integers if whole else _hostile)(rng, shape, dtype).astype(dtype)
         pool = _skipping(rng, pool, x) if rng.random() < rare else pool
         t, g = rng.standard_normal(shape), rng.standard_normal(pool.output_shape(shape))
         along = derivative_dtype(dtype)
         yield Case(number, pool, x, t.astype(along), g.astype(along), distinct)
+
+
+def _dtypes(kind: Kind, distinct: bool) -> tuple[str, ...]:
+    """Integers that can be that many distinct numbers, and that are not rounded before the kind computes with them."""
+    form = form_of(kind)
+    known = EXACT_IN_FLOATS if form is None or form.in_floats else WHOLE
+    return known[1:] if distinct else known
 
 
 def _pool(rng: np.random.Generator) -> tuple[Pool, tuple[int, ...]]:
