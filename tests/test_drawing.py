@@ -29,6 +29,8 @@ from ndpool import (
     Window,
     spec,
 )
+from ndpool.cli import demo as demo_module
+from ndpool.table import KINDS as TABLED
 from ndpool.viz import demo as demo_figure
 from ndpool.viz.terminal import explanation
 
@@ -252,6 +254,17 @@ def test_the_demo_shows_every_kind_on_the_scale_of_one_cell(figure):
         assert panel.get_title().endswith(", 7 x 8")
         assert not panel.axison
     np.testing.assert_array_equal(panels[2].images[0].get_array(), panels[1].images[0].get_array())  # Sum is Avg
+
+
+@pytest.mark.parametrize(("count", "rows"), [(3, 2), (7, 2), (8, 3), (11, 3)])
+def test_many_kinds_stand_in_three_rows(figure, count, rows):
+    demo_figure._outputs(figure, np.zeros((8, 8, 3), np.uint8), Window((2, 2)), (Max(),) * count)
+    shape = figure.axes[0].get_gridspec().get_geometry()
+    assert shape == (rows, -(-(count + 1) // rows))
+
+
+def test_the_demo_has_every_kind():
+    assert {type(kind) for kind in demo_module.KINDS} == {type(kind) for kind in demo_module.DRAWN} == set(TABLED)
 
 
 def test_what_a_byte_cannot_hold_is_clipped(figure):
