@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
-from ..plan import plan_of
 from ..pool import Pool
 from ..reprs import brief
+from ..skipping import held
 from . import files, images
 from .files import Array, Format, Place
 from .images import Picture
@@ -61,7 +61,10 @@ def _pool_for(source: Place, name: str, x: Array, picture: Picture | None, make:
         raise TypeError(f"{where}: has dtype {x.dtype}; give real numbers of at most 64 bits")
     try:
         pool = make(x.ndim, picture.axes if picture else None)
-        plan_of(pool, x.shape, x.dtype.name)  # what does not fit is said before any array is pooled
+        pool.output_shape(x.shape)
+        pool.kind.check_dtype(x.dtype.name)
+        if pool.skip is not None:
+            held(pool.skip, x.dtype.name)
     except (ValueError, TypeError) as fault:
         raise type(fault)(f"{where}: {fault}") from None
     return pool
