@@ -19,7 +19,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
-from ndpool import Adaptive, Avg, Lp, Max, Min, Pool, SmoothMax, Sum, Window, viz
+from ndpool import Adaptive, Avg, Lp, Max, Median, Min, Mode, Pool, SmoothMax, Sum, Window, viz
 from ndpool.cli.demo import photograph
 
 IMAGES = Path(__file__).parent / "images"
@@ -195,6 +195,103 @@ def morphology() -> Figure:
     return drawn
 
 
+# --- labels and measurements ----------------------------------------------------------------------
+
+
+def waves(shape: tuple[int, int], count: int, seed: int) -> np.ndarray:
+    """A smooth random surface, a sum of plane waves, about -1 to 1."""
+    rng = np.random.default_rng(seed)
+    i, j = np.mgrid[: shape[0], : shape[1]] / max(shape)
+    turns, phases = rng.normal(0, 2.2, (count, 2)), rng.uniform(0, 2 * np.pi, count)
+    return sum(np.sin(2 * np.pi * (a * i + b * j) + c) for (a, b), c in zip(turns, phases, strict=True)) / count**0.5
+
+
+def strangers(labels: np.ndarray, y: np.ndarray, side: int) -> int:
+    """How many blocks have a label that none of their cells has."""
+    blocks = labels.reshape(y.shape[0], side, y.shape[1], side).swapaxes(1, 2).reshape(*y.shape, -1)
+    return int((blocks != y[..., None]).all(axis=-1).sum())
+
+
+def labels() -> Figure:
+    """Regions with numbers for names, by their means and by their majorities."""
+    rng = np.random.default_rng(4)
+    shape, side = (64, 96), 8
+    seeds, bent = rng.uniform((0, 0), shape, (10, 2)), np.stack([6 * waves(shape, 6, seed) for seed in (1, 2)])
+    cells = np.moveaxis(np.mgrid[: shape[0], : shape[1]] + bent, 0, -1)
+    regions = np.argmin(((cells[..., None, :] - seeds) ** 2).sum(axis=-1), axis=-1).astype(np.uint8)
+    drawn = figure(9, 2.4)
+    panels = drawn.subplots(1, 3)
+    show_regions(panels[0], regions, "labels, 64 x 96")
+    for panel, name, kind in ((panels[1], "Avg", Avg(rounding="half_even")), (panels[2], "Mode", Mode())):
+        y = Pool(kind, Window((side, side)))(regions)
+        show_regions(panel, y, f"{name}: {strangers(regions, y, side)} of {y.size} labels are made up")
+    return drawn
+
+
+def show_regions(panel, regions: np.ndarray, title: str) -> None:
+    panel.imshow(regions, cmap="tab10", vmin=0, vmax=9, interpolation="nearest")
+    panel.set_title(title, fontsize="small")
+    panel.axis("off")
+
+
+def clouds() -> Figure:
+    """A raster with gaps, pooled as it is, without the gaps, and only where half of the cells are there."""
+    shape, side = (60, 80), 5
+    raster = 15 + 6 * waves(shape, 8, 7)
+    raster[waves(shape, 8, 3) + 0.6 * waves(shape, 24, 5) > 0.75] = np.nan
+    raster[waves(shape, 60, 6) > 1.6] = np.nan
+    drawn = figure(11, 2.5)
+    shown = [("a raster under clouds", raster)]
+    for words, how in (
+        ("Avg()", {}),
+        ("skip=nan", {"skip": np.nan}),
+        ("skip=nan, min_count=13", {"skip": np.nan, "min_count": 13}),
+    ):
+        shown.append((words, Pool(Avg(), Window((side, side)), **how)(raster)))
+    low, high = float(np.nanmin(raster)), float(np.nanmax(raster))
+    for panel, (title, array) in zip(drawn.subplots(1, 4), shown, strict=True):
+        words = f"{title}, {array.shape[0]} x {array.shape[1]}"
+        viz.show_array(panel, array, words, np.isnan(array), cmap="viridis", vmin=low, vmax=high)
+    return drawn
+
+
+def noise() -> Figure:
+    """A photograph with broken pixels, by the mean and by the median."""
+    photo = photograph()[70:160, 150:280]
+    rng = np.random.default_rng(0)
+    broken = np.where(rng.random(photo.shape[:2])[..., None] < 0.1, rng.choice([0, 255], (*photo.shape[:2], 1)), photo)
+    window = Window((3, 3), stride=1, padding="same")
+    shown = {
+        "x": photo,
+        "one pixel in ten is broken": broken,
+        "Avg, 3 x 3": Pool(Avg(count_include_pad=False), window, axes=(0, 1))(broken),
+        "Median, 3 x 3": Pool(Median(), window, axes=(0, 1))(broken),
+    }
+    drawn = figure(11, 2.2)
+    for panel, (title, image) in zip(drawn.subplots(1, 4), shown.items(), strict=True):
+        panel.imshow(np.rint(image).astype(np.uint8), interpolation="nearest")
+        panel.set_title(title, fontsize="small")
+        panel.axis("off")
+    return drawn
+
+
+def pyramid() -> Figure:
+    """Half the size at each level: means that are cut off lose light, means that are rounded do not."""
+    rng = np.random.default_rng(2)
+    light = 3.2 + 6 * np.clip(waves((128, 128), 12, 9), 0, None) ** 2
+    first = rng.poisson(light).astype(np.uint8)
+    drawn = figure(10, 3.9)
+    for row, rounding in zip(drawn.subplots(2, 6), ("truncate", "half_even"), strict=True):
+        x = first
+        for level, panel in enumerate(row):
+            panel.imshow(x, cmap="gray", vmin=0, vmax=12, interpolation="nearest")
+            panel.set_title(f"level {level}, mean {x.mean():.2f}", fontsize="small")
+            panel.set(xticks=[], yticks=[])
+            x = Pool(Avg(rounding=rounding), Window((2, 2)))(x)
+        row[0].set_ylabel(f'"{rounding}"')
+    return drawn
+
+
 # --- the engine -----------------------------------------------------------------------------------
 
 
@@ -288,6 +385,10 @@ PICTURES: dict[str, Callable[[], Figure]] = {
     "smooth_max": smooth_max,
     "norms": norms,
     "morphology": morphology,
+    "labels": labels,
+    "clouds": clouds,
+    "noise": noise,
+    "pyramid": pyramid,
     "separable": separable,
     "prefix_suffix": prefix_suffix,
     "winner_byte": winner_byte,

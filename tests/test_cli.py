@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import subprocess
@@ -22,6 +23,7 @@ from ndpool.cli import checking, frameworks, main, work
 from ndpool.cli import demo as demo_module
 from ndpool.cli.app import app
 from ndpool.cli.arguments import KINDS, OTHER_NAMES
+from ndpool.kinds import METHODS, MODE_TIES, ROUNDINGS
 from ndpool.table import KINDS as TABLED
 from ndpool.viz import demo
 
@@ -80,6 +82,10 @@ def test_help_says_the_defaults(ndpool_says):
         "(default: the kernel)",
         "(default: 1)",
         "(default: height and width of an image, ",
+        "for max and min: first, split or all; for mode: first, smallest or largest (default: first)",
+        "for quantile: linear, midpoint, lower, higher or nearest (default: linear)",
+        "for avg: half_even, half_up, half_away, floor or truncate",
+        "Which cells are there",
     ):
         assert words in said
 
@@ -215,6 +221,10 @@ KIND_OPTIONS = {
     "--kind sum": ndpool.Sum(),
     "--kind smooth-max --beta -2": ndpool.SmoothMax(-2.0),
     "--kind lp --p 3": ndpool.Lp(3),
+    "--kind mode --ties smallest": ndpool.Mode("smallest"),
+    "--kind quantile --q 0.75": ndpool.Quantile(0.75),
+    "--kind quantile --q 0.1 --method nearest": ndpool.Quantile(0.1, "nearest"),
+    "--kind median": ndpool.Median(),
 }
 WINDOW_OPTIONS = {
     "--kernel 3,2 --stride 2,1 --padding 1:0,1": ndpool.Window((3, 2), (2, 1), ((1, 0), 1)),
@@ -231,6 +241,63 @@ def test_pool_arrays_with_every_kind_and_window(ndpool_says, kind, window):
     ndpool_says(f"pool in.npy -o out.npy {kind} {window}")
     expected = Pool(KIND_OPTIONS[kind], WINDOW_OPTIONS[window])(X)
     np.testing.assert_array_equal(np.load("out.npy"), expected)
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int64, np.uint64])
+def test_rounded_means_are_of_the_dtype_that_comes_in(ndpool_says, rounding, dtype):
+    x = np.random.default_rng(4).integers(-90 if np.dtype(dtype).kind == "i" else 0, 90, (3, 6, 7)).astype(dtype)
+    x[0] = np.iinfo(dtype).max
+    np.save("in.npy", x)
+    ndpool_says(f"pool in.npy -o out.npy --kind avg --rounding {rounding} --kernel 2,3")
+    expected = spec.forward(Pool(Avg(rounding=rounding), Window((2, 3))), x)
+    np.testing.assert_array_equal(np.load("out.npy"), expected, strict=True)
+
+
+SKIPS = {
+    "--skip nan": {"skip": np.nan},
+    "--skip NaN --min-count 3": {"skip": np.nan, "min_count": 3},
+    "--skip -9999": {"skip": -9999},
+    "--skip 1.5 --min-count 2": {"skip": 1.5, "min_count": 2},
+    "--skip=-inf": {"skip": -np.inf},
+}
+
+
+@pytest.mark.parametrize("skip", SKIPS)
+@pytest.mark.parametrize("kind", KIND_OPTIONS)
+def test_skipped_cells(ndpool_says, kind, skip):
+    x = np.random.default_rng(5).choice([np.nan, -9999, 1.5, -np.inf, 2.0, 3.0], (4, 6, 5))
+    np.save("in.npy", x)
+    said = ndpool_says(f"pool in.npy -o out.npy {kind} {skip} --kernel 2,2 --padding 1")
+    pool = Pool(KIND_OPTIONS[kind], Window((2, 2), padding=1), **SKIPS[skip])
+    assert "skip=" in said
+    assert ("min_count=" in said) == ("min_count" in SKIPS[skip])
+    np.testing.assert_allclose(np.load("out.npy"), spec.forward(pool, x), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "skip"), [(np.uint8, 0), (np.int64, -(2**63)), (np.uint64, 2**64 - 1), (np.int64, 2**53 + 1)]
+)
+def test_integers_of_64_bits_are_skipped_exactly(ndpool_says, dtype, skip):
+    near = skip - 1 if skip > 0 else skip + 1  # as a float it may be the same
+    x = np.array([[skip, near, skip, skip], [near, near, near, near]], dtype)
+    np.save("in.npy", x)
+    ndpool_says(f"pool in.npy -o out.npy --kind mode --kernel 1,4 --skip {skip}")
+    assert np.load("out.npy").tolist() == [[near], [near]]
+    ndpool_says(f"pool in.npy -o out.npy --kind min --kernel 1,4 --skip {skip} --min-count 2 --force")
+    assert np.load("out.npy").tolist() == [[skip], [near]]
+
+
+def test_images_of_labels_and_rounded_images_keep_their_type(ndpool_says):
+    labels = np.random.default_rng(6).integers(0, 4, (8, 10)).astype(np.uint16) * 1000
+    save("labels.png", labels)
+    ndpool_says("pool labels.png -o out.png --kind mode --ties largest --kernel 3 --stride 2 --skip 0")
+    pool = Pool(ndpool.Mode("largest"), Window((3, 3), 2), skip=0)
+    np.testing.assert_array_equal(load("out.png"), spec.forward(pool, labels), strict=True)
+    save("in.png", IMAGE)
+    ndpool_says("pool in.png -o dark.png --kind avg --rounding truncate --kernel 2")
+    rounded = spec.forward(Pool(Avg(rounding="truncate"), Window((2, 2)), axes=(0, 1)), IMAGE)
+    np.testing.assert_array_equal(load("dark.png"), rounded, strict=True)
 
 
 def test_every_kind_has_a_name():
@@ -330,12 +397,33 @@ ERRORS = {
     "in.npy -o out.npy --kernel 2,2 --adaptive 2": "--adaptive and --kernel are two ways",
     "in.npy -o out.npy --global --adaptive 2": "--adaptive and --global are two ways",
     "in.npy -o out.npy --kernel 2,2 --axes 0,9": "9 is out of range for shape (2, 3, 7, 8)",
-    "in.npy -o out.npy --kernel 2,2 --kind median": "'median' is not one of 'max', 'min', 'sum', 'avg', 'mean'",
+    "in.npy -o out.npy --kernel 2,2 --kind middle": "'middle' is not one of 'max', 'min', 'mode', 'quantile', 'median'",
     "in.npy -o out.npy --kernel 2,2 --p 2 --kind mean": "--p is for --kind lp; leave it out with --kind mean",
     "in.npy -o out.npy --kernel 2,2 --no-count-include-pad": "is for --kind avg and smooth-max; leave it out with",
-    "in.npy -o out.npy --kernel 2,2 --ties last": "'last' is not one of 'first', 'split', 'all'",
-    "in.npy -o out.npy --kernel 2,2 --kind smooth-max": "--kind smooth-max needs --beta; give for example --beta 2",
-    "in.npy -o out.npy --kernel 2,2 --kind lp": "--kind lp needs --p",
+    "in.npy -o out.npy --kernel 2,2 --ties last": "'last' is not one of 'first', 'split', 'all', 'smallest', 'largest'",
+    "in.npy -o out.npy --kernel 2,2 --ties largest": "ties='largest' is not a policy; give one of ('first', 'split'",
+    "in.npy -o out.npy --kernel 2,2 --kind mode --ties split": "ties='split' is not a policy of Mode; give one of",
+    "in.npy -o out.npy --kernel 2,2 --kind sum --ties first": "--ties is for --kind max, min and mode; leave it out",
+    "in.npy -o out.npy --kernel 2,2 --kind quantile": "--kind quantile needs --q; give for example --q 0.25",
+    "in.npy -o out.npy --kernel 2,2 --kind quantile --q 2": "q=2.0 is not a share of the cells; give a number",
+    "in.npy -o out.npy --kernel 2,2 --kind quantile --q .5 --method hazen": "'hazen' is not one of 'linear', 'midp",
+    "in.npy -o out.npy --kernel 2,2 --kind median --q 0.5": "--q is for --kind quantile; leave it out with --kind med",
+    "in.npy -o out.npy --kernel 2,2 --kind avg --rounding up": "'up' is not one of 'half_even', 'half_up', 'half_away'",
+    "in.npy -o out.npy --kernel 2,2 --kind avg --rounding floor": "in.npy: rounding='floor' is for integers, and x has "
+    "float64; leave rounding out",
+    "in.npy -o out.npy --kernel 2,2 --kind avg --rounding floor --divisor 3": "rounding='floor' with divisor_overr",
+    "in.npy -o out.npy --kernel 2,2 --kind sum --rounding floor": "--rounding is for --kind avg; leave it out with",
+    "in.npy -o out.npy --kernel 2,2 --skip abc": "--skip abc: this is no number; give the number that stands for a "
+    "cell not there, or nan",
+    "in.npy -o out.npy --kernel 2,2 --min-count 2": "--min-count 2 counts the cells that are not skipped; give --skip",
+    "in.npy -o out.npy --kernel 2,2 --skip 0 --min-count 0": "min_count=0, and Max(ties='first') of no cell has no",
+    "in.npy -o out.npy --kernel 2,2 --skip 0 --min-count -1": "min_count=-1 is less than 0",
+    "in.npy -o out.npy --kernel 2,2 --skip 0 --min-count 1.5": "Invalid value for '--min-count'",
+    "in.npy -o out.npy --kernel 2,2 --skip 0 --min-count 5": "in.npy: min_count=5, and a window has 4 cells at most",
+    "whole.npy -o out.npy --kernel 2,2 --skip nan": "whole.npy: skip=nan is no uint8; give an integer from 0 to 255",
+    "whole.npy -o out.npy --kernel 2,2 --skip 256": "whole.npy: skip=256 is no uint8; give an integer from 0 to 255",
+    "in.npy -o out.npy --kernel 2,2 --kind smooth-max": "--kind smooth-max needs --beta; give for example --beta 1.0",
+    "in.npy -o out.npy --kernel 2,2 --kind lp": "--kind lp needs --p; give for example --p 2",
     "in.npy -o out.npy --kernel 2,2 --kind lp --p 0.5": "p=0.5 must be finite and >= 1",
     "in.npy -o out.npy --kernel 2,2 --beta 2": "--beta is for --kind smooth-max; leave it out with --kind max",
     "in.npy -o out.npy --kernel 2,2 --kind sum --divisor 2": "--divisor is for --kind avg",
@@ -347,6 +435,7 @@ ERRORS = {
 def test_bad_arguments_are_one_line(ndpool_says, arguments):
     np.save("in.npy", X)
     np.savez("two.npz", a=X, b=X)
+    np.save("whole.npy", X.astype(np.uint8))
     np.save("words.npy", np.array(["one", "two"]))
     starts = {"broken.npy": b"\x93NUMPY", "broken.npz": b"PK\3\4", "broken.png": b"\x89PNG\r\n\x1a\n", "in.txt": b""}
     for name, start in starts.items():
@@ -400,6 +489,9 @@ def test_explain_counts_and_drops(ndpool_says):
         ("--shape 99 --kernel 3 --stride 2 --dilation 2 --padding 2", "sees 0 to 2 in steps of 2 and 1 padded"),
         ("--shape 20 --kernel 1 --stride 1 --kind sum", "..."),
         ("--shape 5,9,9 --kernel 3,3,3 --stride 1 --padding 1", "cells that can win: from 8 to 27"),
+        ("--shape 8 --kernel 2 --kind median", "cells that are sorted: 2 in every window"),
+        ("--shape 8 --kernel 2 --skip nan --min-count 2", "an output with fewer than 2 others is nan"),
+        ("--shape 8 --kernel 2 --kind avg --rounding half_up", "Pool(Avg(rounding='half_up'), Window(2), axes=(0,))"),
     ],
 )
 def test_explain_any_rank_and_window(ndpool_says, arguments, words):
@@ -455,6 +547,32 @@ def test_explain_writes_a_page(ndpool_says, tmp_path):
     assert (tmp_path / "page.html").read_text(encoding="utf-8") != before
 
 
+@pytest.mark.parametrize(
+    ("options", "config"),
+    [
+        ("--kind quantile --q 0.9 --method lower --skip nan --min-count 2", {"skip": "nan", "min_count": 2}),
+        ("--kind avg --rounding half_even --skip 3", {"skip": "3", "min_count": 1}),
+        ("--kind mode --skip -0.5", {"skip": "-0.5", "min_count": 1}),
+        ("--kind sum --skip 1e30 --min-count 0", {"skip": str(int(1e30)), "min_count": 0}),
+        (f"--skip {10**30}", {"skip": str(int(1e30)), "min_count": 1}),
+        ("--kind median", {"skip": "", "min_count": 1}),
+    ],
+)
+def test_the_page_begins_with_what_was_asked_for(capsys, options, config):
+    assert main(f"explain --shape 6,7 --kernel 2,2 {options} --html -".split()) == 0
+    text = re.search(r'<script id="config" type="application/json">(.*?)</script>', capsys.readouterr().out)[1]
+    found = json.loads(text)
+    assert {name: found[name] for name in config} == config
+    cells = [cell for row in found["x"] for cell in row]
+    assert 3 < cells.count(config["skip"]) < 20 or not config["skip"]
+    name = options.partition("--kind ")[2].partition(" ")[0]
+    assert found["kind"]["name"].lower() == (name or "max")
+    if name == "quantile":
+        assert (found["kind"]["q"], found["kind"]["method"]) == (0.9, "lower")
+    if name == "avg":
+        assert found["kind"]["rounding"] == "half_even"
+
+
 def test_a_page_to_standard_output_is_all_there(capsys):
     assert main(["explain", "--shape", "5,5", "--kernel", "3,3", "--html", "-"]) == 0
     printed = capsys.readouterr()
@@ -485,6 +603,14 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one(ndpool_says, tmp_path,
         ("--shape 4,4 --kernel 2,2 --axes 0 --html page.html", "axes=(0,) names 1 axes"),
         ("--shape 4,4 --kernel 2 --axes 0 --html page.html", "1 of the 2 axes of x are pooled; the page pools all"),
         ("--shape 4,4 --kernel 2 --html nowhere/page.html", "nowhere: there is no such folder"),
+        ("--shape 4 --kernel 2 --skip nothing", "--skip nothing: this is no number"),
+        ("--shape 4 --kernel 2 --skip nan --min-count 3", "min_count=3, and a window has 2 cells at most"),
+        ("--shape 4 --kernel 2 --skip nan --min-count 0", "of no cell has no value; give min_count >= 1"),
+        (
+            "--shape 4 --kernel 2 --kind avg --rounding floor --skip nan --html a.html",
+            "rounding='floor' is for integers",
+        ),
+        ("--shape 4 --kernel 2 --kind quantile", "--kind quantile needs --q"),
     ],
 )
 def test_explain_refuses(ndpool_says, arguments, words):
@@ -513,6 +639,37 @@ def test_check_draws_the_configurations_of_its_seed(ndpool_says, monkeypatch):
     drawn = [{str(case): case.x.tobytes() for case in checking.cases(20, seed)} for seed in (0, 1, 0)]
     assert drawn[0] == drawn[2]
     assert not set(drawn[0].values()) & set(drawn[1].values())
+
+
+def test_check_draws_every_kind_option_and_cell():
+    drawn = list(checking.cases(400, 0))
+    kinds = {type(case.pool.kind) for case in drawn}
+    assert kinds == set(TABLED)
+    assert {case.pool.kind.ties for case in drawn if isinstance(case.pool.kind, ndpool.Mode)} == set(MODE_TIES)
+    assert {case.pool.kind.method for case in drawn if isinstance(case.pool.kind, ndpool.Quantile)} == set(METHODS)
+    rounded = [case for case in drawn if getattr(case.pool.kind, "rounding", None)]
+    assert {case.pool.kind.rounding for case in rounded} == set(ROUNDINGS)
+    assert {case.x.dtype.kind for case in rounded} == {"i", "u"}
+    assert {case.x.dtype.name for case in drawn} == {*checking.FLOATS, *checking.WHOLE}
+    skipping = [case for case in drawn if case.pool.skip is not None]
+    assert {type(case.pool.kind) for case in skipping} == kinds
+    assert {case.pool.min_count for case in skipping} == {0, 1, 2, 3, 4}
+    with_nan = [case for case in skipping if np.isnan(case.pool.skip)]
+    assert 20 < len(with_nan) < len(skipping) - 20
+    assert sum(bool(np.isnan(case.x).any()) for case in with_nan) > len(with_nan) / 2
+    ends = [case for case in drawn if case.x.dtype == np.int64 and abs(int(case.x.flat[0])) > 2**62]
+    assert len(ends) > 3
+
+
+def test_frameworks_are_not_asked_for_what_they_do_not_have():
+    x = np.random.default_rng(9).standard_normal((2, 3, 8, 8)).astype(np.float32)
+    for framework in frameworks.installed():
+        for window in (Window((2, 2)), ndpool.Adaptive((3, 3))):
+            for kind in (ndpool.Mode(), ndpool.Quantile(0.5), ndpool.Median(), Avg(rounding="floor")):
+                assert framework.pooling(Pool(kind, window), x) is None
+            for kind in (Max(), Avg(), ndpool.Sum(), ndpool.Min()):
+                assert framework.pooling(Pool(kind, window, skip=0), x) is None
+        assert framework.pooling(Pool(Max(), Window((2, 2))), x) is not None
 
 
 def test_check_sees_a_disagreement(ndpool_says, monkeypatch):
@@ -548,6 +705,10 @@ def test_difference():
     assert checking.difference(np.array([1.0, -np.inf]), np.array([1.0, np.inf])) == np.inf
     assert checking.difference(np.array([np.nan]), np.array([1.0])) == np.inf
     assert checking.difference(np.array([101.0]), np.array([100.0])) == 0.01
+    last = np.array([2**64 - 1], np.uint64)
+    assert checking.difference(last, last) == 0
+    assert checking.difference(last, last - 1) == 1  # as floats they are the same
+    assert checking.difference(np.array([-(2**63)]), np.array([2**63 - 1])) == 2.0**64
 
 
 NOT_OFFERED = {

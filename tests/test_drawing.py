@@ -13,7 +13,24 @@ from rich.console import Console
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
-from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, spec
+from ndpool import (
+    Adaptive,
+    Avg,
+    Global,
+    Lp,
+    Max,
+    Median,
+    Min,
+    Mode,
+    Pool,
+    Quantile,
+    SmoothMax,
+    Sum,
+    Window,
+    spec,
+)
+from ndpool.cli import demo as demo_module
+from ndpool.table import KINDS as TABLED
 from ndpool.viz import demo as demo_figure
 from ndpool.viz.terminal import explanation
 
@@ -128,6 +145,11 @@ COUNTED = Window((3,), 2, 1, ceil_mode=True)  # over 6 cells: 2 and a padded one
         (SmoothMax(1.0, False), "terms in the sum", [2, 3, 3, 1]),
         (Max(), "cells that can win", [2, 3, 3, 1]),
         (Min(), "cells that can win", [2, 3, 3, 1]),
+        (Mode(), "cells that can win", [2, 3, 3, 1]),
+        (Quantile(0.9, "lower"), "cells that can win", [2, 3, 3, 1]),
+        (Quantile(0.9), "cells that are sorted", [2, 3, 3, 1]),
+        (Median(), "cells that are sorted", [2, 3, 3, 1]),
+        (Avg(rounding="floor"), "divisor", [3, 3, 3, 2]),
         (Lp(2), "cells in the norm", [2, 3, 3, 1]),
         (Sum(), "cells", [2, 3, 3, 1]),
     ],
@@ -173,6 +195,39 @@ def test_what_is_dropped(window, shape, said):
     assert [line for line in lines if "drop" in line] == said
 
 
+@pytest.mark.parametrize(
+    ("pool", "count", "said"),
+    [
+        (
+            Pool(Avg(), Window((2,)), skip=np.nan),
+            "divisor if none is skipped: 2 in every window",
+            "each cell that is nan; an output that has no other is nan",
+        ),
+        (
+            Pool(Mode(), Window((3,)), skip=0, min_count=2),
+            "cells that can win if none is skipped: 3 in every window",
+            "each cell that is 0; an output with fewer than 2 others is 0",
+        ),
+        (
+            Pool(Avg(divisor_override=4), Window((2,)), skip=-9999.0, min_count=0),
+            "divisor: 4 in every window",
+            "each cell that is -9999.0; an output needs no other",
+        ),
+        (
+            Pool(Median(), Window((3,), 3, 1, ceil_mode=True), skip=1),
+            "cells that are sorted if none is skipped, for each output:",
+            "each cell that is 1; an output that has no other is 1",
+        ),
+        (Pool(Max(), Window((2,))), "cells that can win: 2 in every window", None),
+    ],
+)
+def test_what_is_skipped_is_said(pool, count, said):
+    lines = drawn(pool, (6,))
+    assert count in lines
+    assert [line for line in lines if line.startswith("skipped")] == ([f"skipped: {said}"] if said else [])
+    assert ("skip=" in lines[0]) == (said is not None)
+
+
 # --- the demo's picture ---------------------------------------------------------------------------
 
 
@@ -199,6 +254,17 @@ def test_the_demo_shows_every_kind_on_the_scale_of_one_cell(figure):
         assert panel.get_title().endswith(", 7 x 8")
         assert not panel.axison
     np.testing.assert_array_equal(panels[2].images[0].get_array(), panels[1].images[0].get_array())  # Sum is Avg
+
+
+@pytest.mark.parametrize(("count", "rows"), [(3, 2), (7, 2), (8, 3), (11, 3)])
+def test_many_kinds_stand_in_three_rows(figure, count, rows):
+    demo_figure._outputs(figure, np.zeros((8, 8, 3), np.uint8), Window((2, 2)), (Max(),) * count)
+    shape = figure.axes[0].get_gridspec().get_geometry()
+    assert shape == (rows, -(-(count + 1) // rows))
+
+
+def test_the_demo_has_every_kind():
+    assert {type(kind) for kind in demo_module.KINDS} == {type(kind) for kind in demo_module.DRAWN} == set(TABLED)
 
 
 def test_what_a_byte_cannot_hold_is_clipped(figure):

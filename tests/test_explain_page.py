@@ -16,8 +16,26 @@ import numpy as np
 import pytest
 
 from browser import found_on, needs_browser, with_script
-from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, explain, spec, viz
-from ndpool.kinds import TIES
+from ndpool import (
+    Adaptive,
+    Avg,
+    Global,
+    Lp,
+    Max,
+    Median,
+    Min,
+    Mode,
+    Pool,
+    Quantile,
+    SmoothMax,
+    Sum,
+    Window,
+    explain,
+    spec,
+    viz,
+)
+from ndpool.kinds import METHODS, MODE_TIES, ROUNDINGS, TIES
+from ndpool.table import KINDS as TABLED
 from ndpool.viz.page import _written
 
 DRIVER = """
@@ -26,7 +44,7 @@ function set(id, value) {
   if (control.type === "checkbox") control.checked = value; else control.value = value;
   control.dispatchEvent(new Event("input", {bubbles: true}));
 }
-function visit({controls, x}) {
+function visit({controls, x, late = []}) {
   for (const [id, value] of controls) set(id, value);
   if (document.getElementById("error").textContent) return {error: document.getElementById("error").textContent};
   x.forEach((row, i) => row.forEach((cell, j) => {
@@ -35,6 +53,7 @@ function visit({controls, x}) {
     field.value = cell;
     field.dispatchEvent(new Event("input", {bubbles: true}));
   }));
+  for (const [id, value] of late) set(id, value);
   const places = selector => [...document.querySelectorAll(`#input ${selector}`)].map(place => place.dataset.place);
   const outputs = [...document.querySelectorAll("#output button")].map(button => {
     button.dispatchEvent(new PointerEvent("pointerenter"));
@@ -43,12 +62,14 @@ function visit({controls, x}) {
     return {
       at: button.dataset.output, value: button.title, text: button.textContent, pressed: button.ariaPressed, weights,
       seen: places(".seen.real"), padded: places(".seen.padded").length, winners: places(".winner"),
-      detail: document.getElementById("detail").textContent,
+      absent: button.parentElement.classList.contains("absent"), detail: document.getElementById("detail").textContent,
     };
   });
   const gradient = [...document.querySelectorAll("#gradient .place")].map(place => place.title);
+  const crossed = [...document.querySelectorAll("#gradient .place.skipped")].map(place => place.dataset.gradient);
   const fields = [...document.querySelectorAll("#input input")];
   return {error: document.getElementById("error").textContent, outputs, gradient, unseen: places(".unseen"),
+          skipped: places(".skipped"), crossed,
           sizes: ["input-size", "output-size"].map(id => document.getElementById(id).textContent),
           beyond: places(".beyond").length, typed: fields.map(field => field.value),
           labels: fields.map(field => field.ariaLabel),
@@ -90,12 +111,18 @@ KINDS = [
     *(Min(ties) for ties in TIES),
     *(Avg(), Avg(count_include_pad=False), Avg(divisor_override=3), Sum(), Lp(1), Lp(2), Lp(3), Lp(2.5)),
     *(SmoothMax(1.5), SmoothMax(-0.5), SmoothMax(3.0, count_include_pad=False), SmoothMax(40.0)),
+    *(Mode(ties) for ties in MODE_TIES),
+    *(Quantile(q, method) for method, q in zip(METHODS, (0.1, 0.75, 0.5, 1.0, 0.25), strict=True)),
+    *(Median(), Quantile(0.5, "nearest"), Quantile(0.0)),
+    *(Avg(rounding=rounding) for rounding in ROUNDINGS),
+    Avg(count_include_pad=False, rounding="half_away"),
 ]
 NUMBERS = {
     "ties": lambda rng, shape: rng.integers(-2, 3, shape).astype(float),
     "distinct": lambda rng, shape: rng.standard_normal(shape).round(3),
     "special": lambda rng, shape: rng.choice([0.0, 1.0, -1.0, np.nan, np.inf, -np.inf, 700.0], shape),
 }
+SKIPPED = (np.nan, 0.0, 1.0, -np.inf, 2)
 
 
 def random_window(rng):
@@ -117,8 +144,17 @@ def configurations(count):
     for number in range(count):
         kind = KINDS[number % len(KINDS)]
         shape = tuple(int(n) for n in rng.integers(1, 6, 2))
-        numbers = list(NUMBERS)[rng.integers(3)]
-        yield Pool(kind, random_window(rng), axes=(0, 1)), NUMBERS[numbers](rng, shape)
+        whole = getattr(kind, "rounding", None) is not None
+        x = NUMBERS["ties" if whole else list(NUMBERS)[rng.integers(3)]](rng, shape)
+        skip = {} if rng.random() < 0.5 else random_skip(rng, kind, whole)
+        if np.isnan(skip.get("skip", 0)):
+            x[rng.random(shape) < 0.4] = np.nan
+        yield Pool(kind, random_window(rng), axes=(0, 1), **skip), x.astype(int) if whole else x
+
+
+def random_skip(rng, kind, whole):
+    skip = (0, 1, -2)[rng.integers(3)] if whole else SKIPPED[rng.integers(len(SKIPPED))]
+    return {"skip": skip, "min_count": int(rng.integers(1 if kind.needs_one_there else 0, 4))}
 
 
 def controls_of(pool, shape):
@@ -126,7 +162,10 @@ def controls_of(pool, shape):
     kind, window = pool.kind, pool.window
     family = {Adaptive: "adaptive", Global: "global"}.get(type(window), "window")
     controls = [("family", "global"), ("kind", type(kind).__name__)]
-    controls += [("ties", kind.ties)] if hasattr(kind, "ties") else []
+    controls += [("mode-ties" if isinstance(kind, Mode) else "ties", kind.ties)] if hasattr(kind, "ties") else []
+    controls += [("q", str(kind.q)), ("method", kind.method)] if isinstance(kind, Quantile) else []
+    controls += [("rounding", "")] if isinstance(kind, Avg) else []
+    controls += [("skip", "" if pool.skip is None else str(pool.skip)), ("min-count", str(pool.min_count))]
     controls += [("beta", str(kind.beta))] if hasattr(kind, "beta") else []
     controls += [("p", str(kind.p))] if hasattr(kind, "p") else []
     controls += [("include", kind.count_include_pad)] if hasattr(kind, "count_include_pad") else []
@@ -144,8 +183,13 @@ def controls_of(pool, shape):
     return [*controls, ("family", family)]
 
 
+def rounding_of(kind):
+    """What is set when all numbers are typed, because before they may not be whole."""
+    return [("rounding", kind.rounding)] if getattr(kind, "rounding", None) else []
+
+
 def typed(x):
-    return [[repr(float(cell)) for cell in row] for row in x]
+    return [[_written(float(cell)) for cell in row] for row in x]
 
 
 # --- the comparison -------------------------------------------------------------------------------
@@ -160,19 +204,35 @@ def as_float(text):
 
 
 def weights_by_specification(pool, x):
-    """For each output its weights by place, one unit cotangent at a time."""
+    """For each output its cells, those that are there, and its weights by place; None where there are too few."""
     for out, cells in spec.windows(pool, x.shape).items():
         real = [cell for cell in cells if cell is not None]
-        pairs = pool.kind.weights([float(x[cell]) for cell in real], len(cells) - len(real))
-        yield out, cells, {real[k]: float(w) for k, w in pairs}
+        there = [cell for cell in real if not is_skipped(pool, x[cell])]
+        if pool.skip is not None and len(there) < pool.min_count:
+            yield out, cells, there, None
+            continue
+        pairs = pool.kind.weights([x[cell].item() for cell in there], len(cells) - len(real)) if there else []
+        yield out, cells, there, {there[k]: float(w) for k, w in pairs}
 
 
-def check_detail(detail, output, real, padded, weights, index):
+def is_skipped(pool, cell):
+    return pool.skip is not None and bool(np.isnan(cell) if np.isnan(pool.skip) else cell == pool.skip)
+
+
+def check_detail(detail, output, pool, cells, there, index):
     """The two lines about an output: what it is, and how it leans on its cells, to the four digits that are written."""
     first, second = detail.replace("\N{NO-BREAK SPACE}", " ").split("\n")
-    at_output = index(at(output["at"]))
-    cells = f"{real} cell" if real == 1 else f"{real} cells"
-    assert first == f"y[{at_output}] = {output['text']}, of {cells}" + (f" and {padded} padded" if padded else "")
+    at_output, padded, weights = index(at(output["at"])), cells.count(None), output["expected"]
+    skipped = len(cells) - padded - len(there)
+    beside = f"; {skipped} skipped" if skipped else ""
+    if weights is None:
+        needed = f"{len(there)} of the {pool.min_count} cells that it needs"
+        assert first == f"y[{at_output}] = {output['text']}, not there: {needed}{beside}"
+        assert second == f"dy[{at_output}] = 0"
+        return
+    counted = f"{len(there)} cell" if len(there) == 1 else f"{len(there)} cells"
+    padding = f" and {padded} padded" if padded else ""
+    assert first == f"y[{at_output}] = {output['text']}, of {counted}{padding}{beside}"
     name, _, terms = second.partition(" = ")
     assert name == f"dy[{at_output}]"
     shares = [term.split(" · ") for term in terms.split(" + ")] if weights else []
@@ -220,7 +280,7 @@ def compare(pool, x, shown, flat=False):
         return str(shape[1]) if flat else f"{shape[0]} x {shape[1]}"
 
     try:
-        y = spec.forward(pool, x)
+        y = spec.forward(pool, x).astype(float)
     except ValueError:
         assert shown["error"], "the page shows a result where ndpool refuses"
         return False
@@ -230,22 +290,27 @@ def compare(pool, x, shown, flat=False):
     assert shown["axes"] == (["axis 0"] if flat else ["axis 0", "axis 1"])
     assert shown["beyond"] == uncounted(pool, x.shape)
     expected = list(weights_by_specification(pool, x))
-    assert [at(output["at"]) for output in shown["outputs"]] == [out for out, _, _ in expected]
+    assert [at(output["at"]) for output in shown["outputs"]] == [out for out, *_ in expected]
+    skipped = {cell for cell in np.ndindex(x.shape) if is_skipped(pool, x[cell])}
+    assert {at(place) for place in shown["skipped"]} == {at(place) for place in shown["crossed"]} == skipped
     covered = set()
-    for output, (out, cells, weights) in zip(shown["outputs"], expected, strict=True):
+    for output, (out, cells, there, weights) in zip(shown["outputs"], expected, strict=True):
         real = {cell for cell in cells if cell is not None}
         covered |= real
         np.testing.assert_allclose(as_float(output["value"]), y[out], rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(as_float(output["text"]), as_float(output["value"]), rtol=1e-3)
         assert output["pressed"] == "true"
         assert ({at(place) for place in output["seen"]}, output["padded"]) == (real, cells.count(None))
+        assert output["absent"] == (weights is None)
+        output["expected"] = weights
+        check_detail(output["detail"], output, pool, cells, there, index)
+        weights = dict(sorted((weights or {}).items()))
         found = {at(place): as_float(weight) for place, weight, _ in output["weights"]}
         assert list(found) == list(weights)
         np.testing.assert_allclose(list(found.values()), list(weights.values()), rtol=1e-11, atol=1e-14)
-        is_hard = isinstance(pool.kind, Max | Min)
+        is_hard = pool.kind.one_winner() is not None
         assert [at(place) for place in output["winners"]] == (list(weights) if is_hard else [])
         check_labels([text for *_, text in output["weights"]], weights.values())
-        check_detail(output["detail"], output, len(real), cells.count(None), weights, index)
     gx = spec.vjp(pool, x, np.ones(y.shape))
     np.testing.assert_allclose([as_float(cell) for cell in shown["gradient"]], gx.ravel(), rtol=1e-11, atol=1e-12)
     assert {at(place) for place in shown["unseen"]} == set(np.ndindex(x.shape)) - covered
@@ -254,12 +319,16 @@ def compare(pool, x, shown, flat=False):
 
 @needs_browser
 def test_the_page_shows_what_the_specification_says(tmp_path):
-    cases = list(configurations(320))
-    visits = [{"controls": controls_of(pool, x.shape), "x": typed(x)} for pool, x in cases]
+    assert {type(kind) for kind in KINDS} == set(TABLED)
+    cases = list(configurations(440))
+    visits = [
+        {"controls": controls_of(pool, x.shape), "x": typed(x), "late": rounding_of(pool.kind)} for pool, x in cases
+    ]
     shown = browse(visits, tmp_path)
     assert len(shown) == len(cases)
     computed = [compare(pool, x, result) for (pool, x), result in zip(cases, shown, strict=True)]
-    assert sum(computed) > 200
+    assert sum(computed) > 240
+    assert sum(output["absent"] for result in shown if not result["error"] for output in result["outputs"]) > 100
     assert not all(computed)
 
 
@@ -275,6 +344,11 @@ MADE = [
     (Pool(Max(), Window((1, 2))), np.array([[1.5, 0.0, 3.0, 2.0]])),  # one row, but of two axes
     (Pool(Sum(), Adaptive((3,))), np.arange(7.0) / 3),
     (Pool(Max("all"), Global(), axes=(0,)), np.array([2.5, 2.5, 1.0])),
+    (Pool(Mode("largest"), Window((2, 2), 1), skip=0), np.arange(12.0).reshape(3, 4) % 3),
+    (Pool(Quantile(0.9, "higher"), Window((3,), 2, 1), skip=np.nan, min_count=2), np.array([1.0, np.nan, 3.0, np.nan])),
+    (Pool(Avg(rounding="truncate"), Window((2, 2))), np.arange(-8, 8).reshape(4, 4)),
+    (Pool(Median(), Window((3, 3), 1, "same"), skip=-9999.0), np.array([[1.5, -9999.0], [-9999.0, 2.5]])),
+    (Pool(Sum(), Window((2,)), skip=0.1, min_count=0), np.array([0.1, 0.1, 3.0, 0.5], np.float32)),
 ]
 
 
@@ -285,7 +359,7 @@ def as_a_row(pool):
         window = Window((1, kernel), (1, stride), (0, padding), (1, dilation), pool.window.ceil_mode)
     else:
         window = Adaptive((1, *pool.window.output_size)) if isinstance(pool.window, Adaptive) else Global()
-    return Pool(pool.kind, window, axes=(0, 1))
+    return Pool(pool.kind, window, (0, 1), pool.skip, pool.min_count)
 
 
 @needs_browser
@@ -365,6 +439,8 @@ LOOKS = {
     "one axis": (Pool(Avg(), Window((3,), 2, 1)), EIGHTS[0] / 8),
     "bins": (Pool(Avg(), Adaptive((3, 5))), EIGHTS),
     "one number": (Pool(Lp(3), Global(), axes=(0, 1)), EIGHTS),
+    "quantiles": (Pool(Quantile(0.375, "midpoint"), Window((2, 3), 2, 1), skip=-7, min_count=4), EIGHTS),
+    "rounded": (Pool(Avg(False, rounding="half_away"), Window((2, 2)), skip=0), EIGHTS.astype(int)),
     "all there is room for": (Pool(Avg(), Window((2, 2), 1)), np.tile(EIGHTS, (3, 3))),
 }
 
@@ -393,13 +469,25 @@ def test_bad_values_are_said_and_mended(tmp_path):
     for bad in BAD:
         visits += [{"controls": [bad], "x": []}, {"controls": [(bad[0], defaults[bad[0]])], "x": []}]
     kinds = [("SmoothMax", "beta", "0", "1"), ("SmoothMax", "beta", "much", "1"), ("Lp", "p", "0.5", "2")]
-    kinds += [("Avg", "divisor", "0", "")]
+    kinds += [("Avg", "divisor", "0", ""), ("Quantile", "q", "1.5", "0.5"), ("Quantile", "q", "half", "1")]
+    kinds += [("Mode", "skip", "none", ""), ("Max", "skip", "no", "nan"), ("Max", "min-count", "0", "1")]
+    kinds += [("Max", "min-count", "5", "4"), ("Avg", "min-count", "1.5", "2"), ("Avg", "rounding", "floor", "")]
     for kind, field, bad, good in kinds:
         visits += [{"controls": [("kind", kind), (field, bad)], "x": []}, {"controls": [(field, good)], "x": []}]
     shown = browse(visits, tmp_path)
     for (bad, words), result in zip(BAD.items(), shown[::2], strict=False):
         assert words in result["error"], bad
     assert all(result["error"] for result in shown[::2])
+    said = {result["error"] for result in shown[2 * len(BAD) :: 2]}
+    for words in (
+        "q=1.5 is not a share of the cells; give a number from 0 to 1",
+        'skip: "no" is not a number',
+        "min_count=0, and Max of no cell has no value; give min_count >= 1",
+        "min_count=5, and a window has 4 cells at most; give min_count <= 4",
+        'min_count: "1.5" is not a whole number',
+        "skip=nan is no integer, and rounding is for integers",
+    ):
+        assert words in said
     assert [result["error"] for result in shown[1::2]] == [""] * (len(BAD) + len(kinds))
 
 
@@ -409,7 +497,7 @@ def test_the_page_needs_no_network():
 
 
 def test_what_the_page_cannot_show_is_refused():
-    class Median(Max):
+    class Median(Max):  # a kind of one's own that has a known name
         pass
 
     with pytest.raises(ValueError, match=r"x has shape \(2, 2, 2\); the page shows one axis or two"):
@@ -423,6 +511,10 @@ def test_what_the_page_cannot_show_is_refused():
         explain.page(Pool(Max(), Window((2,))), np.zeros((3, 4)))
     with pytest.raises(TypeError, match="is not a kind that the page knows; give one of Max, Min"):
         explain.page(Pool(Median(), Window((2,))), np.zeros(4))
+    with pytest.raises(TypeError, match="rounding='floor' is for integers, and x has float64"):
+        explain.page(Pool(Avg(rounding="floor"), Window((2,))), np.zeros(4))
+    with pytest.raises(ValueError, match="skip=nan is no int64; give an integer from"):
+        explain.page(Pool(Max(), Window((2,)), skip=np.nan), np.zeros(4, np.int64))
 
 
 def test_no_text_can_end_the_script_of_the_page():

@@ -7,7 +7,24 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ndpool import Adaptive, Avg, Global, Graph, Kind, Lp, Max, Min, Pool, SmoothMax, Sum, Window, ops
+from ndpool import (
+    Adaptive,
+    Avg,
+    Global,
+    Graph,
+    Kind,
+    Lp,
+    Max,
+    Median,
+    Min,
+    Mode,
+    Pool,
+    Quantile,
+    SmoothMax,
+    Sum,
+    Window,
+    ops,
+)
 from ndpool.reprs import brief
 from ndpool.residuals import PoolKeeps, kept, kept_by_pool
 from ndpool.viz.programs import dot, table
@@ -29,10 +46,16 @@ from ndpool.viz.programs import dot, table
         "Global(keepdims=False)",
         "Pool(Min(ties='all'), Global(), axes=(0, 1))",
         "Pool(Avg(divisor_override=2), Window((3,), padding=((1, 0),)))",
+        "Avg(rounding='half_even')",
+        "Mode(ties='largest')",
+        "Quantile(0.25, method='nearest')",
+        "Pool(Median(), Window((3,)), skip=nan)",
+        "Pool(Mode(), Window(2), axes=(0, 1), skip=0, min_count=3)",
     ],
 )
 def test_brief_is_what_one_would_type(text):
-    names = {kind.__name__: kind for kind in (Max, Min, Avg, Sum, SmoothMax, Lp, Window, Adaptive, Global, Pool)}
+    kinds = (Max, Min, Mode, Quantile, Median, Avg, Sum, SmoothMax, Lp)
+    names = {each.__name__: each for each in (*kinds, Window, Adaptive, Global, Pool)} | {"nan": np.nan}
     value = eval(text, names)
     assert brief(value) == text
     assert eval(brief(value), names) == value

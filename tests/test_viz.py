@@ -13,7 +13,23 @@ from matplotlib import colormaps
 from matplotlib import pyplot as plt
 from matplotlib.colors import to_hex
 
-from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, spec, viz
+from ndpool import (
+    Adaptive,
+    Avg,
+    Global,
+    Lp,
+    Max,
+    Median,
+    Min,
+    Mode,
+    Pool,
+    Quantile,
+    SmoothMax,
+    Sum,
+    Window,
+    spec,
+    viz,
+)
 from ndpool.viz import arrays, windows
 
 X = np.array([[1.0, 4.0, 2.0], [4.0, 3.0, 0.5], [-1.0, 7.0, 7.0]])
@@ -188,7 +204,12 @@ def test_colours_stay_apart():
 
 
 @pytest.mark.parametrize(
-    "kind", [Max(), Max("split"), Max("all"), Min(), Avg(), Sum(), SmoothMax(2.0), Lp(2)], ids=lambda kind: repr(kind)
+    "kind",
+    [
+        *(Max(), Max("split"), Max("all"), Min(), Avg(), Sum(), SmoothMax(2.0), Lp(2)),
+        *(Mode(), Quantile(0.3), Quantile(0.3, "nearest"), Median()),
+    ],
+    ids=lambda kind: repr(kind),
 )
 def test_numbers_are_those_of_the_specification(kind):
     pool = Pool(kind, Window((2, 2), stride=1))
@@ -232,9 +253,9 @@ def test_greys_are_those_of_the_input_where_the_output_is_among_them():
     # A quarter of the input's range beyond it is still shown on the input's scale, and no more.
     for beyond, expected in ((2.0, (0, 8)), (2.1, (-2.1, 10.1))):
         x, y = np.array([[0.0, 8.0]]), np.array([[-beyond, 8 + beyond]])
-        assert arrays._within(y, x) == (expected == (0, 8))
-        assert not arrays._within(y[:, :1] - 1, x)
-        assert not arrays._within(y[:, 1:] + 1, x)
+        assert arrays._within(arrays._limits(y), arrays._limits(x)) == (expected == (0, 8))
+        assert not arrays._within(arrays._limits(y[:, :1] - 1), arrays._limits(x))
+        assert not arrays._within(arrays._limits(y[:, 1:] + 1), arrays._limits(x))
 
 
 def test_gradients_are_red_above_and_blue_below_zero():
@@ -264,6 +285,76 @@ def test_limits_are_those_of_the_finite_cells(special, tmp_path):
     assert [scale(panel)[1:] for panel in figure.axes] == [(1, 5), (-5.6, 5.6), (-5.6, 5.6)]
     figure.savefig(tmp_path / "figure.png")
     viz.plot_gradient(pool, x, np.full((2, 1), special)).savefig(tmp_path / "figure.png")
+
+
+# --- cells that are not there ---------------------------------------------------------------------
+
+
+def hatched(panel):
+    """The cells that are hatched, as rows and columns."""
+    found = set()
+    for collection in panel.collections:
+        assert set(collection.get_hatch()) == {"/"}
+        for path in collection.get_paths():
+            (left, top), (right, bottom) = path.vertices.min(axis=0) + 0.5, path.vertices.max(axis=0) - 0.5
+            assert top == bottom
+            found |= {(int(top), j) for j in range(int(left), int(right) + 1)}
+    return found
+
+
+GAPS = np.array(
+    [[np.nan, np.nan, 3.0, np.nan], [np.nan, 5.0, 6.0, 7.0], [-9.0, 8.0, -9.0, -9.0], [1.0, 2.0, -9.0, 0.0]]
+)
+
+
+@pytest.mark.parametrize(
+    ("skip", "min_count", "no_x", "no_y"),
+    [
+        (np.nan, 1, {(0, 0), (0, 1), (0, 3), (1, 0)}, set()),
+        (np.nan, 2, {(0, 0), (0, 1), (0, 3), (1, 0)}, {(0, 0)}),
+        (-9, 3, {(2, 0), (2, 2), (2, 3), (3, 2)}, {(1, 1)}),
+        (1.5, 1, set(), set()),
+        (None, 1, set(), set()),
+    ],
+)
+def test_cells_that_are_not_there_are_hatched(skip, min_count, no_x, no_y):
+    pool = Pool(Sum(), Window((2, 2)), skip=skip, min_count=min_count)
+    left, right = viz.plot_pool(pool, GAPS).axes
+    assert (hatched(left), hatched(right)) == (no_x, no_y)
+    for panel, array, absent in ((left, GAPS, no_x), (right, spec.forward(pool, GAPS), no_y)):
+        assert written(panel) == [arrays._number(float(cell)) for cell in array.ravel()]
+        blank = {tuple(map(int, cell)) for cell in np.argwhere(np.ma.getmaskarray(panel.images[0].get_array()))}
+        assert blank == absent | {tuple(map(int, cell)) for cell in np.argwhere(np.isnan(array))}
+        there = [cell for at, cell in np.ndenumerate(array) if at not in absent and np.isfinite(cell)]
+        assert panel.images[0].get_clim() == (min(there), max(there))  # skipped numbers have no share in the greys
+    x, g, gx = viz.plot_gradient(pool, GAPS).axes
+    assert (hatched(x), hatched(g), hatched(gx)) == (no_x, no_y, no_x)
+    assert written(gx) == [arrays._number(cell) for cell in spec.vjp(pool, GAPS, np.ones((2, 2))).ravel()]
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int64, np.float32, object])
+def test_what_is_not_there_is_asked_of_every_dtype(dtype):
+    x = np.array([[0, 3, 0, 0, 7]]).astype(dtype)
+    skipped, absent = arrays.not_there(Pool(Max(), Window((1, 2), ceil_mode=True), skip=0), x)
+    assert (skipped.tolist(), absent.tolist()) == ([[True, False, True, True, False]], [[False, True, False]])
+    _, absent = arrays.not_there(Pool(Max(), Global(keepdims=False), (0, 1), skip=0, min_count=3), x)
+    assert absent.tolist() is True
+    figure = viz.plot_pool(Pool(Max(), Global(keepdims=False), (0, 1), skip=0, min_count=3), x)
+    assert hatched(figure.axes[1]) == {(0, 0)}
+
+
+def test_a_pixel_of_a_colour_image_is_hatched_where_all_its_channels_are_skipped(tmp_path):
+    x = np.random.default_rng(0).integers(1, 256, (6, 8, 3), dtype=np.uint8)
+    x[1:3, 2:5], x[4, 4, 0] = 0, 0
+    figure = viz.plot_pool(Pool(Max(), Window((1, 1)), axes=(0, 1), skip=0), x)
+    for panel in figure.axes:
+        assert hatched(panel) == {(i, j) for i in (1, 2) for j in (2, 3, 4)}
+    figure.savefig(tmp_path / "figure.png")
+
+
+def test_a_skip_that_the_cells_cannot_be_is_refused():
+    with pytest.raises(ValueError, match="skip=nan is no uint8; give an integer from 0 to 255"):
+        viz.plot_pool(Pool(Max(), Window((1, 1)), skip=np.nan), np.zeros((2, 2), np.uint8))
 
 
 def test_not_only_finite_numbers():

@@ -18,7 +18,7 @@ from ..kind import Kind
 from ..pool import Pool
 from ..windows import AnyWindow
 from . import arguments
-from .files import Format, Place
+from .files import Array, Format, Place
 from .options import AxesOption, with_pool
 
 __all__ = ["UsageFault", "app"]
@@ -107,6 +107,7 @@ def pool(
     kind: Kind,
     window: AnyWindow,
     axes: AxesOption = None,
+    there: dict[str, Any],
     force: ForceOption = False,
     clip: Annotated[bool, typer.Option("--clip", help="Clip what an image's pixels cannot hold.")] = False,
 ) -> None:
@@ -118,7 +119,7 @@ def pool(
     from .work import pool_file
 
     def make(ndim: int, usual: tuple[int, ...] | None) -> Pool:
-        return Pool(kind, window, arguments.pooled_axes(axes, window, ndim, usual))
+        return Pool(kind, window, arguments.pooled_axes(axes, window, ndim, usual), **there)
 
     source, target = Place.of(input_, "standard input"), Place.of(output, "standard output")
     pool_file(source, target, make, force, clip, format_, page)
@@ -132,6 +133,7 @@ def explain_(
     kind: Kind,
     window: AnyWindow,
     axes: AxesOption = None,
+    there: dict[str, Any],
     html: Annotated[str | None, typer.Option("--html", metavar="FILE", help="Also write a page to play with.")] = None,
     force: ForceOption = False,
 ) -> None:
@@ -144,19 +146,28 @@ def explain_(
         raise ValueError(
             f"--shape {shape}: axes of up to {LONGEST_EXPLAINED} cells are explained; give a smaller shape"
         )
-    laid = Pool(kind, window, arguments.pooled_axes(axes, window, len(sizes), tuple(range(len(sizes)))))
+    laid = Pool(kind, window, arguments.pooled_axes(axes, window, len(sizes), tuple(range(len(sizes)))), **there)
     place = None if html is None else Place.of(html, "standard output")
     console = Console(highlight=False, stderr=place is not None and place.path is None)
     drawing = explanation(laid, sizes)
     if place is not None:
         check_free(place, force)
-        x = np.random.default_rng(0).integers(-9, 10, sizes)
-        text = explain.page(laid, x)
+        text = explain.page(laid, _some_cells(sizes, laid.skip))
         write_whole(place, lambda file: file.write(text.encode()))
         console.print(drawing)
         console.print(f"\n[bold]{escape(str(place))}[/]: open it in a browser, point at an output, change anything.")
     else:
         console.print(drawing)
+
+
+def _some_cells(shape: tuple[int, ...], skip: float | None) -> Array:
+    """Numbers to look at; about every fifth is not there where cells can be skipped."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(-9, 10, shape)
+    if skip is None:
+        return x
+    whole = isinstance(skip, int) and abs(skip) < 1 << 63
+    return np.where(rng.random(shape) < 0.2, skip, x if whole else x.astype(float))
 
 
 @app.command(cls=Command)

@@ -7,7 +7,8 @@ from inspect import Parameter
 from typing import Any
 
 from ..kind import Kind
-from ..kinds import TIES
+from ..kinds import METHODS, MODE_TIES, ROUNDINGS, TIES, Avg, Max, Min, Mode, Quantile
+from ..making import numbers
 from ..table import KINDS as _KINDS
 from ..table import in_words, parameters_of
 from ..windows import PADDING_WORDS, Adaptive, AnyWindow, Global, Window
@@ -30,18 +31,22 @@ PARAMETERS: dict[str, str] = {
     for each in parameters_of(kind)
 }
 
-#: Parameters that are one of a few words.
-CHOICES = {"ties": TIES}
+#: Parameters that are one of a few words, which may differ from kind to kind.
+CHOICES: dict[str, dict[type[Kind], tuple[str, ...]]] = {
+    "ties": {Max: TIES, Min: TIES, Mode: MODE_TIES},
+    "method": {Quantile: METHODS},
+    "rounding": {Avg: tuple(ROUNDINGS)},
+}
 
 
-def words(names: Iterable[Any]) -> str:
+def words(names: Iterable[Any], before_last: str = "or") -> str:
     """What one may choose from, for people.
 
-    >>> words(TIES)
-    'first, split or all'
+    >>> words(TIES), words(["max", "min"], "and"), words(["lp"])
+    ('first, split or all', 'max and min', 'lp')
     """
     *others, last = (str(getattr(name, "value", name)) for name in names)
-    return f"{', '.join(others)} or {last}"
+    return f"{', '.join(others)} {before_last} {last}" if others else last
 
 
 def owners(option: str) -> list[tuple[str, Parameter]]:
@@ -68,11 +73,12 @@ def kind_of(name: str, options: Mapping[str, Any]) -> Kind:
     given = {option: value for option, value in options.items() if value is not None}
     for option in given:
         if option not in parameters:
-            theirs = " and ".join(owner for owner, _ in owners(option))
+            theirs = words((owner for owner, _ in owners(option)), "and")
             raise ValueError(f"{option} is for --kind {theirs}; leave it out with --kind {name}")
     for option, each in parameters.items():
         if each.default is Parameter.empty and option not in given:
-            raise ValueError(f"--kind {name} needs {option}; give for example {option} 2")
+            (example, *_) = numbers(KINDS[name]) or (2,)
+            raise ValueError(f"--kind {name} needs {option}; give for example {option} {example}")
     return KINDS[name](**{parameters[option].name: value for option, value in given.items()})
 
 
@@ -97,6 +103,25 @@ def window_of(options: Mapping[str, Any], adaptive: str | None, whole_axes: bool
         whole_numbers("--dilation", given.get("--dilation", "1")),
         bool(given.get("--ceil-mode", False)),
     )
+
+
+def skip_of(skip: str | None, min_count: int | None) -> dict[str, Any]:
+    """Which cells are not there, as arguments of a pool. Whole numbers stay whole: a float has not all of 64 bits.
+
+    >>> skip_of("9007199254740993", None), skip_of("nan", 2)
+    ({'skip': 9007199254740993}, {'skip': nan, 'min_count': 2})
+    """
+    counted = {} if min_count is None else {"min_count": min_count}
+    if skip is None:
+        if counted:
+            raise ValueError(f"--min-count {min_count} counts the cells that are not skipped; give --skip beside it")
+        return {}
+    for number in (int, float):
+        try:
+            return {"skip": number(skip), **counted}
+        except ValueError:
+            continue
+    raise ValueError(f"--skip {skip}: this is no number; give the number that stands for a cell not there, or nan")
 
 
 def pooled_axes(

@@ -1,12 +1,13 @@
 """Random pools on random arrays: does everyone compute the same?
 
-The engine is held against the specification on hostile numbers: ties, NaN, infinities. The frameworks are held against
-the specification on distinct numbers only, because at ties and NaN they follow other conventions than ndpool, each
-its own (the documentation has them in a table).
+The engine is held against the specification on hostile numbers: ties, NaN, infinities, integers up to the ends of
+their dtypes, cells that are skipped. The frameworks are held against the specification on distinct floats only, because
+at ties and NaN they follow other conventions than ndpool, each its own (the documentation has them in a table).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,13 +17,13 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from .. import spec
-from ..kind import Kind
-from ..kinds import TIES, Avg, Lp, Max, Min, SmoothMax, Sum
+from ..kind import Kind, derivative_dtype, form_of
+from ..kinds import METHODS, MODE_TIES, ROUNDINGS, TIES, Avg, Lp, Max, Median, Min, Mode, Quantile, SmoothMax, Sum
 from ..making import numbers
 from ..pool import Pool
 from ..reprs import brief
 from ..table import KINDS as TABLED
-from ..windows import Adaptive, AnyWindow, Global, Window
+from ..windows import Adaptive, AnyWindow, Global, Window, layout
 from .frameworks import Framework, title
 
 Array = NDArray[Any]
@@ -31,11 +32,21 @@ Array = NDArray[Any]
 DRAWN: dict[type[Kind], Callable[[np.random.Generator], Kind]] = {
     Max: lambda rng: Max(str(rng.choice(TIES))),
     Min: lambda rng: Min(str(rng.choice(TIES))),
-    Avg: lambda rng: Avg(bool(rng.integers(2)), int(rng.integers(1, 9)) if rng.random() < 0.2 else None),
+    Mode: lambda rng: Mode(str(rng.choice(MODE_TIES))),
+    Quantile: lambda rng: Quantile(float(rng.choice([0.0, 0.1, 0.25, 0.5, 0.9, 1.0])), str(rng.choice(METHODS))),
+    Median: lambda rng: Median(),
+    Avg: lambda rng: _average(rng),
     Sum: lambda rng: Sum(),
     SmoothMax: lambda rng: SmoothMax(float(rng.choice([-2.0, 0.5, 3.0])), bool(rng.integers(2))),
     Lp: lambda rng: Lp(float(rng.choice([1, 2, 3, 2.5]))),
 }
+
+
+def _average(rng: np.random.Generator) -> Avg:
+    include, sort = bool(rng.integers(2)), rng.random()
+    if sort < 0.3:
+        return Avg(include, rounding=str(rng.choice(list(ROUNDINGS))))
+    return Avg(include, int(rng.integers(1, 9)) if sort > 0.85 else None)
 
 
 def _as_in_its_example(kind: type[Kind]) -> Callable[[np.random.Generator], Kind]:
@@ -44,6 +55,10 @@ def _as_in_its_example(kind: type[Kind]) -> Callable[[np.random.Generator], Kind
 
 #: These, and the others as the examples of their docstrings make them.
 KINDS = (*DRAWN.values(), *(_as_in_its_example(kind) for kind in TABLED if kind not in DRAWN))
+
+FLOATS = ("float32", "float64")
+WHOLE = ("uint8", "int16", "uint32", "int64", "uint64")
+EXACT_IN_FLOATS = WHOLE[:3]
 
 
 @dataclass(frozen=True)
@@ -58,7 +73,8 @@ class Case:
     distinct: bool
 
     def __str__(self) -> str:
-        numbers = "distinct numbers" if self.distinct else "ties, NaN and infinities"
+        hard = "ties and extremes" if self.x.dtype.kind in "iu" else "ties, NaN and infinities"
+        numbers = "distinct numbers" if self.distinct else hard
         return f"#{self.number}: {brief(self.pool)} on {self.x.dtype} {self.x.shape}, {numbers}"
 
 
@@ -68,10 +84,21 @@ def cases(count: int, seed: int) -> Iterator[Case]:
         rng = np.random.default_rng([seed, number])
         pool, shape = _pool(rng)
         distinct = number % 2 == 0
-        dtype = np.dtype(rng.choice(["float32", "float64"]))
-        x = _distinct(rng, shape) if distinct else _hostile(rng, shape)
+        rare = 0.1 if distinct else 0.35  # what no framework has
+        whole = getattr(pool.kind, "rounding", None) is not None or rng.random() < rare
+        dtype = np.dtype(rng.choice(_dtypes(pool.kind, distinct) if whole else FLOATS))
+        x = (_distinct if distinct else _integers if whole else _hostile)(rng, shape, dtype).astype(dtype)
+        pool = _skipping(rng, pool, x) if rng.random() < rare else pool
         t, g = rng.standard_normal(shape), rng.standard_normal(pool.output_shape(shape))
-        yield Case(number, pool, x.astype(dtype), t.astype(dtype), g.astype(dtype), distinct)
+        along = derivative_dtype(dtype)
+        yield Case(number, pool, x, t.astype(along), g.astype(along), distinct)
+
+
+def _dtypes(kind: Kind, distinct: bool) -> tuple[str, ...]:
+    """Integers that can be that many distinct numbers, and that are not rounded before the kind computes with them."""
+    form = form_of(kind)
+    known = EXACT_IN_FLOATS if form is None or form.in_floats else WHOLE
+    return known[1:] if distinct else known
 
 
 def _pool(rng: np.random.Generator) -> tuple[Pool, tuple[int, ...]]:
@@ -116,12 +143,31 @@ def _window(rng: np.random.Generator, rank: int) -> AnyWindow:
     return Window(each(1, 4), each(1, 3), padding, dilation, bool(rng.integers(2)))
 
 
-def _distinct(rng: np.random.Generator, shape: Sequence[int]) -> Array:
+def _skipping(rng: np.random.Generator, pool: Pool, x: Array) -> Pool:
+    """The same pool, which skips NaN or one of the numbers of `x`; NaNs are put there for it to find."""
+    skip: Any = x.flat[rng.integers(x.size)]
+    if x.dtype.kind == "f" and rng.random() < 0.7:
+        skip = math.nan
+        x[rng.random(x.shape) < 0.3] = skip
+    cells = math.prod(axis.kernel for axis in layout(pool.window, pool.axes, x.shape, None).geometry)
+    least = 1 if pool.kind.needs_one_there else 0
+    return Pool(pool.kind, pool.window, pool.axes, skip, int(rng.integers(least, min(cells, 4) + 1)))
+
+
+def _distinct(rng: np.random.Generator, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     cells = int(np.prod(shape))
-    return (rng.permutation(cells).reshape(shape) - cells / 2 + 0.25) / 8
+    numbers = rng.permutation(cells).reshape(shape)
+    return numbers if dtype.kind in "iu" else (numbers - cells / 2 + 0.25) / 8
 
 
-def _hostile(rng: np.random.Generator, shape: Sequence[int]) -> Array:
+def _integers(rng: np.random.Generator, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    """Few numbers, with many ties, around 0 or at an end of the dtype."""
+    ends = np.iinfo(dtype)
+    start = int(rng.choice(np.array([ends.min, max(ends.min, -2), ends.max - 4], dtype=object)))
+    return np.array([start + int(step) for step in rng.integers(0, 5, int(np.prod(shape)))], dtype).reshape(shape)
+
+
+def _hostile(rng: np.random.Generator, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     x = rng.integers(-2, 3, shape).astype(float)
     if rng.random() < 0.5:
         special = rng.random(shape)
@@ -143,7 +189,7 @@ class Tally:
 
     def compare(self, case: Case, what: str, got: Array, want: Array) -> None:
         error = difference(got, want)
-        tolerance = 1e-11 if case.x.dtype == np.float64 else 2e-5
+        tolerance = 2e-5 if case.x.dtype == np.float32 else 1e-11
         if error <= tolerance:
             self.agreed[what] += 1
             self.largest = max(self.largest, error)
@@ -152,9 +198,11 @@ class Tally:
 
 
 def difference(got: Array, want: Array) -> float:
-    """The largest difference, relative for numbers above 1; infinite where shapes, NaNs or infinities differ."""
+    """The largest difference, relative for floats above 1; infinite where shapes, NaNs or infinities differ."""
     if got.shape != want.shape:
         return float("inf")
+    if got.dtype.kind in "iu" and want.dtype.kind in "iu":  # a float has not all of 64 bits
+        return float(max((abs(int(a) - int(b)) for a, b in zip(got.flat, want.flat, strict=True)), default=0))
     got, want = got.astype(float), want.astype(float)
     finite = np.isfinite(want)
     if not np.array_equal(got[~finite], want[~finite], equal_nan=True) or not np.isfinite(got[finite]).all():
@@ -188,7 +236,7 @@ def _check_engine(tally: Tally, case: Case, y: Array, dy: Array, gx: Array) -> N
 
 def _check_framework(framework: Framework, tally: Tally, case: Case, y: Array, gx: Array) -> None:
     function = None
-    if case.distinct:
+    if case.distinct and case.x.dtype.kind == "f":
         try:
             function = framework.pooling(case.pool, case.x)
             got = framework.forward(function, case.x)() if function else None

@@ -23,7 +23,7 @@ from rich.table import Table
 from .. import spec
 from .._engine import get_num_threads
 from ..kind import Kind
-from ..kinds import Avg, Lp, Max, Min, SmoothMax, Sum
+from ..kinds import Avg, Lp, Max, Median, Min, Mode, Quantile, SmoothMax, Sum
 from ..pool import Pool
 from ..reprs import brief
 from ..viz.demo import draw
@@ -36,6 +36,10 @@ KINDS: tuple[Kind, ...] = (
     Max("split"),
     Max("all"),
     Min(),
+    Mode(),
+    Quantile(0.1),
+    Quantile(0.9),
+    Median(),
     Avg(),
     Avg(count_include_pad=False),
     Sum(),

@@ -44,6 +44,11 @@ def seen_cells(axes: Sequence[Axis]) -> tuple[slice, ...]:
     return tuple(slice(axis.length + min(0, needed_padding(axis)[1])) for axis in axes)
 
 
+def is_ours_alone(pool: Pool) -> bool:
+    """Whether no framework has such a pool: one that skips cells, or rounds its means to integers."""
+    return pool.skip is not None or (isinstance(pool.kind, Avg) and pool.kind.rounding is not None)
+
+
 def is_plain(axes: Sequence[Axis]) -> bool:
     return not any(axis.adaptive for axis in axes)
 
@@ -83,6 +88,8 @@ class Torch:
     def pooling(self, pool: Pool, x: Array) -> Function | None:
         axes, kind = axes_of(pool, x), pool.kind
         name = {Max: "max", Min: "max", Avg: "avg", Sum: "avg", Lp: "lp"}.get(type(kind))
+        if is_ours_alone(pool):
+            return None
         if not is_plain(axes):
             return self._adaptive(kind, axes)
         kernel, stride, padding, dilation = ([*each] for each in zip(*map(_numbers, axes), strict=True))
@@ -138,7 +145,7 @@ class Jax:
         merges: dict[type[Kind], tuple[float, Any]] = {Max: (-np.inf, lax.max), Min: (np.inf, lax.min)}
         lowest, merge = merges.get(type(kind), (0.0, lax.add))
         counts = isinstance(kind, Sum) or (isinstance(kind, Avg) and counts_kernel(kind, axes))
-        if not is_plain(axes) or not (isinstance(kind, Max | Min) or counts):
+        if is_ours_alone(pool) or not is_plain(axes) or not (isinstance(kind, Max | Min) or counts):
             return None
         kernel, stride, _, dilation = ((1, 1, *each) for each in zip(*map(_numbers, axes), strict=True))
         padding = [(0, 0), (0, 0), *((lo, max(0, hi)) for lo, hi in map(needed_padding, axes))]
@@ -175,7 +182,8 @@ class TensorFlow:
         axes, kind, tf = axes_of(pool, x), pool.kind, self.tf
         name = "max" if isinstance(kind, Max) else "avg" if isinstance(kind, Avg) else None
         dilated = any(axis.dilation != 1 for axis in axes)
-        if name is None or not is_plain(axes) or dilated or (isinstance(kind, Avg) and not counts_kernel(kind, axes)):
+        uneven = isinstance(kind, Avg) and not counts_kernel(kind, axes)
+        if name is None or is_ours_alone(pool) or not is_plain(axes) or dilated or uneven:
             return None
         kernel, stride, _, _ = ([*each] for each in zip(*map(_numbers, axes), strict=True))
         padding = [[0, 0], *([lo, max(0, hi)] for lo, hi in map(needed_padding, axes)), [0, 0]]
@@ -209,7 +217,9 @@ class OnnxRuntime:
         axes, kind = axes_of(pool, x), pool.kind
         operator = {Max: "MaxPool", Avg: "AveragePool", Lp: "LpPool"}.get(type(kind))
         whole_p = not isinstance(kind, Lp) or isinstance(kind.p, int)
-        if operator is None or not is_plain(axes) or not whole_p or getattr(kind, "divisor_override", None):
+        if operator is None or is_ours_alone(pool) or not is_plain(axes) or not whole_p:
+            return None
+        if getattr(kind, "divisor_override", None):
             return None
         if any(max(axis.pad_lo, axis.pad_hi) >= axis.kernel for axis in axes):
             return None

@@ -13,26 +13,33 @@ import typer
 from . import arguments
 from .arguments import CHOICES, KINDS, PARAMETERS
 
-WHAT, WINDOW = "What a window becomes", "Which cells a window has"
+WHAT, WINDOW, THERE = "What a window becomes", "Which cells a window has", "Which cells are there"
 NUMBERS = "one number, or one for each axis"
 
 #: What the parameters of kinds are, in short; of others it is said whose they are.
 SHORTLY = {
-    "ties": "Who wins when several cells do",
+    "ties": "Who wins when several do",
+    "q": "Which quantile, from 0 to 1",
+    "method": "What a quantile is between two cells",
     "beta": "Sharpness",
     "p": "Power",
     "count_include_pad": "Whether padding counts",
     "divisor_override": "What sums are divided by",
+    "rounding": "How the mean of integers stays an integer",
 }
+METAVARS = {"ties": "POLICY", "method": "METHOD", "rounding": "WAY"}
 TYPES: dict[str, type] = {"bool": bool, "int": int, "float": float}
 
 
 def with_pool(command: Callable[..., None]) -> Callable[..., None]:
-    """A command that takes a `kind`, a `window` and `axes`, as one that takes the options that these are made from."""
+    """A command that takes a `kind`, a `window` and `there`, as one that takes the options that these are made from.
+
+    `there` has the arguments of a pool that say which cells are not there.
+    """
     hints = get_type_hints(command, include_extras=True)
     taken: list[Parameter] = []
     for each in inspect.signature(command).parameters.values():
-        added = {"kind": _kind_options, "window": _window_options}.get(each.name)
+        added = {"kind": _kind_options, "window": _window_options, "there": _there_options}.get(each.name)
         taken += added() if added else [each.replace(annotation=hints[each.name])]
 
     @functools.wraps(command)
@@ -43,7 +50,8 @@ def with_pool(command: Callable[..., None]) -> Callable[..., None]:
         adaptive, whole = given.pop("adaptive"), given.pop("global_")
         named = {f"--{each}": given.pop(each) for each in ("kernel", "stride", "padding", "dilation")}
         window = arguments.window_of({**named, "--ceil-mode": given.pop("ceil_mode")}, adaptive, whole)
-        command(kind=kind, window=window, **given)
+        there = arguments.skip_of(given.pop("skip"), given.pop("min_count"))
+        command(kind=kind, window=window, there=there, **given)
 
     called.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
     called.__annotations__ = {each.name: each.annotation for each in taken}
@@ -65,16 +73,37 @@ def _kind_options() -> list[Parameter]:
 def _kind_option(parameter: str, option: str) -> Parameter:
     owners = arguments.owners(option)
     default, annotation = owners[0][1].default, str(owners[0][1].annotation)
-    said = f"{SHORTLY.get(parameter, 'A parameter')}, for {' and '.join(name for name, _ in owners)}"
+    said = f"{SHORTLY.get(parameter, 'A parameter')}, for {arguments.words((name for name, _ in owners), 'and')}"
     more: dict[str, Any] = {}
     chosen: Any = TYPES.get(annotation.partition(" ")[0], str)
     if parameter in CHOICES:
-        chosen, more["metavar"] = Literal[CHOICES[parameter]], "POLICY"
-        said += f": {arguments.words(CHOICES[parameter])}"
+        names = [name for words in CHOICES[parameter].values() for name in words]
+        chosen, more["metavar"] = Literal[tuple(dict.fromkeys(names))], METAVARS[parameter]
+        said = f"{SHORTLY[parameter]}, {_whose(parameter, option)}"
     if default is not Parameter.empty and default is not None:
         said += f" (default: {'yes' if default is True else 'no' if default is False else default})"
     spelled = f"{option}/--no-{option.removeprefix('--')}" if chosen is bool else option
     return _option(parameter, None, chosen | None, spelled, panel=WHAT, help=f"{said}.", **more)
+
+
+def _whose(parameter: str, option: str) -> str:
+    """The words that one may choose from, and for which kinds."""
+    theirs: dict[tuple[str, ...], list[str]] = {}
+    for name, _ in arguments.owners(option):
+        words = CHOICES[parameter].get(KINDS[name], next(iter(CHOICES[parameter].values())))
+        theirs.setdefault(words, []).append(name)
+    return "; ".join(
+        f"for {arguments.words(names, 'and')}: {arguments.words(words)}" for words, names in theirs.items()
+    )
+
+
+def _there_options() -> list[Parameter]:
+    value = "A cell of this value is not there: it neither wins, counts, nor gets a gradient. A number, or nan."
+    count = "How many cells that are there an output needs; with fewer it is the skipped value (default: 1)."
+    return [
+        _option("skip", None, str | None, "--skip", metavar="NUMBER", help=value, panel=THERE),
+        _option("min_count", None, int | None, "--min-count", metavar="N", help=count, panel=THERE),
+    ]
 
 
 def _window_options() -> list[Parameter]:

@@ -14,6 +14,7 @@ from rich.progress import Progress
 
 from ..pool import Pool
 from ..reprs import brief
+from ..skipping import held
 from . import files, images
 from .files import Array, Format, Place
 from .images import Picture
@@ -61,6 +62,9 @@ def _pool_for(source: Place, name: str, x: Array, picture: Picture | None, make:
     try:
         pool = make(x.ndim, picture.axes if picture else None)
         pool.output_shape(x.shape)
+        pool.kind.check_dtype(x.dtype.name)
+        if pool.skip is not None:
+            held(pool.skip, x.dtype.name)
     except (ValueError, TypeError) as fault:
         raise type(fault)(f"{where}: {fault}") from None
     return pool

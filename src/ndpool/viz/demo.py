@@ -17,6 +17,8 @@ from .arrays import show_array
 
 Array: TypeAlias = NDArray[Any]
 
+MANY = 8  # so many kinds have room in three rows alone
+
 # Two flat spots that overlapping windows share. The policies for ties differ here, in numbers that are easy to follow.
 PLATEAU = np.array(
     [
@@ -47,7 +49,8 @@ def draw(photo: Array, window: Window, kinds: Sequence[Kind], file: IO[bytes], f
 
 def _outputs(figure: Any, photo: Array, window: Window, kinds: Sequence[Kind]) -> None:
     figure.suptitle(f"One photograph, {brief(window)}", fontweight="bold")
-    panels = figure.subplots(2, -(-(len(kinds) + 1) // 2)).ravel()
+    rows = 2 if len(kinds) < MANY else 3
+    panels = figure.subplots(rows, -(-(len(kinds) + 1) // rows)).ravel()
     panels[0].imshow(photo)
     panels[0].set_title(f"input, {photo.shape[0]} x {photo.shape[1]}")
     for panel, kind in zip(panels[1:], kinds, strict=False):

@@ -17,12 +17,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..arrays import as_array
+from ..kind import Kind
+from ..kinds import Avg, Lp, Max, Median, Min, Mode, Quantile, SmoothMax, Sum
 from ..pool import Pool
+from ..skipping import held
 from ..windows import Adaptive, Global
 from .seen import Line, lines
 
 MOST_CELLS = 24
-KINDS = ("Max", "Min", "Avg", "Sum", "SmoothMax", "Lp")
+KINDS: tuple[type[Kind], ...] = (Max, Min, Mode, Quantile, Median, Avg, Sum, SmoothMax, Lp)
 
 
 def page(pool: Pool, x: ArrayLike) -> str:
@@ -34,11 +37,14 @@ def page(pool: Pool, x: ArrayLike) -> str:
     >>> page(Pool(Max(), Window((2, 2))), [[1.0, 2.0], [4.0, 3.0]]).startswith("<!DOCTYPE html>")
     True
     """
-    x = as_array("x", x).astype(np.float64)
+    x = as_array("x", x)
+    x = x.astype(np.float64) if x.dtype.kind == "O" else x
     if x.ndim not in (1, 2) or max(x.shape, default=0) > MOST_CELLS:
         raise ValueError(f"x has shape {x.shape}; the page shows one axis or two, of at most {MOST_CELLS} cells each")
-    if type(pool.kind).__name__ not in KINDS:
-        raise TypeError(f"{pool.kind!r} is not a kind that the page knows; give one of {', '.join(KINDS)}")
+    if type(pool.kind) not in KINDS:
+        known = ", ".join(kind.__name__ for kind in KINDS)
+        raise TypeError(f"{pool.kind!r} is not a kind that the page knows; give one of {known}")
+    pool.kind.check_dtype(x.dtype.name)
     over = lines(pool, x.shape)
     if len(over) != x.ndim:
         raise ValueError(f"{len(over)} of the {x.ndim} axes of x are pooled; the page pools all of them")
@@ -71,6 +77,8 @@ def _config(pool: Pool, x: np.ndarray[Any, Any], over: Sequence[Line]) -> dict[s
         "ceil": bool(getattr(pool.window, "ceil_mode", False)),
         "axes": flat + axes,
         "x": [[_written(float(cell)) for cell in row] for row in rows],
+        "skip": "" if pool.skip is None else _written(float(held(pool.skip, x.dtype.name))),
+        "min_count": pool.min_count,
     }
 
 

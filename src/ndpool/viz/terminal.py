@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..kinds import Avg, Lp, Max, Min, SmoothMax
+from ..kinds import Avg, Lp, Median, Quantile, SmoothMax
 from ..pool import Pool
 from ..reprs import brief
 from .seen import Line, divisor, lines
@@ -27,7 +27,7 @@ def explanation(pool: Pool, shape: Sequence[int]) -> RenderableType:
     parts: list[RenderableType] = [_title(pool, shape)]
     for line in over:
         parts += [Text(), _axis_title(line), _drawing(line) if len(line.reach()) <= WIDEST_DRAWING else _list(line)]
-    parts += [Text(), _legend(over), Text(), *_counts(pool, over), *_left_out(over)]
+    parts += [Text(), _legend(over), Text(), *_counts(pool, over), *_skipped(pool), *_left_out(over)]
     return Group(*parts)
 
 
@@ -136,17 +136,30 @@ def _range(pool: Pool, over: Sequence[Line], sizes: Sequence[int]) -> tuple[int,
 
 
 def _counting(pool: Pool) -> str:
+    """What the numbers are that every output has; skipped cells make them smaller."""
+    fixed = isinstance(pool.kind, Avg) and pool.kind.divisor_override is not None
+    return _counted(pool) + ("" if pool.skip is None or fixed else " if none is skipped")
+
+
+def _counted(pool: Pool) -> str:
     if isinstance(pool.kind, Avg):
         return "divisor"
     if isinstance(pool.kind, SmoothMax):
         return "terms in the sum"
-    return (
-        "cells that can win"
-        if isinstance(pool.kind, Max | Min)
-        else "cells in the norm"
-        if isinstance(pool.kind, Lp)
-        else "cells"
-    )
+    if pool.kind.one_winner() is not None:
+        return "cells that can win"
+    if isinstance(pool.kind, Quantile | Median):
+        return "cells that are sorted"
+    return "cells in the norm" if isinstance(pool.kind, Lp) else "cells"
+
+
+def _skipped(pool: Pool) -> list[RenderableType]:
+    """A note on the cells that are not there, and on the outputs that have too few others."""
+    if pool.skip is None:
+        return []
+    least = {0: "an output needs no other", 1: f"an output that has no other is {pool.skip}"}
+    words = least.get(pool.min_count, f"an output with fewer than {pool.min_count} others is {pool.skip}")
+    return [Text.assemble(("skipped: ", "bold yellow"), f"each cell that is {pool.skip}; {words}")]
 
 
 def _left_out(over: Sequence[Line]) -> list[RenderableType]:
