@@ -140,5 +140,40 @@ struct ExactSum : ExactTotal {
     }
 };
 
+// 64-bit integers without a loss: the sum of their upper halves, and beside it that of the lower ones, of up to 2^31
+// cells.
+struct WholeTotal : TwoLanes<std::int64_t>, Untagged {
+    static constexpr bool IDEMPOTENT = false, ADDS_UP = true;
+
+    template <int N>
+    static void merge(State<N> &a, const State<N> &b) {
+        a.v += b.v, a.with += b.with;
+    }
+    template <int N>
+    static void merge_any(State<N> &a, const State<N> &b) {
+        merge<N>(a, b);
+    }
+    template <int N>
+    static State<N> only_last(const State<N> &a, i64 count) {
+        return {last_lanes<Lane, N>(a.v, count), last_lanes<Lane, N>(a.with, count)};
+    }
+    template <int N>
+    static State<N> empty() {
+        return {splat<Lane, N>(0), splat<Lane, N>(0)};
+    }
+};
+template <class T>
+struct WholeSum : WholeTotal {
+    using In = T;
+    using Lanes = WholeTotal;
+
+    Lanes lanes() const { return {}; }
+    template <int N>
+    State<N> lift(const T *p, i64) const {
+        const vec<T, N> x = load<N>(p);
+        return {bits<vec<Lane, N>>(x >> 32), bits<vec<Lane, N>>(x & T(0xffffffff))};
+    }
+};
+
 }  // namespace NDPOOL_LEVEL
 }  // namespace ndpool

@@ -35,10 +35,10 @@ inline i64 part_of_row(const Plan &plan, i64 elements = 4096) {
 
 // Whether outputs are better written past the caches.
 template <class In, class Out>
-bool streams_outputs(const Plan &plan, const Out *y, const Route &route) {
+bool streams_outputs(const Plan &plan, const Out &y, const Route &route) {
     const i64 read = plan.outer * plan.in_slab * static_cast<i64>(sizeof(In));
-    const i64 written = plan.outer * plan.out_slab * static_cast<i64>(sizeof(Out));
-    return route.streams(y, written, read + written);
+    const i64 written = plan.outer * plan.out_slab * bytes_of(y);
+    return route.streams(start_of(y), written, read + written);
 }
 
 // Whether they can go there straight from registers of N elements: in every array those of a place are whole lines.
@@ -83,7 +83,7 @@ class RowWorkOf final : public RowWork {
         if (Outbox *outbox = unit.outboxes) {
             const i64 at = unit.first * plan.inner,
                       length = (many - 1) * plan.out_row + (unit.stop - unit.first) * plan.inner;
-            sink.over_arrays([&](auto *array, auto *&row) {
+            sink.over_arrays([&](auto array, auto &row) {
                 row = outbox++->room(array + unit.index * plan.out_row + at, length, unit.most_elements) - at;
             });
         }
