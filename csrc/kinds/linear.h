@@ -118,21 +118,30 @@ struct SumSink {
     NDPOOL_INLINE void over_arrays(const Use &use) {
         use(y, row);
     }
+    // What the outputs first..stop-1 of the row are all divided by and rounded, if a shift does that; or else null.
+    const Rounder *shifts(i64 first, i64 stop) const {
+        if (rounding == Rounding::NONE || rounder.shift < 0) return nullptr;
+        const bool same = !divisor.varies() || (from + first >= along.whole_from && from + stop <= along.whole_to);
+        return same ? &rounder : nullptr;
+    }
     template <int N>
-    void put(i64 at, const typename P::template State<N> &s, int count) {
+    NDPOOL_INLINE void put(i64 at, const typename P::template State<N> &s, int count) const {
         if constexpr (INTEGERS)
             put_integers<N>(at, s, count);
         else
-            put_some<N, PAST>(row + at, count, [&](R *p) { put_quotients<N>(at, P::template total<N>(s), p); });
+            put_floats<N>(at, s, count);
     }
 
   private:
     template <int N>
-    NDPOOL_INLINE void put_quotients(i64 at, vec<A, N> total, R *p) const {
-        if (std::is_same_v<R, A> && divisor.by == Count::NONE)
-            store_as<N>(p, total);
-        else
-            store_as<N>(p, quotients<N>(at, convert<double, N>(total)));
+    void put_floats(i64 at, const typename P::template State<N> &s, int count) const {
+        put_some<N, PAST>(row + at, count, [&](R *p) {
+            const vec<A, N> total = P::template total<N>(s);
+            if (std::is_same_v<R, A> && divisor.by == Count::NONE)
+                store_as<N>(p, total);
+            else
+                store_as<N>(p, quotients<N>(at, convert<double, N>(total)));
+        });
     }
     template <int N>
     NDPOOL_INLINE vec<double, N> quotients(i64 at, vec<double, N> sum) const {
@@ -145,24 +154,32 @@ struct SumSink {
 
     // --- integers ---
 
+    // The first `count` of N, as T.
+    template <class T, int N, class V>
+    NDPOOL_INLINE void put_as(i64 at, const V &v, int count) const {
+        put_some<N>(reinterpret_cast<T *>((row + at).first), count, [&](T *p) { store_as<N>(p, v); });
+    }
     template <int N>
     NDPOOL_INLINE void put_integers(i64 at, const typename P::template State<N> &s, int count) const {
-        const IntegerPointer to = row + at;
-        auto put = [&](auto zero, const auto &v) NDPOOL_INLINED {
-            using T = decltype(zero);
-            put_some<N>(reinterpret_cast<T *>(to.first), count, [&](T *p) { store_as<N>(p, v); });
-        };
         if constexpr (P::PLANES == 1)
             if (rounding == Rounding::NONE) {
                 const vec<A, N> sum = P::template total<N>(s);
-                if (divisor.by == Count::NONE) return put(std::int64_t(), sum);
-                return put(double(), quotients<N>(at, convert<double, N>(sum)));
+                if (divisor.by == Count::NONE) return put_as<std::int64_t, N>(at, sum, count);
+                return put_as<double, N>(at, quotients<N>(at, convert<double, N>(sum)), count);
             }
+        put_rounded<N>(at, s, count);
+    }
+    // Not inlined, so that what other sums need can be; and by value, so that these stay in registers.
+    template <int N>
+    __attribute__((noinline)) void put_rounded(i64 at, typename P::template State<N> s, int count) const {
         const vec<A, N> mean = rounded_means<N>(at, s);
-        if constexpr (P::PLANES == 2) return put(std::uint64_t(), mean);
-        if (to.bytes == 1) return put(std::uint8_t(), mean);
-        if (sizeof(A) == 4 || to.bytes == 2) return put(std::uint16_t(), mean);
-        put(std::uint32_t(), mean);
+        if constexpr (P::PLANES == 2) {
+            put_as<std::uint64_t, N>(at, mean, count);
+        } else {
+            if (row.bytes == 1) return put_as<std::uint8_t, N>(at, mean, count);
+            if (sizeof(A) == 4 || row.bytes == 2) return put_as<std::uint16_t, N>(at, mean, count);
+            put_as<std::uint32_t, N>(at, mean, count);
+        }
     }
     template <int N>
     NDPOOL_INLINE vec<A, N> rounded_means(i64 at, const typename P::template State<N> &s) const {

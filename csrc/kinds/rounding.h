@@ -33,7 +33,7 @@ struct RoundingTerms {
 
 // The float that holds quotients of A: so many bits that an estimate is off by far less than a half.
 template <class A>
-using QuotientFloat = std::conditional_t<sizeof(A) == 4, float, double>;
+using QuotientFloat = std::conditional_t<sizeof(A) == 8, double, float>;
 
 template <class A, int N>
 NDPOOL_INLINE vec<QuotientFloat<A>, N> near_float(vec<A, N> v) {
@@ -48,6 +48,9 @@ NDPOOL_INLINE vec<QuotientFloat<A>, N> near_float(vec<A, N> v) {
     return convert<QuotientFloat<A>, N>(v);
 }
 
+template <class A, int N>
+class RoundedMeans;
+
 // One number that many sums are divided by.
 struct Rounder {
     i64 n = 1;
@@ -61,6 +64,10 @@ struct Rounder {
           terms(rounding, n),
           share(1 / static_cast<double>(n)),
           shift((n & (n - 1)) == 0 ? __builtin_ctzll(static_cast<unsigned long long>(n)) : -1) {}
+    template <class A, int N>
+    NDPOOL_INLINE RoundedMeans<A, N> means() const {
+        return RoundedMeans<A, N>(*this);
+    }
 };
 
 // Means of N sums, in lanes of A. Where A is as wide as the integers themselves, their sum is two lanes.
@@ -82,10 +89,14 @@ class RoundedMeans {
     NDPOOL_INLINE RoundedMeans(Rounding rounding, V n) : RoundedMeans(n, RoundingTerms<V>(rounding, n)) {}
 
     NDPOOL_INLINE V of(const typename OneLane<A>::template State<N> &sum) const {
-        const V s = sum.v + added + (sign(sum.v) & to_negative);
-        if (shift >= 0) return made_even(s >> shift, s & (n - 1));
-        const Parts parts = divide(s);
+        if (shift >= 0) return by_shift(sum.v);
+        const Parts parts = divide(with_terms(sum.v));
         return made_even(parts.quotient, parts.rest);
+    }
+    // The same, if it is known that a shift does it.
+    NDPOOL_INLINE V by_shift(V sum) const {
+        const V s = with_terms(sum);
+        return made_even(s >> shift, s & (n - 1));
     }
     // The upper half first, as by hand. What remains of it stands before the lower half.
     NDPOOL_INLINE V of(const typename TwoLanes<A>::template State<N> &sum) const {
@@ -121,6 +132,7 @@ class RoundedMeans {
     static NDPOOL_INLINE U as_unsigned(V v) { return bits<U>(v); }
     static NDPOOL_INLINE V as_signed(U v) { return bits<V>(v); }
 
+    NDPOOL_INLINE V with_terms(V sum) const { return sum + added + (sign(sum) & to_negative); }
     // Rounded down. A quotient has half of the bits that A has, and so an estimate of it is off by far less than a
     // half: the nearest whole number is the quotient or one more.
     NDPOOL_INLINE Parts divide(V sum) const {

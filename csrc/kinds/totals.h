@@ -61,7 +61,9 @@ template <class T, class A>
 struct PlainSum : Total<A> {
     using In = T;
     using Lanes = Total<A>;
-    static constexpr bool IN_PAIRS = LEVEL_IS_TUNED && std::is_same_v<T, BFloat> && std::is_same_v<A, double>;
+    static constexpr bool IN_PAIRS = LEVEL_IS_TUNED && std::is_same_v<T, BFloat> && std::is_same_v<A, double>,
+                          IN_WORDS = LEVEL_IS_TUNED && std::is_same_v<A, std::int32_t>;
+    static constexpr i64 MOST_IN_WORDS = !IN_WORDS ? 0 : sizeof(T) == 1 ? 1 << 7 : 1 << 15;
 
     Lanes lanes() const { return {}; }
     template <int N, class State>

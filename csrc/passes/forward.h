@@ -1,5 +1,6 @@
 // All outputs, row by row, on several threads.
 #pragma once
+#include "passes/pairs.h"
 #include "passes/tiles.h"
 
 namespace ndpool {
@@ -339,7 +340,7 @@ void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink 
     const Way way = choose_forward(
         plan,
         {MANY, turned ? MANY : FEW, P::TAGGED, SLIDES<P>, turned && HERE == Tuned::ALL ? Tuned::ROWS : HERE, false,
-         sizeof(In) < 4 && sizeof(In) < sizeof(typename P::Lane), !LEVEL_IS_TUNED, adds_up<P>()},
+         sizeof(In) < 4 && sizeof(In) < sizeof(typename P::Lane), !LEVEL_IS_TUNED, adds_up<P>(), most_in_words<P>()},
         route.asked);
     if (route.tell(way)) return;
     const bool streamed = streams_outputs<In>(plan, sink.y, route);
@@ -351,6 +352,9 @@ void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink 
                 if (turned) return pool_in_registers<Tuned::ROWS, MANY>(way, plan, p, x, from, sink, streamed);
             return pool_in_registers<HERE, FEW>(way, plan, unturned(p), x, from, sink, streamed);
         }
+    if constexpr (most_in_words<P>() > 0)
+        if (way == Way::PAIRS)
+            return pool_rows(plan, sink, streamed, false, [&](i64) { return PairPooler<P, Sink>(plan, x); });
     if constexpr (SLIDES<P>)
         if (way == Way::SLIDE) return SlidingPooler<typename P::Lanes, Sink>(plan, lanes, from, sink, streamed).pool();
     pool_lanes(plan, lanes, from, sink, way, streamed);

@@ -62,8 +62,8 @@ struct Call {
     Ties ties = Ties::FIRST;
     Count count = Count::NONE;
     double divisor = 1;
-    bool lp = false;
     Rounding rounding = Rounding::NONE;  // of the mean, where x has integers
+    bool lp = false;
     double parameter = 0;  // beta or p
     bool count_pad = false;
     int winner_bytes = 0;
