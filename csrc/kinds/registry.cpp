@@ -94,8 +94,8 @@ bool is_unsigned(Type type) { return type == Type::U8 || type == Type::U16 || ty
 
 // Whether a kind gives results of this type (rule "Integers").
 bool gives(const Kind &kind, Type input, Type result) {
-    if (kind.call.rounding != Rounding::NONE) return !is_float(input) && result == input;
-    if (kind.family == Family::SELECTION || is_float(input)) return result == input;
+    const bool keeps = kind.family == Family::SELECTION || kind.call.rounding != Rounding::NONE;
+    if (keeps || is_float(input)) return result == input;
     if (kind.call.count != Count::NONE) return result == Type::F64;
     // Sums are modulo 2**64, so those of unsigned numbers have the same bits in both types.
     return result == Type::I64 || (result == Type::U64 && is_unsigned(input));
@@ -119,6 +119,8 @@ Kind kind_named(const string &name, const string &option, double parameter) {
 void check_types(const Kind &kind, const string &name, Type input, Type result, Type derivative) {
     check(kind.family != Family::SMOOTH || is_float(input),
           "'" + name + "' is computed in floats; convert integers to float64");
+    check(kind.call.rounding == Rounding::NONE || !is_float(input),
+          "'" + name + "' rounds means of integers, not of " + name_of(input));
     check(gives(kind, input, result), "'" + name + "' of " + name_of(input) + " does not give " + name_of(result));
     check(derivative == (is_float(input) ? input : Type::F64),
           "derivatives of floats are of their own type and those of integers float64, not " + name_of(derivative) +

@@ -42,7 +42,7 @@ NDPOOL_INLINE vec<QuotientFloat<A>, N> near_float(vec<A, N> v) {
         using U = vec<std::uint64_t, N>;
         const U lower = (bits<U>(v) & 0xffffffff) | 0x4330000000000000;  // 2^52 and the lower half
         const U upper = (bits<U>(v) >> 32) ^ 0x4530000080000000;         // 2^84 and 2^63 and the upper half
-        return (bits<vec<double, N>>(upper) - 0x1.00000001001p84) + bits<vec<double, N>>(lower);
+        return (bits<vec<double, N>>(upper) - 0x1.00000801p84) + bits<vec<double, N>>(lower);
     }
 #endif
     return convert<QuotientFloat<A>, N>(v);
