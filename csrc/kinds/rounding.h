@@ -70,7 +70,8 @@ struct Rounder {
     }
 };
 
-// Means of N sums, in lanes of A. Where A is as wide as the integers themselves, their sum is two lanes.
+// Means of N sums, in lanes of A. Where A is as wide as the integers themselves, their sum is two lanes. The arithmetic
+// is unsigned, as lanes that are not wanted may have any number.
 template <class A, int N>
 class RoundedMeans {
     using V = vec<A, N>;
@@ -79,10 +80,10 @@ class RoundedMeans {
 
   public:
     NDPOOL_INLINE explicit RoundedMeans(const Rounder &by)
-        : n(splat<A, N>(static_cast<A>(by.n))),
-          added(splat<A, N>(static_cast<A>(by.terms.added))),
-          to_negative(splat<A, N>(static_cast<A>(by.terms.to_negative))),
-          even(splat<A, N>(static_cast<A>(by.terms.even))),
+        : n(all(by.n)),
+          added(all(by.terms.added)),
+          to_negative(all(by.terms.to_negative)),
+          even(all(by.terms.even)),
           share(splat<F, N>(static_cast<F>(by.share))),
           shift(by.shift) {}
     // Each sum by a number of its own.
@@ -90,59 +91,59 @@ class RoundedMeans {
 
     NDPOOL_INLINE V of(const typename OneLane<A>::template State<N> &sum) const {
         if (shift >= 0) return by_shift(sum.v);
-        const Parts parts = divide(with_terms(sum.v));
+        const Parts parts = divide(with_terms(bits<U>(sum.v)));
         return made_even(parts.quotient, parts.rest);
     }
     // The same, if it is known that a shift does it.
     NDPOOL_INLINE V by_shift(V sum) const {
-        const V s = with_terms(sum);
-        return made_even(s >> shift, s & (n - 1));
+        const U s = with_terms(bits<U>(sum));
+        return made_even(shifted(s, shift), s & (n - 1));
     }
     // The upper half first, as by hand. What remains of it stands before the lower half.
     NDPOOL_INLINE V of(const typename TwoLanes<A>::template State<N> &sum) const {
-        V upper = sum.v + (sum.with >> HALF), lower = sum.with & LOWER;
-        lower += added + (sign(upper) & to_negative);
-        upper += lower >> HALF, lower &= LOWER;
-        if (shift >= 0)
-            return made_even(as_signed((as_unsigned(upper) << (HALF - shift)) + (as_unsigned(lower) >> shift)),
-                             lower & (n - 1));
+        U lower = bits<U>(sum.with), upper = bits<U>(sum.v) + shifted(lower, HALF);
+        lower = (lower & LOWER) + added + (sign(upper) & to_negative);
+        upper += shifted(lower, HALF), lower &= LOWER;
+        if (shift >= 0) return made_even((upper << (HALF - shift)) + (lower >> shift), lower & (n - 1));
         const Parts first = divide(upper), second = divide((first.rest << HALF) + lower);
-        return made_even(as_signed((as_unsigned(first.quotient) << HALF) + as_unsigned(second.quotient)), second.rest);
+        return made_even((first.quotient << HALF) + second.quotient, second.rest);
     }
 
   private:
-    static constexpr int HALF = 4 * sizeof(A);
-    static constexpr A LOWER = (A(1) << HALF) - 1;
-    const V n, added, to_negative, even;
+    using Number = typename IntOf<sizeof(A)>::u;
+    static constexpr int BITS = 8 * sizeof(A), HALF = BITS / 2;
+    static constexpr Number LOWER = static_cast<Number>((Number(1) << HALF) - 1);
+    const U n, added, to_negative, even;
     const vec<F, N> share;
     const int shift;
 
     struct Parts {
-        V quotient, rest;
+        U quotient, rest;
     };
     NDPOOL_INLINE RoundedMeans(V n, const RoundingTerms<V> &terms)
-        : n(n),
-          added(terms.added),
-          to_negative(terms.to_negative),
-          even(terms.even),
+        : n(bits<U>(n)),
+          added(bits<U>(terms.added)),
+          to_negative(bits<U>(terms.to_negative)),
+          even(bits<U>(terms.even)),
           share(1 / near_float<A, N>(n)),
           shift(-1) {}
 
-    static NDPOOL_INLINE V sign(V v) { return v >> (8 * static_cast<int>(sizeof(A)) - 1); }
-    static NDPOOL_INLINE U as_unsigned(V v) { return bits<U>(v); }
-    static NDPOOL_INLINE V as_signed(U v) { return bits<V>(v); }
+    static NDPOOL_INLINE U all(i64 number) { return splat<Number, N>(static_cast<Number>(number)); }
+    static NDPOOL_INLINE U shifted(U v, int by) { return bits<U>(bits<V>(v) >> by); }  // with the sign
+    static NDPOOL_INLINE U sign(U v) { return shifted(v, BITS - 1); }
 
-    NDPOOL_INLINE V with_terms(V sum) const { return sum + added + (sign(sum) & to_negative); }
+    NDPOOL_INLINE U with_terms(U sum) const { return sum + added + (sign(sum) & to_negative); }
     // Rounded down. A quotient has half of the bits that A has, and so an estimate of it is off by far less than a
     // half: the nearest whole number is the quotient or one more.
-    NDPOOL_INLINE Parts divide(V sum) const {
-        constexpr F LARGE =
-            sizeof(A) == 4 ? F(0x1.8p23) : F(0x1.8p52);  // beside it, a float has no digits for fractions
-        const U near = bits<U>(near_float<A, N>(sum) * share + LARGE) - bits<U>(splat<F, N>(LARGE));
-        const V rest = as_signed(as_unsigned(sum) - near * as_unsigned(n)), below = sign(rest);
-        return {as_signed(near) + below, rest + (n & below)};
+    NDPOOL_INLINE Parts divide(U sum) const {
+        constexpr F LARGE = sizeof(A) == 8 ? F(0x1.8p52) : F(0x1.8p23);  // beside it, a float has no fractions
+        const U near = bits<U>(near_float<A, N>(bits<V>(sum)) * share + LARGE) - bits<U>(splat<F, N>(LARGE));
+        const U rest = sum - near * n, below = sign(rest);
+        return {near + below, rest + (n & below)};
     }
-    NDPOOL_INLINE V made_even(V quotient, V rest) const { return quotient - (quotient & even & (rest == 0)); }
+    NDPOOL_INLINE V made_even(U quotient, U rest) const {
+        return bits<V>(quotient - (quotient & even & bits<U>(rest == 0)));
+    }
 };
 
 }  // namespace NDPOOL_LEVEL

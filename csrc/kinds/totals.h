@@ -17,6 +17,13 @@ NDPOOL_INLINE vec<A, N> last_lanes(vec<A, N> v, i64 count) {
     return bits<vec<A, N>>((bits<Bits>(v) & taken) | (~taken & SIGN));
 }
 
+// The sum of integers, modulo 2^32 or 2^64. Lanes that are not wanted may have any number.
+template <class A, int N>
+NDPOOL_INLINE vec<A, N> wrapped_sum(vec<A, N> a, vec<A, N> b) {
+    using U = vec<typename IntOf<sizeof(A)>::u, N>;
+    return bits<vec<A, N>>(bits<U>(a) + bits<U>(b));
+}
+
 // In a type wide enough that rounding does not show: 64-bit integers, double for narrower floats.
 template <class A>
 struct Total : OneLane<A>, Untagged {
@@ -33,12 +40,10 @@ struct Total : OneLane<A>, Untagged {
     }
     template <int N>
     static void merge(State<N> &a, const State<N> &b) {
-        if constexpr (std::is_integral_v<A>) {  // modulo 2^64
-            using U = vec<typename IntOf<sizeof(A)>::u, N>;
-            a.v = bits<vec<A, N>>(bits<U>(a.v) + bits<U>(b.v));
-        } else {
+        if constexpr (std::is_integral_v<A>)
+            a.v = wrapped_sum<A, N>(a.v, b.v);
+        else
             a.v += b.v;
-        }
     }
     template <int N>
     static void merge_any(State<N> &a, const State<N> &b) {
@@ -149,7 +154,7 @@ struct WholeTotal : TwoLanes<std::int64_t>, Untagged {
 
     template <int N>
     static void merge(State<N> &a, const State<N> &b) {
-        a.v += b.v, a.with += b.with;
+        a.v = wrapped_sum<Lane, N>(a.v, b.v), a.with = wrapped_sum<Lane, N>(a.with, b.with);
     }
     template <int N>
     static void merge_any(State<N> &a, const State<N> &b) {
