@@ -20,7 +20,10 @@ namespace NDPOOL_LEVEL {
 
 // --- the arrays of an operation -------------------------------------------------------------------
 
-inline i64 bytes_of_y(const Call &call) { return call.op == Op::SUM && !is_float(call.type) ? 8 : size_of(call.type); }
+inline i64 bytes_of_y(const Call &call) {
+    const bool widens = call.op == Op::SUM || is_between_cells(call.order);
+    return widens && !is_float(call.type) ? 8 : size_of(call.type);
+}
 
 // Calls use(pointer, bytes of an element, whether it has the input's shape) for each array, a pointer to const where it
 // is read.

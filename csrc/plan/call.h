@@ -15,13 +15,15 @@ enum class Op {
     SUM,
     SUM_VJP,
     SMOOTH,
-    SMOOTH_VJP
+    SMOOTH_VJP,
+    ORDER,
+    ORDER_VJP
 };
 
 // Whether windows are computed, each from its cells, and not cells from the windows over them.
 NDPOOL_INLINE bool is_forward(Op op) {
     return op == Op::VALUE || op == Op::WINNERS || op == Op::FIND_WINNERS || op == Op::TIES_JVP || op == Op::SUM ||
-           op == Op::SMOOTH;
+           op == Op::SMOOTH || op == Op::ORDER;
 }
 
 // Who leans on an output that several cells tie for.
@@ -30,12 +32,20 @@ enum class Ties { FIRST, SPLIT, ALL };
 // What a window's sum is divided by: nothing, a number, its cells with those of the padding, its real cells.
 enum class Count { NONE, FIXED, COUNTED, REAL };
 
+// Which order statistic: a mode, by what is done about several, or a quantile, by its method.
+enum class Order { NONE, MODE_FIRST, MODE_SMALLEST, MODE_LARGEST, LOWER, HIGHER, NEAREST, LINEAR, MIDPOINT };
+
+NDPOOL_INLINE bool is_mode(Order order) { return order >= Order::MODE_FIRST && order <= Order::MODE_LARGEST; }
+// Whether the result lies between two cells, and is no cell itself.
+NDPOOL_INLINE bool is_between_cells(Order order) { return order >= Order::LINEAR; }
+
 // Cells that are not there (rule "Skipped cells"): those that equal a value, or are NaN if the value is.
 struct Skip {
     bool any = false;          // whether there may be such cells at all
     std::uint64_t value = 0;   // in the lowest bits, as x has it
     std::uint64_t absent = 0;  // the same as y has it: what an output is that sees too few cells
     i64 min_count = 1;         // fewer than so many
+    i64 beyond = 0;            // what is added to the place of a winner there: the cells of the plan
 };
 
 // Arrays that are not dense: crops, views with steps, other orders of axes, one number repeated.
@@ -60,7 +70,10 @@ struct Call {
     Count count = Count::NONE;
     double divisor = 1;
     bool lp = false;
-    double parameter = 0;  // beta or p
+    double parameter = 0;  // beta, p or q
+    Order order = Order::NONE;
+    // The pooled axes as they lie in memory, by numbers whose order is the caller's; null where both orders are one.
+    const i64 *pooled = nullptr;
     bool count_pad = false;
     int winner_bytes = 0;
     Skip skip;

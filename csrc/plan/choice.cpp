@@ -8,7 +8,8 @@ namespace ndpool {
 namespace {
 
 const char *const NAMES[] = {"batch",   "slide",  "direct",  "tiles",   "cells",  "segments", "taps",  "widen", "rows",
-                             "squares", "gather", "columns", "scatter", "spread", "own",      "terms", "ties"};
+                             "squares", "gather", "columns", "scatter", "spread", "own",      "terms", "ties",
+                             "network", "ranks", "windows"};
 
 using Condition = bool (*)(const Plan &, const Lanes &);
 
@@ -287,6 +288,31 @@ Way choose_winners_back(const Plan &plan, const Lanes &lanes, int winner_bytes, 
     const WinnerWays ways{plan, lanes, winner_bytes == 1};
     for (const Way way : {Way::SQUARES, Way::OWN, Way::GATHER, Way::COLUMNS, Way::SCATTER})
         if (asked == Way::NONE ? ways.can(way) && ways.suits(way) : asked == way && ways.can(way)) return way;
+    cannot_go(asked);
+}
+
+// --- order statistics ---------------------------------------------------------------------------------
+
+namespace {
+
+// Bins of several sizes fill lanes with channels alone.
+bool can_network(const Plan &plan) {
+    return plan.cells <= MOST_IN_NETWORK && (!plan.last().adaptive || plan.inner > 1);
+}
+
+// Windows that move by a small part of themselves along the row.
+bool can_ranks(const Plan &plan, bool one_rank) {
+    const Axis &axis = plan.last();
+    return one_rank && !axis.adaptive && axis.dilation == 1 && axis.stride < axis.kernel;
+}
+bool suits_ranks(const Plan &plan) { return 4 * plan.last().stride <= plan.last().kernel; }
+
+}  // namespace
+
+Way choose_order(const Plan &plan, bool one_rank, Way asked) {
+    if (asked == Way::NONE ? can_network(plan) : asked == Way::NETWORK && can_network(plan)) return Way::NETWORK;
+    if (can_ranks(plan, one_rank) && (asked == Way::NONE ? suits_ranks(plan) : asked == Way::RANKS)) return Way::RANKS;
+    if (asked == Way::NONE || asked == Way::WINDOWS) return Way::WINDOWS;
     cannot_go(asked);
 }
 

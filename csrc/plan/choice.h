@@ -27,6 +27,10 @@ enum class Way {
     OWN,      // winners, SmoothMax: every window has its cells to itself
     TERMS,    // SmoothMax, Lp: terms with one scale for many windows, then their sums
     TIES,     // windows look for the cells that tie
+    // Order statistics.
+    NETWORK,  // small windows, one a lane: networks that sort, counts of equal cells
+    RANKS,    // wide windows that overlap: sets of ranks that slide
+    WINDOWS,  // each window by itself
     NONE,
 };
 
@@ -87,6 +91,12 @@ Way choose_back(const Plan &plan, const Lanes &lanes, const BySquares &squares, 
 
 // The way back of winners, which are places of so many bytes.
 Way choose_winners_back(const Plan &plan, const Lanes &lanes, int winner_bytes, Way asked);
+
+// The way of an order statistic. `one_rank` says that it is a quantile; a mode has no rank that could slide.
+Way choose_order(const Plan &plan, bool one_rank, Way asked);
+
+// Windows of up to so many cells are sorted in lanes, whose places a byte counts.
+constexpr i64 MOST_IN_NETWORK = 64;
 
 // The parts of the choice that the ways themselves ask.
 

@@ -43,9 +43,14 @@ bool every_window_has_a_cell(const Shape &shape);
 struct KindSpec {
     std::string name, option;
     double parameter = 0;
-    bool selects() const { return name == "max" || name == "min"; }
+    bool is_extreme() const { return name == "max" || name == "min"; }
+    bool is_quantile() const { return name == "quantile" || name == "median"; }
+    bool is_between_cells() const { return is_quantile() && (option == "linear" || option == "midpoint"); }
+    // Whether the output is a cell, and whether it leans on it alone.
+    bool selects() const { return is_extreme() || name == "mode" || (is_quantile() && !is_between_cells()); }
+    bool one_wins() const { return selects() && (!is_extreme() || option == "first"); }
     bool is_smooth() const { return name == "smooth_max" || name == "lp"; }
-    bool needs_cell() const { return selects() || name == "lp" || option == "real"; }
+    bool needs_cell() const { return selects() || is_quantile() || name == "lp" || option == "real"; }
 };
 
 // One output: its value, its weight on each cell of the window, the place of the first winner among the window's cells,
