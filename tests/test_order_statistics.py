@@ -97,7 +97,7 @@ CASES = [
     (Window((3,), 2, ((2, 0),), 2, ceil_mode=True), (3, 40), None),
     (Window((2, 3), (1, 2), (1, 2)), (1, 6, 9, 5), (1, 2)),
     (Window((2, 2, 2)), (4, 4, 35), None),
-    (Window((5,), 3, 6), (2, 11), None),
+    (Window((5,), 3, 4), (2, 11), None),
     (Window((9, 9), 2, 4), (12, 14), None),
     (Window((9, 8), (4, 1), (0, 3)), (11, 13), None),
     (Adaptive((3, 2)), (2, 7, 5), None),
@@ -210,8 +210,8 @@ def test_quantiles_are_those_of_numpy(method, dtype):
             x = cells(rng, (4 * k, 6 * k), dtype, "spread")
             blocks = x.reshape(4, k, 6, k).swapaxes(1, 2).reshape(4, 6, -1)
             ours = Pool(Quantile(q, method), Window((k, k)))(x)
-            theirs = np.quantile(blocks, q, axis=-1, method=method)
-            np.testing.assert_allclose(ours, theirs, rtol=4 * np.finfo(np.float32).eps if dtype == np.float32 else 1e-15)
+            theirs = np.quantile(blocks.astype(np.float64), q, axis=-1, method=method)  # its int32 overflow
+            np.testing.assert_allclose(ours, theirs.astype(ours.dtype), rtol=1e-7 if dtype == np.float32 else 1e-14)
 
 
 def test_missing_data_as_numpy_has_it():

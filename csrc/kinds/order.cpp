@@ -135,13 +135,15 @@ void expand_winners(const Plan &plan, const Call &call, const Route &route) {
 
 }  // namespace
 
-void run_order(const Plan &plan, const Call &call, const Route &route) {
-    if (call.op == Op::EXPAND)
-        return call.skip.any && !call.told ? expand_winners(plan, call, route) : run_selection(plan, call, route);
-    if (call.op == Op::WINNERS_VJP)
-        return call.skip.any && !call.told ? pull_winners(plan, call, route) : run_selection(plan, call, route);
+void run_order(const Plan &plan, const Call &call, const Route &given) {
+    if (call.op == Op::EXPAND || call.op == Op::WINNERS_VJP) {
+        Route route = given;
+        route.one_of_column = false;
+        if (!call.skip.any || call.told) return run_selection(plan, call, route);
+        return call.op == Op::EXPAND ? expand_winners(plan, call, route) : pull_winners(plan, call, route);
+    }
     const Way way = choose_order(plan, !is_mode(call.order), call.asked);
-    if (route.tell(way)) return;
+    if (given.tell(way)) return;
     if (call.op == Op::ORDER_VJP) return pull(plan, call, way);
     forward(plan, call, way);
 }

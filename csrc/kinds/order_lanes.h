@@ -467,7 +467,8 @@ class OrderPooler {
     // The rows of the window, sorted in each place along them: windows that overlap share the columns.
     void sort_columns(const OutputRow &seen) {
         const int height = static_cast<int>(seen.count);
-        columns.grow(height * rows.row_room + 2 * N, "sorted columns");
+        const i64 room = (rows.row_room + N - 1) / N * N;
+        columns.grow(height * room + 2 * N, "sorted columns");
         const Network &network = network_of(height, ALL_RANKS, ALL_RANKS);
         const K *row[MOST_IN_NETWORK];
         for (int r = 0; r < height; ++r) row[r] = rows.cell((seen.base + seen.offset[r]) / plan.in_row, 0);
@@ -475,12 +476,12 @@ class OrderPooler {
             V v[MOST_IN_NETWORK][1];
             for (int r = 0; r < height; ++r) v[r][0] = load<N>(row[r] + e);
             run<1>(network, v);
-            for (int r = 0; r < height; ++r) store<N>(columns.data() + r * rows.row_room + e, v[r][0]);
+            for (int r = 0; r < height; ++r) store<N>(columns.data() + r * room + e, v[r][0]);
         }
         const K *const first = rows.cell(0, 0);
         for (int t = 0; t < static_cast<int>(axis.kernel); ++t)
             for (int r = 0; r < height; ++r)
-                column_at[t * height + r] = columns.data() + r * rows.row_room + (rows.cell(0, t) - first);
+                column_at[t * height + r] = columns.data() + r * room + (rows.cell(0, t) - first);
     }
 
     void pool_block(i64 e, bool two, bool whole, K row_count) {

@@ -8,6 +8,7 @@
 //
 // A window that moves on takes the cells of its new columns in and lets those of its old ones go.
 #include <cstring>
+#include <utility>
 
 #include "kinds/order_cells.h"
 

@@ -236,7 +236,7 @@ double windows_over(const Plan &plan, int first, int stop) {
 struct WinnerWays {
     const Plan &plan;
     const Lanes &lanes;
-    const bool in_bytes;
+    const bool in_bytes, one_of_column;
 
     bool can(Way way) const {
         const Axis &axis = plan.last();
@@ -246,7 +246,7 @@ struct WinnerWays {
             case Way::OWN: return windows_apart(plan);
             case Way::GATHER: return asks && plan.inner >= lanes.many;
             case Way::COLUMNS:
-                return in_bytes && !axis.adaptive && axis.kernel < 256 &&
+                return one_of_column && in_bytes && !axis.adaptive && axis.kernel < 256 &&
                        (axis.stride == 1 || (axis.stride == 2 && plan.inner == 1));
             default: return way == Way::SCATTER;
         }
@@ -284,8 +284,8 @@ struct WinnerWays {
     }
 };
 
-Way choose_winners_back(const Plan &plan, const Lanes &lanes, int winner_bytes, Way asked) {
-    const WinnerWays ways{plan, lanes, winner_bytes == 1};
+Way choose_winners_back(const Plan &plan, const Lanes &lanes, int winner_bytes, bool one_of_column, Way asked) {
+    const WinnerWays ways{plan, lanes, winner_bytes == 1, one_of_column};
     for (const Way way : {Way::SQUARES, Way::OWN, Way::GATHER, Way::COLUMNS, Way::SCATTER})
         if (asked == Way::NONE ? ways.can(way) && ways.suits(way) : asked == way && ways.can(way)) return way;
     cannot_go(asked);
@@ -303,7 +303,7 @@ bool can_network(const Plan &plan) {
 // Windows that move by a small part of themselves along the row.
 bool can_ranks(const Plan &plan, bool one_rank) {
     const Axis &axis = plan.last();
-    return one_rank && !axis.adaptive && axis.dilation == 1 && axis.stride < axis.kernel;
+    return one_rank && !axis.adaptive && axis.dilation == 1 && axis.stride < axis.kernel && plan.in_slab < i64(1) << 31;
 }
 bool suits_ranks(const Plan &plan) { return 4 * plan.last().stride <= plan.last().kernel; }
 

@@ -89,8 +89,9 @@ struct BySquares {
 // The way back: SQUARES, or the one that can always be gone.
 Way choose_back(const Plan &plan, const Lanes &lanes, const BySquares &squares, Way always, Way asked);
 
-// The way back of winners, which are places of so many bytes.
-Way choose_winners_back(const Plan &plan, const Lanes &lanes, int winner_bytes, Way asked);
+// The way back of winners, which are places of so many bytes. `one_of_column` says that windows of a row which are won in
+// the same column are won by the same cell.
+Way choose_winners_back(const Plan &plan, const Lanes &lanes, int winner_bytes, bool one_of_column, Way asked);
 
 // The way of an order statistic. `one_rank` says that it is a quantile; a mode has no rank that could slide.
 Way choose_order(const Plan &plan, bool one_rank, Way asked);
