@@ -100,6 +100,7 @@ CASES = [
     (Window((5,), 3, 4), (2, 11), None),
     (Window((9, 9), 2, 4), (12, 14), None),
     (Window((9, 8), (4, 1), (0, 3)), (11, 13), None),
+    (Window((16, 17), 1, (3, 0)), (18, 19), None),
     (Adaptive((3, 2)), (2, 7, 5), None),
     (Adaptive((3, 2)), (7, 5, 3), (0, 1)),
     (Adaptive((3,)), (5, 9), None),
@@ -113,15 +114,15 @@ CASES = [
 def test_every_dtype(dtype, flavour):
     rng = np.random.default_rng(len(str(dtype)) + len(flavour))
     for number, kind in enumerate(KINDS):
-        for window, shape, axes in CASES[number % 3 :: 3]:
-            agree(Pool(kind, window, axes), cells(rng, shape, dtype, flavour), rng, _engine.levels()[-1:])
+        window, shape, axes = CASES[(number + DTYPES.index(np.dtype(dtype))) % len(CASES)]
+        agree(Pool(kind, window, axes), cells(rng, shape, dtype, flavour), rng, _engine.levels()[-1:])
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.float16, np.float32, np.float64, np.int64], ids=str)
+@pytest.mark.parametrize("dtype", [np.uint8, np.float16, np.float32, np.int64], ids=str)
 @pytest.mark.parametrize("kind", [Mode(), Quantile(0.4, "nearest"), Median()], ids=repr)
 def test_every_window_at_every_level(kind, dtype):
     rng = np.random.default_rng(1)
-    for window, shape, axes in CASES:
+    for window, shape, axes in CASES[np.dtype(dtype).itemsize % 2 :: 2]:
         agree(Pool(kind, window, axes), cells(rng, shape, dtype, "ties"), rng)
 
 
@@ -132,25 +133,24 @@ SKIPS = {"b": [0, 1], "i": [0, 2, "min", "max"], "u": [0, 2, "max"], "f": [np.na
 def test_skipped_cells(dtype):
     rng = np.random.default_rng(2)
     for number, kind in enumerate(KINDS):
-        for window, shape, axes in CASES[(number + 1) % 3 :: 3]:
-            for skip in SKIPS[np.dtype(dtype).kind]:
-                value = getattr(np.iinfo(dtype), skip) if isinstance(skip, str) else skip
-                x = cells(rng, shape, dtype, "odd" if rng.random() < 0.5 else "ties")
-                x[rng.random(shape) < rng.choice([0.3, 0.9])] = value
-                pool = Pool(kind, window, axes, skip=value)
-                most = int(np.prod([axis.kernel for axis in pool._layout(shape).geometry]))
-                for least in {1, min(2, most), min(int(rng.integers(1, 6)), most)}:
-                    agree(Pool(kind, window, axes, skip=value, min_count=least), x, rng, _engine.levels()[-1:])
+        for skip in SKIPS[np.dtype(dtype).kind]:
+            window, shape, axes = CASES[(number + int(rng.integers(2))) % len(CASES)]
+            value = getattr(np.iinfo(dtype), skip) if isinstance(skip, str) else skip
+            x = cells(rng, shape, dtype, "odd" if rng.random() < 0.5 else "ties")
+            x[rng.random(shape) < rng.choice([0.3, 0.9])] = value
+            pool = Pool(kind, window, axes, skip=value)
+            most = int(np.prod([axis.kernel for axis in pool._layout(shape).geometry]))
+            least = min(int(rng.integers(1, 4)), most)
+            agree(Pool(kind, window, axes, skip=value, min_count=least), x, rng, _engine.levels()[-1:])
 
 
 @pytest.mark.parametrize("kind", [Mode(), Mode("largest"), Quantile(0.4, "lower"), Median()], ids=repr)
 def test_skipped_cells_at_every_level(kind):
     rng = np.random.default_rng(3)
-    for window, shape, axes in CASES:
+    for number, (window, shape, axes) in enumerate(CASES):
         x = cells(rng, shape, np.float32, "odd")
-        agree(Pool(kind, window, axes, skip=np.nan, min_count=1), x, rng)
-        agree(Pool(kind, window, axes, skip=0), cells(rng, shape, np.uint8, "odd"), rng)
-        agree(Pool(kind, window, axes, skip=1.5), x, rng)
+        agree(Pool(kind, window, axes, skip=(np.nan, 1.5)[number % 2]), x, rng)
+        agree(Pool(kind, window, axes, skip=0), cells(rng, shape, np.uint8, "odd"), rng, _engine.levels()[:1])
 
 
 def test_all_cells_skipped():
@@ -260,8 +260,8 @@ def test_any_order_of_memory(kind, dtype):
         x = cells(rng, shape, dtype, "ties")
         axes = (0, 1, 2)
         pool = Pool(kind, window, axes)
-        for order in ("F", (1, 0, 2), (2, 0, 1), (0, 2, 1)):
-            turned = np.asfortranarray(x) if order == "F" else x.transpose(order).copy().transpose(np.argsort(order))
+        for order in ((2, 1, 0), (1, 0, 2), (2, 0, 1), (0, 2, 1))[:: 1 if dtype == np.float32 else 3]:
+            turned = x.transpose(order).copy().transpose(np.argsort(order))
             agree(pool, turned, rng, _engine.levels()[-1:])
         agree(pool, x[::-1, :, ::-1], rng, _engine.levels()[-1:])
 

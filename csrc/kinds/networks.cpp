@@ -9,9 +9,12 @@
 namespace ndpool {
 namespace {
 
+struct Making : Network {
+    std::vector<Comparison> steps;
+};
+
 // Batcher's merge exchange (Knuth, volume 3, 5.2.2, algorithm M), which sorts any number of cells.
-void sort_all(Network &network, int n) {
-    network.count = 0;
+void sort_all(Making &network, int n) {
     for (int i = 0; i < n; ++i) network.at[i] = static_cast<std::uint8_t>(i);
     int half = 1;
     while (2 * half < n) half *= 2;
@@ -20,8 +23,8 @@ void sort_all(Network &network, int n) {
         for (;;) {
             for (int i = 0; i + d < n; ++i)
                 if ((i & p) == r)
-                    network.steps[network.count++] = {static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(i + d),
-                                                      Comparison::BOTH};
+                    network.steps.push_back(
+                        {static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(i + d), Comparison::BOTH});
             if (q == p) break;
             d = q - p, q /= 2, r = p;
         }
@@ -38,11 +41,11 @@ Places every_second(const Places &from, std::size_t first) {
 
 // Merges two sorted lists of cells: those at even places of both, those at odd places, and then each two neighbours
 // (Batcher's odd-even merge). Gives where the cells are, in their order.
-Places merge(Network &network, const Places &a, const Places &b) {
+Places merge(Making &network, const Places &a, const Places &b) {
     if (a.empty()) return b;
     if (b.empty()) return a;
     auto compare = [&](std::uint8_t lo, std::uint8_t hi) {
-        network.steps[network.count++] = {lo, hi, Comparison::BOTH};
+        network.steps.push_back({lo, hi, Comparison::BOTH});
     };
     if (a.size() == 1 && b.size() == 1) {
         compare(a[0], b[0]);
@@ -60,7 +63,7 @@ Places merge(Network &network, const Places &a, const Places &b) {
 }
 
 // Merges the columns first..stop-1, half of them with the other half.
-Places merge_columns(Network &network, int first, int stop, int height) {
+Places merge_columns(Making &network, int first, int stop, int height) {
     if (stop - first > 1) {
         const int middle = (first + stop) / 2;
         const Places before = merge_columns(network, first, middle, height);
@@ -72,41 +75,39 @@ Places merge_columns(Network &network, int first, int stop, int height) {
 }
 
 // Leaves out what no wanted rank depends on, from the last step back.
-void keep_ranks(Network &network, int lo, int hi) {
-    bool wanted[64] = {};
+void keep_ranks(Making &network, int lo, int hi) {
+    bool wanted[256] = {};
     wanted[network.at[lo]] = wanted[network.at[hi]] = true;
-    int kept = 0;
-    Comparison reversed[576];
-    for (int i = network.count - 1; i >= 0; --i) {
+    std::vector<Comparison> kept;
+    for (std::size_t i = network.steps.size(); i-- > 0;) {
         Comparison step = network.steps[i];
         if (!wanted[step.lo] && !wanted[step.hi]) continue;
         step.made = !wanted[step.hi] ? Comparison::LESSER : !wanted[step.lo] ? Comparison::GREATER : Comparison::BOTH;
         wanted[step.lo] = wanted[step.hi] = true;
-        reversed[kept++] = step;
+        kept.push_back(step);
     }
-    for (int i = 0; i < kept; ++i) network.steps[i] = reversed[kept - 1 - i];
-    network.count = kept;
+    network.steps.assign(kept.rbegin(), kept.rend());
 }
 
 }  // namespace
 
 const Network &network_of_columns(int columns, int height, int lo, int hi) {
     static std::mutex mutex;
-    static std::map<std::tuple<int, int, int, int>, std::unique_ptr<Network>> made;
+    static std::map<std::tuple<int, int, int, int>, std::unique_ptr<Making>> made;
     const std::lock_guard<std::mutex> lock(mutex);
-    std::unique_ptr<Network> &found = made[{columns, height, lo, hi}];
-    if (!found) {
-        auto network = std::make_unique<Network>();
-        if (height == 1) {
-            sort_all(*network, columns);
-        } else {
-            network->count = 0;
-            const Places places = merge_columns(*network, 0, columns, height);
-            for (std::size_t i = 0; i < places.size(); ++i) network->at[i] = places[i];
-        }
-        if (lo != ALL_RANKS) keep_ranks(*network, lo, hi);
-        found = std::move(network);
+    std::unique_ptr<Making> &found = made[{columns, height, lo, hi}];
+    if (found) return *found;
+    auto network = std::make_unique<Making>();
+    if (height == 1) {
+        sort_all(*network, columns);
+    } else {
+        const Places places = merge_columns(*network, 0, columns, height);
+        for (std::size_t i = 0; i < places.size(); ++i) network->at[i] = places[i];
     }
+    if (lo != ALL_RANKS) keep_ranks(*network, lo, hi);
+    network->Network::steps = network->steps.data();
+    network->count = static_cast<int>(network->steps.size());
+    found = std::move(network);
     return *found;
 }
 

@@ -72,7 +72,10 @@ void pull_part(const Plan &plan, const Call &call, Way way, i64 slab, i64 begin,
     for (i64 cell = begin; cell < end; ++cell, gx += each) {
         const bool seen = lo < hi && cell >= cells.begin && cell < cells.end;
         const double *sum = sums.data() + (cell - cells.begin) * each;
-        for (i64 e = 0; e < each; ++e) put_double(gx + e, seen ? sum[e] : 0);
+        constexpr int N = LANES<double>;
+        i64 e = 0;
+        for (; seen && e + N <= each; e += N) store_as<N>(gx + e, load<N>(sum + e));
+        for (; e < each; ++e) put_double(gx + e, seen ? sum[e] : 0);
     }
 }
 
@@ -142,7 +145,8 @@ void run_order(const Plan &plan, const Call &call, const Route &given) {
         if (!call.skip.any || call.told) return run_selection(plan, call, route);
         return call.op == Op::EXPAND ? expand_winners(plan, call, route) : pull_winners(plan, call, route);
     }
-    const Way way = choose_order(plan, !is_mode(call.order), call.asked);
+    const OrderTraits traits{is_mode(call.order), call.skip.any, size_of(call.type)};
+    const Way way = choose_order(plan, traits, call.asked);
     if (given.tell(way)) return;
     if (call.op == Op::ORDER_VJP) return pull(plan, call, way);
     forward(plan, call, way);

@@ -48,7 +48,7 @@ struct Keying {
 
     explicit Keying(const Call &call);
 
-    bool frees_missing() const { return skips || floats; }  // whether no cell that is there has the largest key
+    bool is_identity() const { return !floats && !skips && flip == 0; }
 };
 
 // --- parts ----------------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ class RowsOfWindow {
 
 // A cell's key. FLOATS is known when this is compiled.
 template <class K, bool FLOATS>
-K key_of(K bits, const Keying &keying) {
+inline K key_of(K bits, const Keying &keying) {
     K key;
     if constexpr (FLOATS) {
         if ((bits & ~keying.top) > keying.infinity) return static_cast<K>(keying.skips_nan ? keying.ones : keying.nan);

@@ -50,23 +50,31 @@ NDPOOL_INLINE V greater(V a, V b) {
 #endif
     return a < b ? b : a;
 }
-// sum + 1 where a and b are equal, and the sum elsewhere.
+// sum + 1 where a and b are equal, or where a is less, and the sum elsewhere.
+#if defined(__AVX512BW__)
+#define NDPOOL_COUNT(COMPARE, BITS)                                                                     \
+    bits<V>(_mm512_mask_add_epi##BITS(s, _mm512_##COMPARE##BITS##_mask(x, y), s, \
+                                      bits<__m512i>(splat<std::decay_t<decltype(a[0])>, sizeof a / sizeof a[0]>(1))))
+#define NDPOOL_COUNT_IN_REGISTER(COMPARE)                                                   \
+    if constexpr (sizeof a == 64) {                                                         \
+        const __m512i x = bits<__m512i>(a), y = bits<__m512i>(b), s = bits<__m512i>(sum); \
+        if constexpr (sizeof a[0] == 1) return NDPOOL_COUNT(COMPARE, 8);                    \
+        if constexpr (sizeof a[0] == 2) return NDPOOL_COUNT(COMPARE, 16);                   \
+        if constexpr (sizeof a[0] == 4) return NDPOOL_COUNT(COMPARE, 32);                   \
+        if constexpr (sizeof a[0] == 8) return NDPOOL_COUNT(COMPARE, 64);                   \
+    }
+#else
+#define NDPOOL_COUNT_IN_REGISTER(COMPARE)
+#endif
 template <class V>
 NDPOOL_INLINE V count_equal(V sum, V a, V b) {
-#if defined(__AVX512BW__)
-    if constexpr (sizeof a == 64) {
-        const __m512i x = bits<__m512i>(a), y = bits<__m512i>(b), s = bits<__m512i>(sum);
-        if constexpr (sizeof a[0] == 1)
-            return bits<V>(_mm512_mask_add_epi8(s, _mm512_cmpeq_epi8_mask(x, y), s, _mm512_set1_epi8(1)));
-        if constexpr (sizeof a[0] == 2)
-            return bits<V>(_mm512_mask_add_epi16(s, _mm512_cmpeq_epi16_mask(x, y), s, _mm512_set1_epi16(1)));
-        if constexpr (sizeof a[0] == 4)
-            return bits<V>(_mm512_mask_add_epi32(s, _mm512_cmpeq_epi32_mask(x, y), s, _mm512_set1_epi32(1)));
-        if constexpr (sizeof a[0] == 8)
-            return bits<V>(_mm512_mask_add_epi64(s, _mm512_cmpeq_epi64_mask(x, y), s, _mm512_set1_epi64(1)));
-    }
-#endif
+    NDPOOL_COUNT_IN_REGISTER(cmpeq_epu)
     return sum - bits<V>(a == b);
+}
+template <class V>
+NDPOOL_INLINE V count_less(V sum, V a, V b) {
+    NDPOOL_COUNT_IN_REGISTER(cmplt_epu)
+    return sum - bits<V>(a < b);
 }
 
 // --- one register of windows ------------------------------------------------------------------------
@@ -189,6 +197,97 @@ NDPOOL_INLINE void run(const Network &network, V (*v)[U]) {
     }
 }
 
+// What stands at ranks LO and HI of COUNT cells in registers, by a network that is known when this is compiled.
+template <int COUNT, int LO, int HI>
+struct FewCells {
+    struct Steps {
+        int count = 0;
+        Comparison step[32] = {};
+    };
+    // The same steps as network_of().
+    static constexpr Steps made() {
+        Steps all, kept;
+        int half = 1;
+        while (2 * half < COUNT) half *= 2;
+        for (int p = half; p > 0; p /= 2) {
+            int q = half, r = 0, d = p;
+            for (bool last = false; !last; d = q - p, q /= 2, r = p) {
+                for (int i = 0; i + d < COUNT; ++i)
+                    if ((i & p) == r)
+                        all.step[all.count++] = {static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(i + d),
+                                                 Comparison::BOTH};
+                last = q == p;
+            }
+        }
+        bool wanted[COUNT] = {};
+        wanted[LO] = true;
+        wanted[HI] = true;
+        for (int i = all.count - 1; i >= 0; --i) {
+            const Comparison s = all.step[i];
+            if (!wanted[s.lo] && !wanted[s.hi]) continue;
+            kept.step[kept.count++] = {
+                s.lo, s.hi, !wanted[s.hi] ? Comparison::LESSER : !wanted[s.lo] ? Comparison::GREATER : Comparison::BOTH};
+            wanted[s.lo] = wanted[s.hi] = true;
+        }
+        return kept;  // the last one first
+    }
+    static constexpr Steps STEPS = made();
+
+    template <int I, class V>
+    static NDPOOL_INLINE void step(V (&v)[COUNT]) {
+        constexpr Comparison S = STEPS.step[STEPS.count - 1 - I];
+        const V a = v[S.lo], b = v[S.hi];
+        if constexpr (S.made != Comparison::GREATER) v[S.lo] = lesser(a, b);
+        if constexpr (S.made != Comparison::LESSER) v[S.hi] = greater(a, b);
+    }
+    template <class V, int... I>
+    static NDPOOL_INLINE void run(V (&v)[COUNT], std::integer_sequence<int, I...>) {
+        (step<I>(v), ...);
+    }
+
+    // Of `count` elements of a row, into lo and, where that is another rank, hi.
+    template <class K>
+    static void find(const K *const *at, i64 first, i64 count, K *lo, K *hi) {
+        constexpr int N = KEY_LANES<K>;
+        const K *cell[COUNT];
+        for (int i = 0; i < COUNT; ++i) cell[i] = at[i];
+        for (i64 e = first; e < first + count; e += N) {
+            vec<K, N> v[COUNT];
+            _Pragma("GCC unroll 16")
+            for (int i = 0; i < COUNT; ++i) v[i] = load<N>(cell[i] + e);
+            run(v, std::make_integer_sequence<int, STEPS.count>());
+            store<N>(lo + e, v[LO]);
+            if (LO != HI) store<N>(hi + e, v[HI]);
+        }
+    }
+};
+
+// Calls the one for ranks that are known only now.
+template <int COUNT, class K, int... LO>
+NDPOOL_INLINE void find_of_few(int lo, int hi, const K *const *at, i64 first, i64 count, K *to_lo, K *to_hi,
+                               std::integer_sequence<int, LO...>) {
+    auto with = [&](auto rank) {
+        constexpr int R = decltype(rank)::value, NEXT = R + 1 < COUNT ? R + 1 : R;
+        if (R != lo) return;
+        if (hi == lo)
+            FewCells<COUNT, R, R>::find(at, first, count, to_lo, to_hi);
+        else
+            FewCells<COUNT, R, NEXT>::find(at, first, count, to_lo, to_hi);
+    };
+    (with(Size<LO>()), ...);
+}
+template <class K>
+bool find_of_few(int cells, int lo, int hi, const K *const *at, i64 first, i64 count, K *to_lo, K *to_hi) {
+    if constexpr (!LEVEL_IS_TUNED) return false;
+    if (cells == 4)
+        find_of_few<4>(lo, hi, at, first, count, to_lo, to_hi, std::make_integer_sequence<int, 4>());
+    else if (cells == 9)
+        find_of_few<9>(lo, hi, at, first, count, to_lo, to_hi, std::make_integer_sequence<int, 9>());
+    else
+        return false;
+    return true;
+}
+
 // What stands at one or two ranks.
 template <class K, bool PLACES>
 class LaneQuantiles {
@@ -198,7 +297,7 @@ class LaneQuantiles {
   public:
     const Ranks &ranks;
     K nan;
-    bool looks_for_nan;
+    bool looks_for_nan, two;
 
     // All cells are there. U registers of windows, whose cells `sorted` has in the order that the network asks for.
     template <int U>
@@ -254,27 +353,25 @@ class LaneQuantiles {
   private:
     // Of the cells with a key, the one that has the rank: equal cells count in row-major order. Of NaNs, the first.
     NDPOOL_INLINE void find_places(const LaneCells<K> &cells, V lo_rank, V hi_rank, LaneFound<K> &found) const {
-        V lo_left = lo_rank, hi_left = hi_rank;
+        found.lo_place = place_of(cells, found.lo, lo_rank);
+        found.hi_place = two ? place_of(cells, found.hi, hi_rank) : found.lo_place;
+    }
+    // As many cells stand before it as there are at which fewer than the wanted number of equal ones were seen.
+    NDPOOL_INLINE V place_of(const LaneCells<K> &cells, V wanted, V rank) const {
+        V less{}, seen{}, place{};
+        for (int i = 0; i < cells.count; ++i)
+            less = count_less(less, load<N>(cells.at[i] + cells.element), wanted);
+        V number = rank - less + 1;
+        if (looks_for_nan) number = wanted == nan ? splat<K, N>(1) : number;
         for (int i = 0; i < cells.count; ++i) {
             const V key = load<N>(cells.at[i] + cells.element);
-            lo_left += bits<V>(key < found.lo), hi_left += bits<V>(key < found.hi);
+            if (cells.there)
+                seen -= bits<V>(key == wanted) & load<N>(cells.there[i] + cells.element);
+            else
+                seen = count_equal(seen, key, wanted);
+            place = count_less(place, seen, number);
         }
-        if (looks_for_nan) {
-            const V number = bits<V>(found.lo != nan);
-            lo_left &= number, hi_left &= number;
-        }
-        found.lo_place = found.hi_place = V{};
-        for (int i = 0; i < cells.count; ++i) {
-            const V key = load<N>(cells.at[i] + cells.element), here = splat<K, N>(static_cast<K>(i));
-            V is_lo = bits<V>(key == found.lo), is_hi = bits<V>(key == found.hi);
-            if (cells.there) {
-                const V there = load<N>(cells.there[i] + cells.element);
-                is_lo &= there, is_hi &= there;
-            }
-            found.lo_place = (is_lo & bits<V>(lo_left == 0)) ? here : found.lo_place;
-            found.hi_place = (is_hi & bits<V>(hi_left == 0)) ? here : found.hi_place;
-            lo_left += is_lo, hi_left += is_hi;
-        }
+        return place;
     }
 };
 
@@ -438,9 +535,20 @@ class OrderPooler {
         const WholeOutputs whole = whole_outputs(axis, 0, axis.output);
         const i64 first = whole.first * plan.inner, stop = whole.stop * plan.inner;
         counts = keying.skips || first > 0 || stop < plan.out_row;
-        by_columns = !is_mode(call.order) && !keying.skips && axis.kernel > axis.stride && seen.count > 1;
+        const bool by_rank = !is_mode(call.order) && !keying.skips;
+        // Of few cells, values alone are found in registers.
+        const bool known = by_rank && !needs_places && !rows.odd.nan && stop > first &&
+                           find_of_few<K>(count, ranks.lo[count], ranks.hi[count], at, first, stop - first,
+                                          keys.lo.data(), keys.hi.data());
+        by_columns = by_rank && !known && axis.kernel > axis.stride && seen.count > 1;
         if (by_columns) sort_columns(seen);
+        if (known && counts)
+            for (i64 e = first; e < stop; ++e) keys.count[e] = static_cast<K>(count);
         for (i64 e = 0; e < plan.out_row;) {
+            if (known && e >= first && e < stop) {
+                e = stop;
+                continue;
+            }
             auto is_whole = [&](i64 lanes) {
                 return !keying.skips && e >= first && (e + lanes <= stop || stop == plan.out_row);
             };
@@ -510,7 +618,7 @@ class OrderPooler {
     }
     template <bool PLACES>
     LaneQuantiles<K, PLACES> quantiles() const {
-        return {ranks, static_cast<K>(keying.nan), rows.odd.nan && !keying.skips_nan};
+        return {ranks, static_cast<K>(keying.nan), rows.odd.nan && !keying.skips_nan, is_between_cells(call.order)};
     }
     template <bool PLACES>
     void pool_some(i64 e, bool whole, K row_count) {
@@ -621,7 +729,7 @@ class OrderPooler {
 
     void put_cells(i64 start) const {
         K *const y = static_cast<K *>(call.y) + start, *const found = keys.lo.data();
-        cells_of_keys(keying, keying.floats, found, plan.out_row);
+        cells_of_keys(keying, found, plan.out_row);
         const K absent = static_cast<K>(call.skip.absent);
         if (keying.skips)
             for (i64 e = 0; e < plan.out_row; ++e) y[e] = static_cast<i64>(keys.count[e]) < least ? absent : found[e];
@@ -630,8 +738,8 @@ class OrderPooler {
     }
 
     void put_between(i64 start) const {
-        cells_of_keys(keying, keying.floats, keys.lo.data(), plan.out_row);
-        cells_of_keys(keying, keying.floats, keys.hi.data(), plan.out_row);
+        cells_of_keys(keying, keys.lo.data(), plan.out_row);
+        cells_of_keys(keying, keys.hi.data(), plan.out_row);
         with_type(call.type, [&](auto zero) {
             using T = decltype(zero);
             if constexpr (sizeof(T) == sizeof(K)) {

@@ -82,6 +82,12 @@ struct OrderResults {
     }
 
     void put_tangents(i64 at, const Found *found) const {
+        if (!is_between_cells(call.order)) return with_bits(size_of(call.derivative), [&](auto zero) {
+                using B = decltype(zero);
+                const B *t = static_cast<const B *>(call.t);
+                B *dy = static_cast<B *>(call.dy) + at;
+                for (i64 i = 0; i < out_row; ++i) dy[i] = found[i].lo < 0 ? B(0) : t[found[i].lo];
+            });
         with_float(call.derivative, [&](auto zero) {
             using T = decltype(zero);
             const T *t = static_cast<const T *>(call.t);

@@ -89,7 +89,9 @@ class KeyMaker {
 
 // The bits of cells from their keys.
 template <class K>
-void cells_of_keys(const Keying &keying, bool floats, K *keys, i64 count) {
+void cells_of_keys(const Keying &keying, K *keys, i64 count) {
+    if (keying.is_identity()) return;
+    const bool floats = keying.floats;
     constexpr int N = KEY_LANES<K>;
     using V = vec<K, N>;
     using S = typename IntOf<sizeof(K)>::s;
@@ -130,9 +132,17 @@ class KeyRows {
           apart((positions + steps - 1) / steps * inner + 2 * N),
           missing(static_cast<K>(keying.ones)) {
         row_room = steps * apart;
-        keys = Scratch<K>(plan.in_rows * row_room + 2 * N, "rows as keys");
-        if (steps > 1 && inner == 1) line = Scratch<K>(positions + N, "a row as keys");
         const K *from = static_cast<const K *>(x);
+        as_they_are = keying.is_identity() && axis.pad_lo == 0 && positions <= axis.length;
+        // Rows that are keys already are read where they are, but for the last ones, beyond which nothing may be read.
+        if (as_they_are && steps == 1) {
+            const i64 beyond = row_room + 2 * N - plan.in_row;
+            in_place = plan.in_rows - 1 - (beyond > 0 ? beyond : 0) / plan.in_row;
+            if (in_place < 0) in_place = 0;
+            given = from, given_room = plan.in_row;
+        }
+        keys = Scratch<K>((plan.in_rows - in_place) * row_room + 2 * N, "rows as keys");
+        if (steps > 1 && inner == 1 && !as_they_are) line = Scratch<K>(positions + N, "a row as keys");
         if (keying.floats)
             make_all<true>(plan, keying, from);
         else
@@ -142,20 +152,24 @@ class KeyRows {
     // Where the tap-th cell of the windows over a row is, the one whose window starts first.
     const K *cell(i64 row, i64 tap) const {
         const i64 position = tap * (axis.adaptive ? 1 : axis.dilation);
-        return keys.data() + row * row_room + position % steps * apart + position / steps * inner;
+        if (row < in_place) return given + row * given_room + position * inner;
+        return keys.data() + (row - in_place) * row_room + position % steps * apart + position / steps * inner;
     }
 
   private:
     const Axis &axis;
     const i64 inner, steps, positions, apart;
     const K missing;
+    bool as_they_are;                            // whether cells are their keys, and no padding stands between them
+    const K *given = nullptr;                    // the rows that are read in place: how many, and how far apart
+    i64 in_place = 0, given_room = 0;
     Scratch<K> keys, line;
 
     template <bool FLOATS>
     void make_all(const Plan &plan, const Keying &keying, const K *from) {
         KeyMaker<K, FLOATS> maker(keying);
-        for (i64 row = 0; row < plan.in_rows; ++row)
-            make_row(maker, from + row * plan.in_row, keys.data() + row * row_room);
+        for (i64 row = in_place; row < plan.in_rows; ++row)
+            make_row(maker, from + row * plan.in_row, keys.data() + (row - in_place) * row_room);
         odd = maker.oddities();
     }
 
@@ -163,12 +177,13 @@ class KeyRows {
     void make_row(Maker &maker, const K *from, K *to) {
         const i64 before = axis.adaptive ? 0 : axis.pad_lo < positions ? axis.pad_lo : positions;
         const i64 real = axis.length < positions - before ? axis.length : positions - before;
+        if (as_they_are && steps > 1 && inner == 1) return split(from, to);
         if (steps == 1 || inner == 1) {
             K *const whole = steps == 1 ? to : line.data();
             fill(whole, before * inner);
             maker.make(from, real * inner, whole + before * inner);
             fill(whole + (before + real) * inner, (positions - before - real) * inner);
-            if (steps > 1) split_phases(whole, positions, steps, to, apart);
+            if (steps > 1) split(whole, to);
             return;
         }
         for (i64 position = 0; position < positions; ++position) {
@@ -179,6 +194,13 @@ class KeyRows {
             else
                 fill(place, inner);
         }
+    }
+    void split(const K *row, K *to) const {
+        if constexpr (sizeof(K) == 1) {
+            if (steps == 4) return split_by<4>(row, positions, to, apart);
+            if (steps == 8) return split_by<8>(row, positions, to, apart);
+        }
+        split_phases(row, positions, steps, to, apart);
     }
     void fill(K *to, i64 count) const {
         for (i64 i = 0; i < count; ++i) to[i] = missing;

@@ -300,19 +300,28 @@ bool can_network(const Plan &plan) {
     return plan.cells <= MOST_IN_NETWORK && (!plan.last().adaptive || plan.inner > 1);
 }
 
-// Windows that move by a small part of themselves along the row.
-bool can_ranks(const Plan &plan, bool one_rank) {
+// Windows that move by a small part of themselves along the row. A mode has no rank that could slide.
+bool can_ranks(const Plan &plan, const OrderTraits &traits) {
     const Axis &axis = plan.last();
-    return one_rank && !axis.adaptive && axis.dilation == 1 && axis.stride < axis.kernel && plan.in_slab < i64(1) << 31;
+    const bool countable = plan.in_slab < i64(1) << 31;
+    return !traits.mode && !axis.adaptive && axis.dilation == 1 && axis.stride < axis.kernel && countable;
 }
 bool suits_ranks(const Plan &plan) { return 4 * plan.last().stride <= plan.last().kernel; }
 
 }  // namespace
 
-Way choose_order(const Plan &plan, bool one_rank, Way asked) {
-    if (asked == Way::NONE ? can_network(plan) : asked == Way::NETWORK && can_network(plan)) return Way::NETWORK;
-    if (can_ranks(plan, one_rank) && (asked == Way::NONE ? suits_ranks(plan) : asked == Way::RANKS)) return Way::RANKS;
-    if (asked == Way::NONE || asked == Way::WINDOWS) return Way::WINDOWS;
+// The steps of a network grow faster than the cells, and a register holds the fewer windows the larger a cell is. Where
+// cells are skipped, all ranks have to be found.
+bool suits_network(const Plan &plan, const OrderTraits &traits) {
+    const i64 bytes = plan.cells * traits.bytes;
+    return can_network(plan) && (plan.cells <= 32 || bytes <= (traits.skips && !traits.mode ? 300 : 600));
+}
+
+Way choose_order(const Plan &plan, const OrderTraits &traits, Way asked) {
+    const bool any = asked == Way::NONE;
+    if (any ? suits_network(plan, traits) : asked == Way::NETWORK && can_network(plan)) return Way::NETWORK;
+    if (can_ranks(plan, traits) && (any ? suits_ranks(plan) : asked == Way::RANKS)) return Way::RANKS;
+    if (any || asked == Way::WINDOWS) return Way::WINDOWS;
     cannot_go(asked);
 }
 

@@ -93,11 +93,17 @@ Way choose_back(const Plan &plan, const Lanes &lanes, const BySquares &squares, 
 // the same column are won by the same cell.
 Way choose_winners_back(const Plan &plan, const Lanes &lanes, int winner_bytes, bool one_of_column, Way asked);
 
-// The way of an order statistic. `one_rank` says that it is a quantile; a mode has no rank that could slide.
-Way choose_order(const Plan &plan, bool one_rank, Way asked);
+// The way of an order statistic, a mode or a quantile of cells of so many bytes.
+struct OrderTraits {
+    bool mode, skips;
+    i64 bytes;
+};
+Way choose_order(const Plan &plan, const OrderTraits &traits, Way asked);
 
 // Windows of up to so many cells are sorted in lanes, whose places a byte counts.
-constexpr i64 MOST_IN_NETWORK = 64;
+constexpr i64 MOST_IN_NETWORK = 255;
+// Whether they are there in less time than another way would take.
+bool suits_network(const Plan &plan, const OrderTraits &traits);
 
 // The parts of the choice that the ways themselves ask.
 
