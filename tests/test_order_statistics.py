@@ -9,7 +9,8 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from closeness import same, same_bytes
+from closeness import last_place, same_bytes, within
+from closeness import same as equal
 from ndpool import Adaptive, Global, Median, Mode, Pool, Quantile, Window, _engine, spec
 from ways import forward_by, jvp_by, push_by, vjp_by, ways, winners_by
 
@@ -66,6 +67,13 @@ def agree(pool, x, rng, levels=None):
     def close(a, b):
         np.testing.assert_allclose(a.astype(np.float64), b.astype(np.float64), rtol=loose, atol=loose)
 
+    def same(a, b):
+        """To the bit, but for bfloat16, which NumPy rounds twice."""
+        if a.dtype == ml_dtypes.bfloat16 and index is None:
+            within(a, b, last_place(a.dtype, b.astype(np.float64)))
+        else:
+            equal(a, b)
+
     for level in levels or _engine.levels():
         _engine.set_level(level)
         same(pool(x), y)
@@ -100,7 +108,7 @@ CASES = [
     (Window((5,), 3, 4), (2, 11), None),
     (Window((9, 9), 2, 4), (12, 14), None),
     (Window((9, 8), (4, 1), (0, 3)), (11, 13), None),
-    (Window((16, 17), 1, (3, 0)), (18, 19), None),
+    (Window((16, 17), 1, (1, 0)), (15, 18), None),
     (Adaptive((3, 2)), (2, 7, 5), None),
     (Adaptive((3, 2)), (7, 5, 3), (0, 1)),
     (Adaptive((3,)), (5, 9), None),
@@ -341,7 +349,8 @@ def test_the_ways_that_are_chosen():
 
     assert path(Mode(), Window((2, 2, 2)), (8, 64, 64), np.uint32) == "network"
     assert path(Median(), Window((5, 5), 1), (64, 64)) == "network"
-    assert path(Median(), Window((15, 15), 1), (64, 64)) == "ranks"
-    assert path(Median(), Window((15, 15)), (64, 64)) == "windows"
-    assert path(Mode(), Window((15, 15), 1), (64, 64)) == "windows"
+    assert path(Median(), Window((15, 15), 1), (64, 64)) == "network"
+    assert path(Median(), Window((15, 15), 1), (64, 64), np.float64) == "ranks"
+    assert path(Median(), Window((17, 17)), (64, 64)) == "windows"
+    assert path(Mode(), Window((17, 17), 1), (64, 64)) == "windows"
     assert path(Mode(), Window((3, 3), 1, 1), (500, 5, 5)) == "batch"
