@@ -307,7 +307,7 @@ void PlannedPool::jvp(const Array &x, const Array &t, const Array &y, const Arra
         check_dense(y, "y");
         return push_to_ties(x, y, t, dy, any);
     }
-    const Op op = in_order                          ? Op::ORDER
+    const Op op = in_order                        ? Op::ORDER
                   : kind.family == Family::SMOOTH ? Op::SMOOTH
                   : kept.winners                  ? Op::WINNERS
                                                   : Op::TIES_JVP;

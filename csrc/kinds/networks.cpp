@@ -44,9 +44,7 @@ Places every_second(const Places &from, std::size_t first) {
 Places merge(Making &network, const Places &a, const Places &b) {
     if (a.empty()) return b;
     if (b.empty()) return a;
-    auto compare = [&](std::uint8_t lo, std::uint8_t hi) {
-        network.steps.push_back({lo, hi, Comparison::BOTH});
-    };
+    auto compare = [&](std::uint8_t lo, std::uint8_t hi) { network.steps.push_back({lo, hi, Comparison::BOTH}); };
     if (a.size() == 1 && b.size() == 1) {
         compare(a[0], b[0]);
         return {a[0], b[0]};

@@ -118,9 +118,8 @@ void pull_winners(const Plan &plan, const Call &call, const Route &route) {
         with_bits(bytes, [&](auto zero) {
             auto *own = reinterpret_cast<decltype(place) *>(places.data());
             auto *g = reinterpret_cast<decltype(zero) *>(cotangents.data());
-            over_absent(own, count, call.skip.beyond, [&](i64 i) {
-                own[i] = static_cast<decltype(place)>(own[i] - call.skip.beyond), g[i] = 0;
-            });
+            over_absent(own, count, call.skip.beyond,
+                        [&](i64 i) { own[i] = static_cast<decltype(place)>(own[i] - call.skip.beyond), g[i] = 0; });
         });
     });
     Call own = call;

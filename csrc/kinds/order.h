@@ -1,7 +1,7 @@
 // Order statistics: what all their ways have in common, whatever the instruction level.
 //
-// A way finds, for each output, the one or two cells that it leans on. What is done with them, a value, a derivative, is
-// the same for all.
+// A way finds, for each output, the one or two cells that it leans on. What is done with them, a value, a derivative,
+// is the same for all.
 #pragma once
 #include "base/scratch.h"
 #include "plan/call.h"

@@ -52,16 +52,16 @@ NDPOOL_INLINE V greater(V a, V b) {
 }
 // sum + 1 where a and b are equal, or where a is less, and the sum elsewhere.
 #if defined(__AVX512BW__)
-#define NDPOOL_COUNT(COMPARE, BITS)                                                                     \
+#define NDPOOL_COUNT(COMPARE, BITS)                                              \
     bits<V>(_mm512_mask_add_epi##BITS(s, _mm512_##COMPARE##BITS##_mask(x, y), s, \
                                       bits<__m512i>(splat<std::decay_t<decltype(a[0])>, sizeof a / sizeof a[0]>(1))))
-#define NDPOOL_COUNT_IN_REGISTER(COMPARE)                                                   \
-    if constexpr (sizeof a == 64) {                                                         \
+#define NDPOOL_COUNT_IN_REGISTER(COMPARE)                                                 \
+    if constexpr (sizeof a == 64) {                                                       \
         const __m512i x = bits<__m512i>(a), y = bits<__m512i>(b), s = bits<__m512i>(sum); \
-        if constexpr (sizeof a[0] == 1) return NDPOOL_COUNT(COMPARE, 8);                    \
-        if constexpr (sizeof a[0] == 2) return NDPOOL_COUNT(COMPARE, 16);                   \
-        if constexpr (sizeof a[0] == 4) return NDPOOL_COUNT(COMPARE, 32);                   \
-        if constexpr (sizeof a[0] == 8) return NDPOOL_COUNT(COMPARE, 64);                   \
+        if constexpr (sizeof a[0] == 1) return NDPOOL_COUNT(COMPARE, 8);                  \
+        if constexpr (sizeof a[0] == 2) return NDPOOL_COUNT(COMPARE, 16);                 \
+        if constexpr (sizeof a[0] == 4) return NDPOOL_COUNT(COMPARE, 32);                 \
+        if constexpr (sizeof a[0] == 8) return NDPOOL_COUNT(COMPARE, 64);                 \
     }
 #else
 #define NDPOOL_COUNT_IN_REGISTER(COMPARE)
@@ -142,7 +142,8 @@ class LaneModes {
         if (!is_zero(bits<V>(count <= static_cast<K>(n / 2)))) return false;
         found.lo = candidate;
         if constexpr (PLACES)
-            for (int i = n - 1; i >= 0; --i) found.lo_place = v[i] == candidate ? splat<K, N>(static_cast<K>(i)) : found.lo_place;
+            for (int i = n - 1; i >= 0; --i)
+                found.lo_place = v[i] == candidate ? splat<K, N>(static_cast<K>(i)) : found.lo_place;
         return true;
     }
 
@@ -225,8 +226,10 @@ struct FewCells {
         for (int i = all.count - 1; i >= 0; --i) {
             const Comparison s = all.step[i];
             if (!wanted[s.lo] && !wanted[s.hi]) continue;
-            kept.step[kept.count++] = {
-                s.lo, s.hi, !wanted[s.hi] ? Comparison::LESSER : !wanted[s.lo] ? Comparison::GREATER : Comparison::BOTH};
+            kept.step[kept.count++] = {s.lo, s.hi,
+                                       !wanted[s.hi]   ? Comparison::LESSER
+                                       : !wanted[s.lo] ? Comparison::GREATER
+                                                       : Comparison::BOTH};
             wanted[s.lo] = wanted[s.hi] = true;
         }
         return kept;  // the last one first
@@ -253,8 +256,7 @@ struct FewCells {
         for (int i = 0; i < COUNT; ++i) cell[i] = at[i];
         for (i64 e = first; e < first + count; e += N) {
             vec<K, N> v[COUNT];
-            _Pragma("GCC unroll 16")
-            for (int i = 0; i < COUNT; ++i) v[i] = load<N>(cell[i] + e);
+            _Pragma("GCC unroll 16") for (int i = 0; i < COUNT; ++i) v[i] = load<N>(cell[i] + e);
             run(v, std::make_integer_sequence<int, STEPS.count>());
             store<N>(lo + e, v[LO]);
             if (LO != HI) store<N>(hi + e, v[HI]);
@@ -359,8 +361,7 @@ class LaneQuantiles {
     // As many cells stand before it as there are at which fewer than the wanted number of equal ones were seen.
     NDPOOL_INLINE V place_of(const LaneCells<K> &cells, V wanted, V rank) const {
         V less{}, seen{}, place{};
-        for (int i = 0; i < cells.count; ++i)
-            less = count_less(less, load<N>(cells.at[i] + cells.element), wanted);
+        for (int i = 0; i < cells.count; ++i) less = count_less(less, load<N>(cells.at[i] + cells.element), wanted);
         V number = rank - less + 1;
         if (looks_for_nan) number = wanted == nan ? splat<K, N>(1) : number;
         for (int i = 0; i < cells.count; ++i) {

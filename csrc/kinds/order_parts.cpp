@@ -63,8 +63,7 @@ Part Parts::operator[](i64 number) const {
     const i64 slab = number / bands, lo = number % bands * outputs;
     const i64 hi = lo + outputs < axis.output ? lo + outputs : axis.output;
     const CellRange cells = bands == 1 ? CellRange{0, axis.length} : cells_under(axis, lo, hi);
-    return {plan.part(cells.begin, cells.end, lo, hi),
-            slab * plan.in_slab + cells.begin * (plan.in_slab / axis.length),
+    return {plan.part(cells.begin, cells.end, lo, hi), slab * plan.in_slab + cells.begin * (plan.in_slab / axis.length),
             slab * plan.out_slab + lo * (plan.out_slab / axis.output)};
 }
 

@@ -25,8 +25,8 @@ struct Ranked {
     explicit Ranked(i64 elements) : rank_of(elements, "ranks of cells"), cell_at(elements, "cells in order") {}
 };
 
-// The elements of a part in the row-major order of the caller's axes. Axes that are carried come first: cells along them
-// are never in one window.
+// The elements of a part in the row-major order of the caller's axes. Axes that are carried come first: cells along
+// them are never in one window.
 class CallersOrder {
   public:
     CallersOrder(const Plan &plan, const i64 *pooled) {
@@ -84,7 +84,8 @@ void rank_cells(const Plan &plan, const Call &call, const Keying &keying, Ranked
         ranked.rank_of[at] = NONE;
         if (keying.skips && key == missing) return;
         from[n++] = static_cast<std::uint32_t>(at);
-        for (int d = 0; d < DIGITS; ++d) ++starts[d * SIZE + static_cast<i64>((std::uint64_t(key) >> (d * BITS)) & (SIZE - 1))];
+        for (int d = 0; d < DIGITS; ++d)
+            ++starts[d * SIZE + static_cast<i64>((std::uint64_t(key) >> (d * BITS)) & (SIZE - 1))];
         if (FLOATS && key != static_cast<K>(keying.nan)) ++ranked.numbers;
     });
     ranked.count = n;
@@ -98,8 +99,7 @@ void rank_cells(const Plan &plan, const Call &call, const Keying &keying, Ranked
             start[i] = sum, sum += here;
         }
         if (one_value) continue;
-        for (i64 i = 0; i < n; ++i)
-            to[start[(std::uint64_t(keys[from[i]]) >> (d * BITS)) & (SIZE - 1)]++] = from[i];
+        for (i64 i = 0; i < n; ++i) to[start[(std::uint64_t(keys[from[i]]) >> (d * BITS)) & (SIZE - 1)]++] = from[i];
         std::swap(from, to);
     }
     if (from != ranked.cell_at.data())
@@ -183,8 +183,9 @@ class SlidingRow {
             begin = taps.first;
             for (; end < taps.first + taps.count; ++end) change<true>(rows, end * plan.inner + element);
             const i64 start = axis.start(o);
-            found[o * plan.inner + element] =
-                set.count < least ? Found{-1, -1, 0, rows.rows[0].place + taps.skipped * weight} : quantile(rows, start);
+            found[o * plan.inner + element] = set.count < least
+                                                  ? Found{-1, -1, 0, rows.rows[0].place + taps.skipped * weight}
+                                                  : quantile(rows, start);
         }
     }
 

@@ -43,7 +43,8 @@ struct OrderResults {
 
   private:
     void put_values(i64 at, const Found *found) const {
-        if (!is_between_cells(call.order)) return with_bits(size_of(call.type), [&](auto zero) {
+        if (!is_between_cells(call.order))
+            return with_bits(size_of(call.type), [&](auto zero) {
                 using B = decltype(zero);
                 const B *x = static_cast<const B *>(call.x);
                 B *y = static_cast<B *>(call.y) + at;
@@ -82,7 +83,8 @@ struct OrderResults {
     }
 
     void put_tangents(i64 at, const Found *found) const {
-        if (!is_between_cells(call.order)) return with_bits(size_of(call.derivative), [&](auto zero) {
+        if (!is_between_cells(call.order))
+            return with_bits(size_of(call.derivative), [&](auto zero) {
                 using B = decltype(zero);
                 const B *t = static_cast<const B *>(call.t);
                 B *dy = static_cast<B *>(call.dy) + at;
@@ -126,7 +128,8 @@ struct OrderCotangents {
 
 template <class Self>
 FoundRows rows_into(const Self &self) {
-    return {&self, [](const void *it, i64 row, const Found *found) { static_cast<const Self *>(it)->take(row, found); }};
+    return {&self,
+            [](const void *it, i64 row, const Found *found) { static_cast<const Self *>(it)->take(row, found); }};
 }
 
 }  // namespace NDPOOL_LEVEL

@@ -160,8 +160,8 @@ class KeyRows {
     const Axis &axis;
     const i64 inner, steps, positions, apart;
     const K missing;
-    bool as_they_are;                            // whether cells are their keys, and no padding stands between them
-    const K *given = nullptr;                    // the rows that are read in place: how many, and how far apart
+    bool as_they_are;          // whether cells are their keys, and no padding stands between them
+    const K *given = nullptr;  // the rows that are read in place: how many, and how far apart
     i64 in_place = 0, given_room = 0;
     Scratch<K> keys, line;
 

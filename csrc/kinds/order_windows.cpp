@@ -40,11 +40,10 @@ struct Cells {
     }
 
     i64 at(i64 i) const {
-        return rows->rows[i / taps.count].at + (taps.first + i % taps.count * plan.last().dilation) * plan.inner + element;
+        return rows->rows[i / taps.count].at + (taps.first + i % taps.count * plan.last().dilation) * plan.inner +
+               element;
     }
-    i64 place(i64 i) const {
-        return rows->rows[i / taps.count].place + (taps.skipped + i % taps.count) * weight;
-    }
+    i64 place(i64 i) const { return rows->rows[i / taps.count].place + (taps.skipped + i % taps.count) * weight; }
     Found found(i64 i) const { return {at(i), at(i), 0, place(i)}; }
 };
 
@@ -72,8 +71,8 @@ struct Ordered {
     i64 below_lo, below_hi;  // cells with lesser keys
 };
 
-// The keys at two neighbouring ranks of bytes, by counting them. Cells that are not there have the largest key, which is
-// beyond both.
+// The keys at two neighbouring ranks of bytes, by counting them. Cells that are not there have the largest key, which
+// is beyond both.
 Ordered<std::uint8_t> ranked(const Cells<std::uint8_t> &cells, bool, i64 lo, i64 hi, Scratch<std::uint8_t> &) {
     std::uint32_t counts[4][256] = {};
     i64 i = 0;

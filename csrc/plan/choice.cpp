@@ -7,9 +7,9 @@
 namespace ndpool {
 namespace {
 
-const char *const NAMES[] = {"batch",   "slide",  "direct",  "tiles",   "cells",  "segments", "taps",  "widen", "rows",
-                             "squares", "gather", "columns", "scatter", "spread", "own",      "terms", "ties",
-                             "network", "ranks", "windows"};
+const char *const NAMES[] = {"batch", "slide", "direct",  "tiles",   "cells",   "segments", "taps",
+                             "widen", "rows",  "squares", "gather",  "columns", "scatter",  "spread",
+                             "own",   "terms", "ties",    "network", "ranks",   "windows"};
 
 using Condition = bool (*)(const Plan &, const Lanes &);
 

@@ -89,8 +89,8 @@ struct BySquares {
 // The way back: SQUARES, or the one that can always be gone.
 Way choose_back(const Plan &plan, const Lanes &lanes, const BySquares &squares, Way always, Way asked);
 
-// The way back of winners, which are places of so many bytes. `one_of_column` says that windows of a row which are won in
-// the same column are won by the same cell.
+// The way back of winners, which are places of so many bytes. `one_of_column` says that windows of a row which are won
+// in the same column are won by the same cell.
 Way choose_winners_back(const Plan &plan, const Lanes &lanes, int winner_bytes, bool one_of_column, Way asked);
 
 // The way of an order statistic, a mode or a quantile of cells of so many bytes.

@@ -99,14 +99,18 @@ Shape random_shape(Dice &dice, i64 most) {
 }
 
 KindSpec random_kind(Dice &dice) {
-    static const KindSpec kinds[] = {{"max", "first"},       {"max", "first"}, {"max", "split"},
-                                     {"max", "all"},         {"min", "first"}, {"min", "split"},
-                                     {"min", "all"},         {"sum", ""},      {"avg", "counted"},
-                                     {"avg", "real"},        {"avg", "fixed"}, {"smooth_max", "counted"},
-                                     {"smooth_max", "real"}, {"lp", ""},
-                                     {"mode", "first"},      {"mode", "smallest"}, {"mode", "largest"},
-                                     {"quantile", "linear"}, {"quantile", "lower"}, {"quantile", "higher"},
-                                     {"quantile", "nearest"}, {"quantile", "midpoint"}, {"median", "linear"}};
+    static const KindSpec kinds[] = {{"max", "first"},        {"max", "first"},
+                                     {"max", "split"},        {"max", "all"},
+                                     {"min", "first"},        {"min", "split"},
+                                     {"min", "all"},          {"sum", ""},
+                                     {"avg", "counted"},      {"avg", "real"},
+                                     {"avg", "fixed"},        {"smooth_max", "counted"},
+                                     {"smooth_max", "real"},  {"lp", ""},
+                                     {"mode", "first"},       {"mode", "smallest"},
+                                     {"mode", "largest"},     {"quantile", "linear"},
+                                     {"quantile", "lower"},   {"quantile", "higher"},
+                                     {"quantile", "nearest"}, {"quantile", "midpoint"},
+                                     {"median", "linear"}};
     KindSpec kind = kinds[dice.from(0, 22)];
     static const double betas[] = {1, 0.5, -1.5, 3, 20, -0.01}, powers[] = {1, 2, 3, 1.5, 2.5, 7};
     if (kind.option == "fixed") kind.parameter = static_cast<double>(dice.from(1, 9));
