@@ -405,7 +405,7 @@ class OrderPooler {
           found_rows(found),
           rows(plan, keying, call.x),
           axis(plan.last()),
-          last(plan.axis_count - 1),
+          whole(whole_outputs(axis, 0, axis.output)),
           window(plan, call),
           keys(plan.out_row) {
         // What the sign of a zero is, the cell itself says.
@@ -427,12 +427,19 @@ class OrderPooler {
 
     void pool() {
         OutputRow seen(plan);
+        seen.move_to(0);
         for (i64 row = 0; row < plan.out_rows; ++row) {
-            seen.move_to(row);
-            if (axis.adaptive)
+            const bool like_before = row > 0 && seen.ahead > 0;
+            if (row > 0) seen.move_on(1);
+            if (axis.adaptive) {
                 for (i64 o = 0; o < axis.output; ++o) pool_bin(seen, o);
-            else
+            } else {
+                if (like_before && rows.are_alike())
+                    move_cells(seen.step);
+                else
+                    list_cells(seen, 0, axis.kernel, axis.start(0));
                 pool_row(seen);
+            }
             finish(row);
         }
     }
@@ -467,7 +474,7 @@ class OrderPooler {
     const FoundRows *found_rows;
     const KeyRows<K> rows;
     const Axis &axis;
-    const int last;
+    const WholeOutputs whole;  // along a row
     const WholeWindow window;
     FoundKeys<K> keys;
     bool by_cells, needs_places;
@@ -531,9 +538,13 @@ class OrderPooler {
         }
     }
 
+    // The next row sees the same cells, so many elements further on.
+    void move_cells(i64 step) {
+        const i64 in_keys = step / plan.in_row * rows.row_room;
+        for (int i = 0; i < count; ++i) at[i] += in_keys, distance[i] += step;
+    }
+
     void pool_row(const OutputRow &seen) {
-        list_cells(seen, 0, axis.kernel, axis.start(0));
-        const WholeOutputs whole = whole_outputs(axis, 0, axis.output);
         const i64 first = whole.first * plan.inner, stop = whole.stop * plan.inner;
         counts = keying.skips || first > 0 || stop < plan.out_row;
         const bool by_rank = !is_mode(call.order) && !keying.skips;

@@ -117,7 +117,7 @@ void cells_of_keys(const Keying &keying, K *keys, i64 count) {
 // All rows of a part as keys.
 template <class K>
 class KeyRows {
-    static constexpr int N = KEY_LANES<K>;
+    static constexpr int N = KEY_LANES<K>, LINE_OF_KEYS = 64 / sizeof(K);
 
   public:
     i64 row_room;  // from one row to the next
@@ -149,6 +149,9 @@ class KeyRows {
             make_all<false>(plan, keying, from);
     }
 
+    // Whether all rows are equally far apart: none is read in place.
+    bool are_alike() const { return in_place == 0; }
+
     // Where the tap-th cell of the windows over a row is, the one whose window starts first.
     const K *cell(i64 row, i64 tap) const {
         const i64 position = tap * (axis.adaptive ? 1 : axis.dilation);
@@ -175,6 +178,7 @@ class KeyRows {
 
     template <class Maker>
     void make_row(Maker &maker, const K *from, K *to) {
+        for (i64 i = 0; i < axis.length * inner; i += LINE_OF_KEYS) prefetch<LINE_OF_KEYS>(from + i);
         const i64 before = axis.adaptive ? 0 : axis.pad_lo < positions ? axis.pad_lo : positions;
         const i64 real = axis.length < positions - before ? axis.length : positions - before;
         if (as_they_are && steps > 1 && inner == 1) return split(from, to);
