@@ -346,6 +346,8 @@ Way PlannedPool::way_of(const string &operation, Way asked) const {
     if (finds && kind.family == Family::SELECTION && kept.winners && places_fit()) call.op = Op::WINNERS;
     // The kernels choose another way where they carry a tangent along. It is not read.
     if (operation == "jvp" && (call.op == Op::WINNERS || call.op == Op::SMOOTH)) call.t = this;
+    // They look for the cells, too, and not for values alone.
+    if (call.op == Op::ORDER && operation != "forward" && (operation != "linearize" || kept.winners)) call.t = this;
     Way way = Way::NONE;
     call.asked = asked, call.told = &way;
     run(plan, call);

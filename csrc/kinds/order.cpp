@@ -1,5 +1,6 @@
 // Modes and quantiles, for cells of every type.
 #include "base/stream.h"
+#include "kinds/order_histograms.h"
 #include "kinds/order_lanes.h"
 
 namespace ndpool {
@@ -37,7 +38,9 @@ void forward(const Plan &plan, const Call &call, Way way) {
         for (i64 i = begin; i < end; ++i) {
             const Part part = parts[i];
             const Call own = call_of(call, part);
-            if (way == Way::NETWORK)
+            if (way == Way::HISTOGRAMS)
+                HistogramPooler(part.plan, own).pool();
+            else if (way == Way::NETWORK)
                 with_key(call, [&](auto zero) { OrderPooler<decltype(zero)>(part.plan, own, nullptr).pool(); });
             else
                 find(part.plan, own, way, rows_into(OrderResults{own, part.plan.out_row}));
@@ -144,7 +147,8 @@ void run_order(const Plan &plan, const Call &call, const Route &given) {
         if (!call.skip.any || call.told) return run_selection(plan, call, route);
         return call.op == Op::EXPAND ? expand_winners(plan, call, route) : pull_winners(plan, call, route);
     }
-    const OrderTraits traits{is_mode(call.order), call.skip.any, size_of(call.type)};
+    const bool values = call.op == Op::ORDER && !call.winners && !call.t;
+    const OrderTraits traits{is_mode(call.order), call.skip.any, size_of(call.type), values};
     const Way way = choose_order(plan, traits, call.asked);
     if (given.tell(way)) return;
     if (call.op == Op::ORDER_VJP) return pull(plan, call, way);

@@ -23,7 +23,7 @@ bool goes_by_batch(const Plan &plan, const Call &call) {
     const bool forward = is_forward(call.op);
     if (call.op == Op::EXPAND) return false;
     const bool by_order = call.op == Op::ORDER || call.op == Op::ORDER_VJP;
-    const OrderTraits traits{is_mode(call.order), call.skip.any, size_of(call.type)};
+    const OrderTraits traits{is_mode(call.order), call.skip.any, size_of(call.type), false};
     if (by_order && call.asked == Way::NONE && !suits_network(with_lanes(plan, 2), traits)) return false;
     if (call.asked != Way::NONE) return call.asked == Way::BATCH && can_batch(plan, forward);
     if (call.op == Op::WINNERS_VJP && few_winners(plan)) return false;

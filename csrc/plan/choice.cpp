@@ -7,9 +7,9 @@
 namespace ndpool {
 namespace {
 
-const char *const NAMES[] = {"batch", "slide", "direct",  "tiles",   "cells",   "segments", "taps",
-                             "widen", "rows",  "squares", "gather",  "columns", "scatter",  "spread",
-                             "own",   "terms", "ties",    "network", "ranks",   "windows"};
+const char *const NAMES[] = {"batch", "slide", "direct",  "tiles",   "cells",      "segments", "taps",
+                             "widen", "rows",  "squares", "gather",  "columns",    "scatter",  "spread",
+                             "own",   "terms", "ties",    "network", "histograms", "ranks",    "windows"};
 
 using Condition = bool (*)(const Plan &, const Lanes &);
 
@@ -306,6 +306,10 @@ bool can_ranks(const Plan &plan, const OrderTraits &traits) {
     const bool countable = plan.in_slab < i64(1) << 31;
     return !traits.mode && !axis.adaptive && axis.dilation == 1 && axis.stride < axis.kernel && countable;
 }
+// Counts of two bytes.
+bool can_histograms(const Plan &plan, const OrderTraits &traits) {
+    return traits.bytes == 1 && traits.values && plan.cells < 1 << 16 && can_ranks(plan, traits);
+}
 bool suits_ranks(const Plan &plan) { return 4 * plan.last().stride <= plan.last().kernel; }
 
 }  // namespace
@@ -320,6 +324,7 @@ bool suits_network(const Plan &plan, const OrderTraits &traits) {
 Way choose_order(const Plan &plan, const OrderTraits &traits, Way asked) {
     const bool any = asked == Way::NONE;
     if (any ? suits_network(plan, traits) : asked == Way::NETWORK && can_network(plan)) return Way::NETWORK;
+    if (can_histograms(plan, traits) && (any ? suits_ranks(plan) : asked == Way::HISTOGRAMS)) return Way::HISTOGRAMS;
     if (can_ranks(plan, traits) && (any ? suits_ranks(plan) : asked == Way::RANKS)) return Way::RANKS;
     if (any || asked == Way::WINDOWS) return Way::WINDOWS;
     cannot_go(asked);

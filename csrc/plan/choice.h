@@ -28,9 +28,10 @@ enum class Way {
     TERMS,    // SmoothMax, Lp: terms with one scale for many windows, then their sums
     TIES,     // windows look for the cells that tie
     // Order statistics.
-    NETWORK,  // small windows, one a lane: networks that sort, counts of equal cells
-    RANKS,    // wide windows that overlap: sets of ranks that slide
-    WINDOWS,  // each window by itself
+    NETWORK,     // small windows, one a lane: networks that sort, counts of equal cells
+    HISTOGRAMS,  // wide windows of bytes that overlap: histograms of columns that slide
+    RANKS,       // wide windows that overlap: sets of ranks that slide
+    WINDOWS,     // each window by itself
     NONE,
 };
 
@@ -97,6 +98,7 @@ Way choose_winners_back(const Plan &plan, const Lanes &lanes, int winner_bytes, 
 struct OrderTraits {
     bool mode, skips;
     i64 bytes;
+    bool values;  // whether values are all that is asked for, and not the cells that they are
 };
 Way choose_order(const Plan &plan, const OrderTraits &traits, Way asked);
 
