@@ -251,6 +251,30 @@ def test_wide_medians_are_those_of_scipy(k):
         np.testing.assert_array_equal(pool(x), median_filter(x, k)[inside])
 
 
+@pytest.mark.parametrize("skip", [None, 0, 3, 127])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.float16], ids=str)
+def test_all_ways_of_wide_windows_agree(dtype, skip):
+    rng = np.random.default_rng(12)
+    for window, shape, axes in (
+        (Window((9, 9), 1, 4), (3, 20, 21), None),
+        (Window((5, 9), (2, 2), (0, 3)), (20, 21), None),
+        (Window((20, 20), 3, 5, ceil_mode=True), (30, 41), None),
+        (Window((9, 7), 1), (12, 13, 3), (0, 1)),
+        (Window((3, 2, 8), 1, (1, 1, 4)), (5, 6, 17), None),
+        (Window((19, 21), 1), (60, 90), None),
+    ):
+        x = cells(rng, shape, dtype, "spread")
+        if skip is not None:
+            x[rng.random(shape) < 0.4] = skip
+        for kind in (Quantile(0.5, "lower"), Median(), Quantile(0.9), Quantile(0.3, "nearest")):
+            pool = Pool(kind, window, axes, skip=skip, min_count=1 if skip is None else 2)
+            expected = forward_by(pool, x, "windows")
+            for level in _engine.levels():
+                _engine.set_level(level)
+                for way in ways(pool, x, "forward"):
+                    same_bytes(forward_by(pool, x, way), expected)
+
+
 # --- orders of memory -----------------------------------------------------------------------------
 
 
@@ -351,6 +375,8 @@ def test_the_ways_that_are_chosen():
     assert path(Median(), Window((5, 5), 1), (64, 64)) == "network"
     assert path(Median(), Window((15, 15), 1), (64, 64)) == "network"
     assert path(Median(), Window((15, 15), 1), (64, 64), np.float64) == "ranks"
+    assert path(Median(), Window((17, 17), 1), (64, 64)) == "histograms"
+    assert ways(Pool(Median(), Window((17, 17), 1)), np.zeros((64, 64), np.uint8), "pull")[0] == "ranks"
     assert path(Median(), Window((17, 17)), (64, 64)) == "windows"
     assert path(Mode(), Window((17, 17), 1), (64, 64)) == "windows"
     assert path(Mode(), Window((3, 3), 1, 1), (500, 5, 5)) == "batch"

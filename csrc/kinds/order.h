@@ -15,6 +15,9 @@ struct Between {
 };
 Between between(i64 n, Order method, double q);
 
+// How many cells an output needs.
+i64 least_count(const Call &call);
+
 // The cells that an output leans on, as elements of x; -1 where it sees too few (rule "Skipped cells").
 struct Found {
     i64 lo, hi;

@@ -84,7 +84,4 @@ void with_keys(Type type, const F &f) {
     }
 }
 
-// How many cells an output needs.
-inline i64 least_count(const Call &call) { return call.skip.any && call.skip.min_count > 1 ? call.skip.min_count : 1; }
-
 }  // namespace ndpool

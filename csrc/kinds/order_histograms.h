@@ -22,7 +22,7 @@ class HistogramPooler {
           call(call),
           keying(call),
           axis(plan.last()),
-          least(call.skip.any && call.skip.min_count > 1 ? call.skip.min_count : 1),
+          least(least_count(call)),
           seen(plan),
           keys(plan.in_slab + 64, "cells as keys"),
           columns(axis.length * SIZE, "histograms of columns"),

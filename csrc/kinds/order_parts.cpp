@@ -20,6 +20,8 @@ Between between(i64 n, Order method, double q) {
     return {static_cast<i64>(lo), static_cast<i64>(hi), share};
 }
 
+i64 least_count(const Call &call) { return call.skip.any && call.skip.min_count > 1 ? call.skip.min_count : 1; }
+
 Keying::Keying(const Call &call) {
     bytes = size_of(call.type);
     floats = is_float(call.type);
