@@ -63,19 +63,21 @@ class LaneQuantiles {
         }
     }
 
-    // As many are there as found.count says; the others have the largest key.
-    NDPOOL_INLINE void find_of_some(const LaneCells<K> &cells, const Network &sorts, LaneFound<K> &found) const {
+    // As many are there as found.count says; the others have the largest key. The network finds all ranks that a window
+    // may ask for.
+    NDPOOL_INLINE void find_of_some(const LaneCells<K> &cells, const K *const *sorted, const Network &network,
+                                    LaneFound<K> &found) const {
         V v[MOST_IN_NETWORK][1], last{}, lo_rank{}, hi_rank{};
         const int n = cells.count;
-        for (int i = 0; i < n; ++i) v[i][0] = load<N>(cells.at[i] + cells.element);
-        run<1>(sorts, v);
-        found.lo = found.hi = v[0][0];
+        for (int i = 0; i < n; ++i) v[i][0] = load<N>(sorted[i] + cells.element);
+        run<1>(network, v);
+        found.lo = found.hi = v[network.at[0]][0];
         for (int c = 1; c <= n; ++c) {
             const V here = bits<V>(found.count == static_cast<K>(c));
             const int lo = ranks.lo[c], hi = ranks.hi[c];
-            found.lo = here ? v[lo][0] : found.lo;
-            found.hi = here ? v[hi][0] : found.hi;
-            if (looks_for_nan) last = here ? v[c - 1][0] : last;
+            found.lo = here ? v[network.at[lo]][0] : found.lo;
+            found.hi = here ? v[network.at[hi]][0] : found.hi;
+            if (looks_for_nan) last = here ? v[network.at[c - 1]][0] : last;
             if constexpr (PLACES) {
                 lo_rank = here ? splat<K, N>(static_cast<K>(lo)) : lo_rank;
                 hi_rank = here ? splat<K, N>(static_cast<K>(hi)) : hi_rank;

@@ -75,7 +75,7 @@ Places merge_columns(Making &network, int first, int stop, int height) {
 // Leaves out what no wanted rank depends on, from the last step back.
 void keep_ranks(Making &network, int lo, int hi) {
     bool wanted[256] = {};
-    wanted[network.at[lo]] = wanted[network.at[hi]] = true;
+    for (int rank = lo; rank <= hi; ++rank) wanted[network.at[rank]] = true;
     std::vector<Comparison> kept;
     for (std::size_t i = network.steps.size(); i-- > 0;) {
         Comparison step = network.steps[i];

@@ -18,7 +18,7 @@ struct Network {
     std::uint8_t at[256];  // where the cell of each rank is afterwards
 };
 
-// The network of n < 256 cells after which the cells at ranks lo and hi are found; with ALL_RANKS, all of them. It is
+// The network of n < 256 cells after which the cells at ranks lo to hi are found; with ALL_RANKS, all of them. It is
 // made once and kept.
 constexpr int ALL_RANKS = -1;
 const Network &network_of(int n, int lo, int hi);

@@ -122,8 +122,6 @@ class OrderPooler {
     const K *there[MOST_IN_NETWORK];
     i64 distance[MOST_IN_NETWORK], place[MOST_IN_NETWORK], tap[MOST_IN_NETWORK];
     bool counts = false;  // whether counts differ in the row
-    const Network *selecting = nullptr, *sorting = nullptr;
-    int selecting_of = -1, selecting_height = -1, sorting_of = -1;
     bool by_columns = false;
     const K *column_at[MOST_IN_NETWORK];
     Scratch<K> columns;
@@ -178,9 +176,9 @@ class OrderPooler {
     void pool_row(const OutputRow &seen) {
         const i64 first = whole.first * plan.inner, stop = whole.stop * plan.inner;
         counts = keying.skips || first > 0 || stop < plan.out_row;
-        const bool by_rank = !is_mode(call.order) && !keying.skips;
+        const bool by_rank = !is_mode(call.order);
         // Of few cells, values alone are found in registers.
-        const bool known = by_rank && !needs_places && !rows.odd.nan && stop > first &&
+        const bool known = by_rank && !keying.skips && !needs_places && !rows.odd.nan && stop > first &&
                            find_of_few<K>(count, ranks.lo[count], ranks.hi[count], at, first, stop - first,
                                           keys.lo.data(), keys.hi.data());
         by_columns = by_rank && !known && axis.kernel > axis.stride && seen.count > 1;
@@ -278,7 +276,7 @@ class OrderPooler {
             LaneModes<K, PLACES>{call.order != Order::MODE_FIRST}.find(cells, found);
             found.hi_place = found.lo_place;
         } else {
-            quantiles<PLACES>().find_of_some(cells, sorts(), found);
+            quantiles<PLACES>().find_of_some(cells, by_columns ? column_at : at, sorts(), found);
         }
         put<PLACES>(e, found);
     }
@@ -301,17 +299,20 @@ class OrderPooler {
     }
 
     // The networks of as many cells as the row at hand has.
-    const Network &selects() {
+    struct KnownNetwork {
+        const Network *network = nullptr;
+        int cells = 0, height = 0;
+    } selecting, sorting;
+
+    const Network &network_for(KnownNetwork &known, int lo, int hi) {
         const int height = by_columns ? count / static_cast<int>(axis.kernel) : 1;
-        if (selecting_of != count || selecting_height != height)
-            selecting = &network_of_columns(count / height, height, ranks.lo[count], ranks.hi[count]),
-            selecting_of = count, selecting_height = height;
-        return *selecting;
+        if (known.cells != count || known.height != height)
+            known = {&network_of_columns(count / height, height, lo, hi), count, height};
+        return *known.network;
     }
-    const Network &sorts() {
-        if (sorting_of != count) sorting = &network_of(count, ALL_RANKS, ALL_RANKS), sorting_of = count;
-        return *sorting;
-    }
+    const Network &selects() { return network_for(selecting, ranks.lo[count], ranks.hi[count]); }
+    // Where some cells are missing, any rank up to that of all cells may be asked for, and NaNs stand last.
+    const Network &sorts() { return network_for(sorting, 0, rows.odd.nan ? count - 1 : ranks.hi[count]); }
 
     // What the elements begin..end-1 lean on; the first of those with the same list of cells is `base`.
     void note_cells(i64 begin, i64 end, i64 base) {
