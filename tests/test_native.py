@@ -84,7 +84,7 @@ def given_for_max():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"kind": "median"}, "the engine has no kind 'median'"),
+        ({"kind": "midrange"}, "the engine has no kind 'midrange'"),
         ({"option": "last"}, "'max' has no option 'last'"),
         ({"dtype": "complex64"}, "the engine has no type 'complex64'"),
         ({"dtype": "float128"}, "the engine has no type 'float128'"),
@@ -92,7 +92,7 @@ def given_for_max():
         ({"derivative": "float64"}, "derivatives of floats are of their own type"),
         ({"winner_bytes": 3}, "winner_bytes=3 is not one of 0, 1, 2 and 4"),
         ({"winner_bytes": -1}, "winner_bytes=-1 is not one of 0, 1, 2 and 4"),
-        ({"option": "split", "winner_bytes": 1}, "winner_bytes=1, but only Max and Min with ties 'first' keep winners"),
+        ({"option": "split", "winner_bytes": 1}, "winner_bytes=1, but only Max and Min with ties 'first', modes"),
         ({"dims": [[257, 1, 257, 1, 1, 0, 0, 0]]}, "too few for the places in a window of 257 cells"),
         ({"dims": [[3], [4]]}, "no dimension is pooled"),
         ({"dims": [[3, 4], *IMAGES]}, "a dimension is one number"),

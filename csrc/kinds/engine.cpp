@@ -70,13 +70,29 @@ struct Path {
     }
 };
 
+const char *const HAVE_WINNERS = "Max and Min with ties 'first', modes and quantiles that are a cell";
+
+// Whether each output is one cell of its window, and leans on it alone.
+bool one_wins(const Kind &kind) {
+    if (kind.family == Family::ORDER) return !is_between_cells(kind.call.order);
+    return kind.family == Family::SELECTION && kind.call.ties == Ties::FIRST;
+}
+
+bool is_ascending(const std::vector<i64> &numbers) { return std::is_sorted(numbers.begin(), numbers.end()); }
+
+// Whether axes with one window each may be one axis: not where that would put cells into another order.
+bool can_join(const Request &request) {
+    return is_ascending(request.pooled) ||
+           kind_named(request.kind, request.option, request.parameter).family != Family::ORDER;
+}
+
 int checked_winner_bytes(int bytes, const Kind &kind, i64 cells) {
     if (bytes == 0) return 0;
     if (bytes != 1 && bytes != 2 && bytes != 4)
         throw std::invalid_argument("winner_bytes=" + to_string(bytes) + " is not one of 0, 1, 2 and 4");
-    if (kind.family != Family::SELECTION || kind.call.ties != Ties::FIRST)
-        throw std::invalid_argument("winner_bytes=" + to_string(bytes) +
-                                    ", but only Max and Min with ties 'first' keep winners; give 0");
+    if (!one_wins(kind))
+        throw std::invalid_argument("winner_bytes=" + to_string(bytes) + ", but only " + HAVE_WINNERS +
+                                    " keep winners; give 0");
     if (cells > i64(1) << (8 * bytes))
         throw std::invalid_argument("winner_bytes=" + to_string(bytes) + " is too few for the places in a window of " +
                                     to_string(cells) + " cells");
@@ -106,7 +122,7 @@ void check_pooled(const std::vector<i64> &pooled, const Dims &dims) {
 }  // namespace
 
 PlannedPool::PlannedPool(const Request &request)
-    : plan(make_plan(request.dims)),
+    : plan(make_plan(request.dims, can_join(request))),
       kind(kind_named(request.kind, request.option, request.parameter)),
       result(type_named(request.result)) {
     Call &call = kind.call;
@@ -115,10 +131,12 @@ PlannedPool::PlannedPool(const Request &request)
     check_types(kind, request.kind, call.type, result, call.derivative);
     check_rounding(call, plan.cells);
     call.skip = checked_skip(request.skip);
+    call.skip.beyond = plan.cells;
     check_pooled(request.pooled, request.dims);
     call.winner_bytes = checked_winner_bytes(request.winner_bytes, kind, plan.cells);
-    const bool selects = kind.family == Family::SELECTION, one_wins = selects && call.ties == Ties::FIRST;
-    kept = {kind.family == Family::SMOOTH || (selects && !one_wins), selects && !one_wins, one_wins};
+    const bool wins = one_wins(kind), ties = kind.family == Family::SELECTION && !wins;
+    kept = {kind.family != Family::LINEAR && !wins, ties, wins};
+    if (!is_ascending(request.pooled)) pooled = request.pooled;
     for (const auto &dim : request.dims) {
         const bool pooled = dim.size() > 1, first = leading == static_cast<int>(in_lengths.size());
         if (!pooled && first) ++leading;
@@ -140,7 +158,7 @@ void PlannedPool::check_y(const Array &y, const char *name, Type type) const {
 }
 
 void PlannedPool::need_winners() const {
-    if (!kept.winners) throw std::invalid_argument("only Max and Min with ties 'first' have winners");
+    if (!kept.winners) throw std::invalid_argument("only " + string(HAVE_WINNERS) + " have winners");
     if (plan.cells > i64(1) << 32)
         throw std::invalid_argument(
             "a window of more than 2**32 cells has no winners, whose places take 4 bytes at most");
@@ -168,11 +186,18 @@ bool PlannedPool::places_fit() const {
 }
 
 Op PlannedPool::forward_op() const {
-    return kind.family == Family::SELECTION ? Op::VALUE : kind.family == Family::LINEAR ? Op::SUM : Op::SMOOTH;
+    switch (kind.family) {
+        case Family::SELECTION: return Op::VALUE;
+        case Family::LINEAR: return Op::SUM;
+        case Family::SMOOTH: return Op::SMOOTH;
+        default: return Op::ORDER;
+    }
 }
 
 Op PlannedPool::pull_op() const {
-    if (kind.family == Family::SELECTION) return kept.winners ? Op::WINNERS_VJP : Op::TIES_VJP;
+    if (kept.winners) return Op::WINNERS_VJP;
+    if (kind.family == Family::SELECTION) return Op::TIES_VJP;
+    if (kind.family == Family::ORDER) return Op::ORDER_VJP;
     return kind.family == Family::LINEAR ? Op::SUM_VJP : Op::SMOOTH_VJP;
 }
 
@@ -183,6 +208,7 @@ void PlannedPool::start(Op op, const Manner &manner, const Set &set) const {
     if (is_empty()) return;
     Call call = kind.call;
     call.op = op;
+    if (!pooled.empty()) call.pooled = pooled.data();
     if (!manner.path.empty()) {
         const Path path(manner.path);
         call.asked = path.way, call.past_the_caches = path.streams;
@@ -208,7 +234,7 @@ void PlannedPool::linearize(const Array &x, const Array &y, const Array &winners
         return forward(x, y, manner);
     }
     check_winners(winners);
-    if (!places_fit()) {  // a pass for the values, and one that looks where they are
+    if (kind.family != Family::ORDER && !places_fit()) {  // a pass for the values, and one that looks where they are
         forward(x, y, manner);
         check_dense(y, "y");
         return start(Op::FIND_WINNERS, manner, [&](Call &call, Views &views) {
@@ -218,7 +244,7 @@ void PlannedPool::linearize(const Array &x, const Array &y, const Array &winners
     }
     check_x(x, "x", input_type());
     check_y(y, "y", result);
-    start(Op::WINNERS, manner, [&](Call &call, Views &views) {
+    start(kind.family == Family::ORDER ? Op::ORDER : Op::WINNERS, manner, [&](Call &call, Views &views) {
         call.x = x.data, call.y = y.data, call.winners = winners.data;
         views.x = x.steps, views.y = y.steps;
     });
@@ -236,6 +262,11 @@ void PlannedPool::push(const Array &x, const Array &y, const Array &winners, con
             views.x = t.steps;
         });
     if (kind.family == Family::SELECTION) return push_to_ties(x, y, t, dy, manner);
+    if (kind.family == Family::ORDER)
+        return start(Op::ORDER, manner, [&](Call &call, Views &views) {
+            call.x = x.data, call.t = t.data, call.dy = dy.data;
+            views.x = x.steps, views.t = t.steps;
+        });
     const Room values(outputs() * size_of(result), "y, beside which dy is computed");
     start(Op::SMOOTH, manner, [&](Call &call, Views &views) {
         call.x = x.data, call.y = values.data(), call.t = t.data, call.dy = dy.data;
@@ -247,7 +278,8 @@ void PlannedPool::push_by_winners(const Array &winners, const Array &t, const Ar
     way_of("push", Path(manner.path).way);  // there is one alone
     check_dense(t, "t");
     const ThreadsOfCall threads(manner.threads);
-    if (!is_empty()) gather(plan, winners.data, winner_bytes(), size_of(derivative_type()), t.data, dy.data);
+    if (!is_empty())
+        gather(plan, winners.data, winner_bytes(), size_of(derivative_type()), t.data, dy.data, kind.call.skip.any);
 }
 
 void PlannedPool::push_to_ties(const Array &x, const Array &y, const Array &t, const Array &dy,
@@ -275,7 +307,8 @@ void PlannedPool::jvp(const Array &x, const Array &t, const Array &y, const Arra
     check_x(t, "t", derivative_type());
     check_y(y, "y", result);
     check_y(dy, "dy", derivative_type()), check_dense(dy, "dy");
-    if (kind.family == Family::LINEAR || (kept.winners && !places_fit())) {
+    const bool in_order = kind.family == Family::ORDER;
+    if (kind.family == Family::LINEAR || (!in_order && kept.winners && !places_fit())) {
         forward(x, y, manner);
         // The path is that of y; the tangent may have a type that cannot go it.
         const Manner any{manner.threads, Path(manner.path).streams ? "stream" : ""};
@@ -283,7 +316,10 @@ void PlannedPool::jvp(const Array &x, const Array &t, const Array &y, const Arra
         check_dense(y, "y");
         return push_to_ties(x, y, t, dy, any);
     }
-    const Op op = kind.family == Family::SMOOTH ? Op::SMOOTH : kept.winners ? Op::WINNERS : Op::TIES_JVP;
+    const Op op = in_order                        ? Op::ORDER
+                  : kind.family == Family::SMOOTH ? Op::SMOOTH
+                  : kept.winners                  ? Op::WINNERS
+                                                  : Op::TIES_JVP;
     start(op, manner, [&](Call &call, Views &views) {
         call.x = x.data, call.t = t.data, call.y = y.data, call.dy = dy.data;
         views.x = x.steps, views.t = t.steps, views.y = y.steps;
@@ -310,13 +346,17 @@ Way PlannedPool::way_of(const string &operation, Way asked) const {
         return Way::GATHER;
     }
     Call call = kind.call;
+    if (!pooled.empty()) call.pooled = pooled.data();
     call.op = operation == "pull" ? pull_op() : forward_op();
     const bool tied = kind.family == Family::SELECTION && !kept.winners;
     if (tied && (operation == "push" || operation == "jvp")) call.op = Op::TIES_JVP;
     if (operation == "push" && kind.family == Family::LINEAR) call.type = derivative_type();
-    if ((operation == "linearize" || operation == "jvp") && kept.winners && places_fit()) call.op = Op::WINNERS;
+    const bool finds = operation == "linearize" || operation == "jvp";
+    if (finds && kind.family == Family::SELECTION && kept.winners && places_fit()) call.op = Op::WINNERS;
     // The kernels choose another way where they carry a tangent along. It is not read.
     if (operation == "jvp" && (call.op == Op::WINNERS || call.op == Op::SMOOTH)) call.t = this;
+    // They look for the cells, too, and not for values alone.
+    if (call.op == Op::ORDER && operation != "forward" && (operation != "linearize" || kept.winners)) call.t = this;
     Way way = Way::NONE;
     call.asked = asked, call.told = &way;
     run(plan, call);

@@ -87,6 +87,8 @@ class PlannedPool {
     std::vector<i64> in_lengths, out_lengths;  // of the request's dimensions
     int leading = 0;                           // of which so many stand before the first that is pooled
 
+    std::vector<i64> pooled;  // as in the request; empty where both orders are one
+
     bool is_empty() const { return inputs() == 0 || outputs() == 0; }
     bool places_fit() const;
     Op forward_op() const;

@@ -10,6 +10,7 @@ void run_selection(const Plan &plan, const Call &call, const Route &route);
 void run_ties(const Plan &plan, const Call &call, const Route &route);
 void run_linear(const Plan &plan, const Call &call, const Route &route);
 void run_smooth(const Plan &plan, const Call &call, const Route &route);
+void run_order(const Plan &plan, const Call &call, const Route &route);
 
 // Calls f(zero) with a zero of the type of floats.
 template <class F>

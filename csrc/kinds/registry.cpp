@@ -58,6 +58,22 @@ void lp(Call &call, const string &, double parameter) {
     call.lp = true;
 }
 
+void mode(Call &call, const string &option, double) {
+    call.order = option == "first"      ? Order::MODE_FIRST
+                 : option == "smallest" ? Order::MODE_SMALLEST
+                                        : Order::MODE_LARGEST;
+}
+
+void quantile(Call &call, const string &option, double parameter) {
+    check(parameter >= 0 && parameter <= 1, "q must be from 0 to 1");
+    call.parameter = parameter;
+    call.order = option == "lower"      ? Order::LOWER
+                 : option == "higher"   ? Order::HIGHER
+                 : option == "nearest"  ? Order::NEAREST
+                 : option == "midpoint" ? Order::MIDPOINT
+                                        : Order::LINEAR;
+}
+
 // --- the list -------------------------------------------------------------------------------------
 
 struct Entry {
@@ -83,6 +99,9 @@ const std::vector<Entry> &entries() {
         {"avg", Family::LINEAR, average_options(), average},
         {"smooth_max", Family::SMOOTH, {"counted", "real"}, smooth_max},
         {"lp", Family::SMOOTH, {""}, lp},
+        {"mode", Family::ORDER, {"first", "smallest", "largest"}, mode},
+        {"quantile", Family::ORDER, {"linear", "midpoint", "lower", "higher", "nearest"}, quantile},
+        {"median", Family::ORDER, {"linear"}, quantile},
     };
     return list;
 }
@@ -96,6 +115,7 @@ bool is_unsigned(Type type) { return type == Type::U8 || type == Type::U16 || ty
 bool gives(const Kind &kind, Type input, Type result) {
     const bool keeps = kind.family == Family::SELECTION || kind.call.rounding != Rounding::NONE;
     if (keeps || is_float(input)) return result == input;
+    if (kind.family == Family::ORDER) return result == (is_between_cells(kind.call.order) ? Type::F64 : input);
     if (kind.call.count != Count::NONE) return result == Type::F64;
     // Sums are modulo 2**64, so those of unsigned numbers have the same bits in both types.
     return result == Type::I64 || (result == Type::U64 && is_unsigned(input));

@@ -10,7 +10,8 @@ namespace ndpool {
 //   SELECTION  with ties "first" the winners, else x and y
 //   LINEAR     nothing
 //   SMOOTH     x
-enum class Family { SELECTION, LINEAR, SMOOTH };
+//   ORDER      the winners where the result is a cell, else x
+enum class Family { SELECTION, LINEAR, SMOOTH, ORDER };
 
 struct Kind {
     Family family;

@@ -9,6 +9,7 @@ namespace {
 
 void run_family(const Plan &plan, const Call &call) {
     const Route route{call.asked, call.past_the_caches, call.told};
+    if (call.order != Order::NONE) return run_order(plan, call, route);
     switch (call.op) {
         case Op::SUM:
         case Op::SUM_VJP: return run_linear(plan, call, route);
@@ -21,6 +22,9 @@ void run_family(const Plan &plan, const Call &call) {
 bool goes_by_batch(const Plan &plan, const Call &call) {
     const bool forward = is_forward(call.op);
     if (call.op == Op::EXPAND) return false;
+    const bool by_order = call.op == Op::ORDER || call.op == Op::ORDER_VJP;
+    const OrderTraits traits{is_mode(call.order), call.skip.any, size_of(call.type), false};
+    if (by_order && call.asked == Way::NONE && !suits_network(with_lanes(plan, 2), traits)) return false;
     if (call.asked != Way::NONE) return call.asked == Way::BATCH && can_batch(plan, forward);
     if (call.op == Op::WINNERS_VJP && few_winners(plan)) return false;
     const i64 bytes = size_of(call.type);

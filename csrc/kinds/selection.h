@@ -319,7 +319,8 @@ void move_to_winners(const Plan &plan, const W *winners, const Bits *g, Bits *gx
 // G is the type of the cotangents, A that in which they are added up.
 template <class W, class G, class A>
 void winners_vjp(const Plan &plan, const W *winners, const G *g, G *gx, const Route &route) {
-    const Way way = choose_winners_back(plan, lanes_back<A>(sizeof(G) < sizeof(A)), sizeof(W), route.asked);
+    const Way way =
+        choose_winners_back(plan, lanes_back<A>(sizeof(G) < sizeof(A)), sizeof(W), route.one_of_column, route.asked);
     if (route.tell(way)) return;
     if (way == Way::OWN) {
         using Bits = typename IntOf<sizeof(G)>::u;

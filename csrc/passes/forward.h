@@ -11,6 +11,7 @@ struct Route {
     Way asked = Way::NONE;
     bool past_the_caches = false;  // whether or not it is worth it
     Way *told = nullptr;           // if set, the way is written here and nothing is run
+    bool one_of_column = true;     // whether of all cells in a column of a row of windows, only one can win
 
     // Writes down the way, if asked to; says whether that was all.
     bool tell(Way way) const {

@@ -15,13 +15,15 @@ enum class Op {
     SUM,
     SUM_VJP,
     SMOOTH,
-    SMOOTH_VJP
+    SMOOTH_VJP,
+    ORDER,
+    ORDER_VJP
 };
 
 // Whether windows are computed, each from its cells, and not cells from the windows over them.
 NDPOOL_INLINE bool is_forward(Op op) {
     return op == Op::VALUE || op == Op::WINNERS || op == Op::FIND_WINNERS || op == Op::TIES_JVP || op == Op::SUM ||
-           op == Op::SMOOTH;
+           op == Op::SMOOTH || op == Op::ORDER;
 }
 
 // Who leans on an output that several cells tie for.
@@ -33,12 +35,20 @@ enum class Count { NONE, FIXED, COUNTED, REAL };
 // How the mean of integers becomes an integer (rule "Integers"), if it does.
 enum class Rounding { NONE, HALF_EVEN, HALF_UP, HALF_AWAY, FLOOR, TRUNCATE };
 
+// Which order statistic: a mode, by what is done about several, or a quantile, by its method.
+enum class Order { NONE, MODE_FIRST, MODE_SMALLEST, MODE_LARGEST, LOWER, HIGHER, NEAREST, LINEAR, MIDPOINT };
+
+NDPOOL_INLINE bool is_mode(Order order) { return order >= Order::MODE_FIRST && order <= Order::MODE_LARGEST; }
+// Whether the result lies between two cells, and is no cell itself.
+NDPOOL_INLINE bool is_between_cells(Order order) { return order >= Order::LINEAR; }
+
 // Cells that are not there (rule "Skipped cells"): those that equal a value, or are NaN if the value is.
 struct Skip {
     bool any = false;          // whether there may be such cells at all
     std::uint64_t value = 0;   // in the lowest bits, as x has it
     std::uint64_t absent = 0;  // the same as y has it: what an output is that sees too few cells
     i64 min_count = 1;         // fewer than so many
+    i64 beyond = 0;            // what is added to the place of a winner there: the cells of the plan
 };
 
 // Arrays that are not dense: crops, views with steps, other orders of axes, one number repeated.
@@ -64,7 +74,10 @@ struct Call {
     double divisor = 1;
     Rounding rounding = Rounding::NONE;  // of the mean, where x has integers
     bool lp = false;
-    double parameter = 0;  // beta or p
+    double parameter = 0;  // beta, p or q
+    Order order = Order::NONE;
+    // The pooled axes as they lie in memory, by numbers whose order is the caller's; null where both orders are one.
+    const i64 *pooled = nullptr;
     bool count_pad = false;
     int winner_bytes = 0;
     Skip skip;
@@ -79,8 +92,8 @@ struct Call {
 
 // Of an element. Sums of integers have 64 bits, and so do their means, unless these are rounded.
 NDPOOL_INLINE i64 bytes_of_y(const Call &call) {
-    const bool widens = call.op == Op::SUM && !is_float(call.type) && call.rounding == Rounding::NONE;
-    return widens ? 8 : size_of(call.type);
+    const bool widens = (call.op == Op::SUM && call.rounding == Rounding::NONE) || is_between_cells(call.order);
+    return widens && !is_float(call.type) ? 8 : size_of(call.type);
 }
 
 }  // namespace ndpool

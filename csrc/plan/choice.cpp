@@ -7,8 +7,9 @@
 namespace ndpool {
 namespace {
 
-const char *const NAMES[] = {"batch", "slide",   "pairs",  "direct",  "tiles",   "cells",  "segments", "taps",  "widen",
-                             "rows",  "squares", "gather", "columns", "scatter", "spread", "own",      "terms", "ties"};
+const char *const NAMES[] = {"batch", "slide", "pairs",   "direct",     "tiles",   "cells",   "segments", "taps",
+                             "widen", "rows",  "squares", "gather",     "columns", "scatter", "spread",   "own",
+                             "terms", "ties",  "network", "histograms", "ranks",   "windows"};
 
 using Condition = bool (*)(const Plan &, const Lanes &);
 
@@ -266,7 +267,7 @@ bool suits_tied_taps(const Plan &plan, bool far_apart, i64 lanes) {
 struct WinnerWays {
     const Plan &plan;
     const Lanes &lanes;
-    const bool in_bytes;
+    const bool in_bytes, one_of_column;
 
     bool can(Way way) const {
         const Axis &axis = plan.last();
@@ -276,7 +277,7 @@ struct WinnerWays {
             case Way::OWN: return windows_apart(plan);
             case Way::GATHER: return asks && plan.inner >= lanes.many;
             case Way::COLUMNS:
-                return in_bytes && !axis.adaptive && axis.kernel < 256 &&
+                return one_of_column && in_bytes && !axis.adaptive && axis.kernel < 256 &&
                        (axis.stride == 1 || (axis.stride == 2 && plan.inner == 1));
             default: return way == Way::SCATTER;
         }
@@ -315,10 +316,49 @@ struct WinnerWays {
     }
 };
 
-Way choose_winners_back(const Plan &plan, const Lanes &lanes, int winner_bytes, Way asked) {
-    const WinnerWays ways{plan, lanes, winner_bytes == 1};
+Way choose_winners_back(const Plan &plan, const Lanes &lanes, int winner_bytes, bool one_of_column, Way asked) {
+    const WinnerWays ways{plan, lanes, winner_bytes == 1, one_of_column};
     for (const Way way : {Way::SQUARES, Way::OWN, Way::GATHER, Way::COLUMNS, Way::SCATTER})
         if (asked == Way::NONE ? ways.can(way) && ways.suits(way) : asked == way && ways.can(way)) return way;
+    cannot_go(asked);
+}
+
+// --- order statistics ---------------------------------------------------------------------------------
+
+namespace {
+
+// Bins of several sizes fill lanes with channels alone.
+bool can_network(const Plan &plan) {
+    return plan.cells <= MOST_IN_NETWORK && (!plan.last().adaptive || plan.inner > 1);
+}
+
+// Windows that move by a small part of themselves along the row. A mode has no rank that could slide.
+bool can_ranks(const Plan &plan, const OrderTraits &traits) {
+    const Axis &axis = plan.last();
+    const bool countable = plan.in_slab < i64(1) << 31;
+    return !traits.mode && !axis.adaptive && axis.dilation == 1 && axis.stride < axis.kernel && countable;
+}
+// Counts of two bytes.
+bool can_histograms(const Plan &plan, const OrderTraits &traits) {
+    return traits.bytes == 1 && traits.values && plan.cells < 1 << 16 && can_ranks(plan, traits);
+}
+bool suits_ranks(const Plan &plan) { return 4 * plan.last().stride <= plan.last().kernel; }
+
+}  // namespace
+
+// The steps of a network grow faster than the cells, and a register holds the fewer windows the larger a cell is. Where
+// cells are skipped, all ranks have to be found.
+bool suits_network(const Plan &plan, const OrderTraits &traits) {
+    const i64 bytes = plan.cells * traits.bytes;
+    return can_network(plan) && (plan.cells <= 32 || bytes <= (traits.skips && !traits.mode ? 300 : 600));
+}
+
+Way choose_order(const Plan &plan, const OrderTraits &traits, Way asked) {
+    const bool any = asked == Way::NONE;
+    if (any ? suits_network(plan, traits) : asked == Way::NETWORK && can_network(plan)) return Way::NETWORK;
+    if (can_histograms(plan, traits) && (any ? suits_ranks(plan) : asked == Way::HISTOGRAMS)) return Way::HISTOGRAMS;
+    if (can_ranks(plan, traits) && (any ? suits_ranks(plan) : asked == Way::RANKS)) return Way::RANKS;
+    if (any || asked == Way::WINDOWS) return Way::WINDOWS;
     cannot_go(asked);
 }
 

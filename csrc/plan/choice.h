@@ -28,6 +28,11 @@ enum class Way {
     OWN,      // winners, SmoothMax: every window has its cells to itself
     TERMS,    // SmoothMax, Lp: terms with one scale for many windows, then their sums
     TIES,     // windows look for the cells that tie
+    // Order statistics.
+    NETWORK,     // small windows, one a lane: networks that sort, counts of equal cells
+    HISTOGRAMS,  // wide windows of bytes that overlap: histograms of columns that slide
+    RANKS,       // wide windows that overlap: sets of ranks that slide
+    WINDOWS,     // each window by itself
     NONE,
 };
 
@@ -88,8 +93,22 @@ struct BySquares {
 // The way back: SQUARES, or the one that can always be gone.
 Way choose_back(const Plan &plan, const Lanes &lanes, const BySquares &squares, Way always, Way asked);
 
-// The way back of winners, which are places of so many bytes.
-Way choose_winners_back(const Plan &plan, const Lanes &lanes, int winner_bytes, Way asked);
+// The way back of winners, which are places of so many bytes. `one_of_column` says that windows of a row which are won
+// in the same column are won by the same cell.
+Way choose_winners_back(const Plan &plan, const Lanes &lanes, int winner_bytes, bool one_of_column, Way asked);
+
+// The way of an order statistic, a mode or a quantile of cells of so many bytes.
+struct OrderTraits {
+    bool mode, skips;
+    i64 bytes;
+    bool values;  // whether values are all that is asked for, and not the cells that they are
+};
+Way choose_order(const Plan &plan, const OrderTraits &traits, Way asked);
+
+// Windows of up to so many cells are sorted in lanes, whose places a byte counts.
+constexpr i64 MOST_IN_NETWORK = 255;
+// Whether they are there in less time than another way would take.
+bool suits_network(const Plan &plan, const OrderTraits &traits);
 
 // Whether ties go back by TAPS, with so many lanes, and not by the best of each column: along one row, where that is
 // the cell itself; over windows that are `far_apart` and so taken one by one; and with many channels last, where few

@@ -120,8 +120,8 @@ i64 counted_product(i64 a, i64 b, const char *what, const char *units) {
     return result;
 }
 
-Plan make_plan(const Dims &given) {
-    const Dims dims = joined(given);
+Plan make_plan(const Dims &given, bool join) {
+    const Dims dims = join ? joined(given) : given;
     const int last = last_pooled(dims);
     Plan plan{};
     plan.outer = plan.inner = plan.in_rows = plan.out_rows = plan.cells = plan.outer_cells = 1;

@@ -111,6 +111,47 @@ Expected selection(const KindSpec &kind, const std::vector<Real> &cells) {
     return out;
 }
 
+Expected mode(const KindSpec &kind, const std::vector<Real> &cells) {
+    auto equal = [](Real a, Real b) { return a == b || (std::isnan(a) && std::isnan(b)); };
+    Expected out;
+    std::ptrdiff_t most = 0;
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+        auto is_same = [&](Real cell) { return equal(cell, cells[i]); };
+        const auto first = std::find_if(cells.begin(), cells.end(), is_same) - cells.begin();
+        const auto count = std::count_if(cells.begin(), cells.end(), is_same);
+        const bool tied = count == most && kind.option != "first" && first == static_cast<std::ptrdiff_t>(i);
+        if (count > most || (tied && beats(cells[i], cells[out.winner], kind.option == "smallest")))
+            most = count, out.winner = i;
+    }
+    out.value = cells[out.winner];
+    out.weights.assign(cells.size(), 0);
+    out.weights[out.winner] = 1;
+    return out;
+}
+
+Expected quantile(const KindSpec &kind, const std::vector<Real> &cells) {
+    Expected out;
+    out.weights.assign(cells.size(), 0);
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < cells.size(); ++i) order.push_back(i);
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return cells[a] < cells[b]; });
+    const double place = static_cast<double>(cells.size() - 1) * kind.parameter;
+    auto lo = static_cast<std::size_t>(std::floor(place)), hi = static_cast<std::size_t>(std::ceil(place));
+    if (kind.option == "lower") hi = lo;
+    if (kind.option == "higher") lo = hi;
+    if (kind.option == "nearest") lo = hi = static_cast<std::size_t>(std::nearbyint(place));
+    const auto nan = std::find_if(cells.begin(), cells.end(), [](Real cell) { return std::isnan(cell); });
+    if (nan != cells.end()) lo = hi = 0, order[0] = static_cast<std::size_t>(nan - cells.begin());
+    const Real a = cells[order[lo]], b = cells[order[hi]];
+    const Real share = kind.option == "midpoint" ? Real(0.5) : static_cast<Real>(place - static_cast<double>(lo));
+    out.winner = order[lo];
+    out.value = lo == hi || a == b ? a : (1 - share) * a + share * b;
+    out.size = std::fmax(std::isfinite(a) ? std::fabs(a) : 0, std::isfinite(b) ? std::fabs(b) : 0);
+    out.weights[order[lo]] = lo == hi ? 1 : 1 - share;
+    if (lo != hi) out.weights[order[hi]] = share;
+    return out;
+}
+
 Expected linear(const KindSpec &kind, const std::vector<Real> &cells, i64 padded) {
     const i64 real = static_cast<i64>(cells.size());
     Real divisor = 1;
@@ -187,7 +228,9 @@ std::int64_t rounded_mean(const KindSpec &kind, Wide sum, i64 divisor) {
 }
 
 Expected expected_of(const KindSpec &kind, const std::vector<Real> &cells, i64 padded) {
-    if (kind.selects()) return selection(kind, cells);
+    if (kind.is_extreme()) return selection(kind, cells);
+    if (kind.name == "mode") return mode(kind, cells);
+    if (kind.is_quantile()) return quantile(kind, cells);
     if (kind.name == "smooth_max") return smooth_max(kind, cells, padded);
     if (kind.name == "lp") return lp(kind, cells);
     return linear(kind, cells, padded);

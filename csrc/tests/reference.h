@@ -43,7 +43,12 @@ bool every_window_has_a_cell(const Shape &shape);
 struct KindSpec {
     std::string name, option;
     double parameter = 0;
-    bool selects() const { return name == "max" || name == "min"; }
+    bool is_extreme() const { return name == "max" || name == "min"; }
+    bool is_quantile() const { return name == "quantile" || name == "median"; }
+    bool is_between_cells() const { return is_quantile() && (option == "linear" || option == "midpoint"); }
+    // Whether the output is a cell, and whether it leans on it alone.
+    bool selects() const { return is_extreme() || name == "mode" || (is_quantile() && !is_between_cells()); }
+    bool one_wins() const { return selects() && (!is_extreme() || option == "first"); }
     bool is_smooth() const { return name == "smooth_max" || name == "lp"; }
     // What the option of a mean counts, and how that is rounded; empty if it is not.
     std::string counts() const { return option.substr(0, option.find(' ')); }
@@ -51,7 +56,7 @@ struct KindSpec {
         const std::size_t space = option.find(' ');
         return space == std::string::npos ? "" : option.substr(space + 1);
     }
-    bool needs_cell() const { return selects() || name == "lp" || counts() == "real"; }
+    bool needs_cell() const { return selects() || is_quantile() || name == "lp" || counts() == "real"; }
 };
 
 __extension__ typedef __int128 Wide;  // holds any sum of 64-bit integers

@@ -99,15 +99,25 @@ Shape random_shape(Dice &dice, i64 most) {
 }
 
 KindSpec random_kind(Dice &dice) {
-    static const KindSpec kinds[] = {{"max", "first"},       {"max", "first"}, {"max", "split"},
-                                     {"max", "all"},         {"min", "first"}, {"min", "split"},
-                                     {"min", "all"},         {"sum", ""},      {"avg", "counted"},
-                                     {"avg", "real"},        {"avg", "fixed"}, {"smooth_max", "counted"},
-                                     {"smooth_max", "real"}, {"lp", ""}};
-    KindSpec kind = kinds[dice.from(0, 13)];
+    static const KindSpec kinds[] = {{"max", "first"},        {"max", "first"},
+                                     {"max", "split"},        {"max", "all"},
+                                     {"min", "first"},        {"min", "split"},
+                                     {"min", "all"},          {"sum", ""},
+                                     {"avg", "counted"},      {"avg", "real"},
+                                     {"avg", "fixed"},        {"smooth_max", "counted"},
+                                     {"smooth_max", "real"},  {"lp", ""},
+                                     {"mode", "first"},       {"mode", "smallest"},
+                                     {"mode", "largest"},     {"quantile", "linear"},
+                                     {"quantile", "lower"},   {"quantile", "higher"},
+                                     {"quantile", "nearest"}, {"quantile", "midpoint"},
+                                     {"median", "linear"}};
+    KindSpec kind = kinds[dice.from(0, 22)];
     static const double betas[] = {1, 0.5, -1.5, 3, 20, -0.01}, powers[] = {1, 2, 3, 1.5, 2.5, 7};
     if (kind.option == "fixed") kind.parameter = static_cast<double>(dice.from(1, 9));
     if (kind.name == "smooth_max") kind.parameter = betas[dice.from(0, 5)];
+    static const double shares[] = {0, 0.1, 0.25, 0.5, 0.9, 1};
+    if (kind.name == "quantile") kind.parameter = shares[dice.from(0, 5)];
+    if (kind.name == "median") kind.parameter = 0.5;
     if (kind.name == "lp") kind.parameter = powers[dice.from(0, 5)];
     return kind;
 }
@@ -127,11 +137,12 @@ Case random_case(std::uint64_t seed, bool large) {
         c.kind.option += roundings[dice.from(0, 4)];
     c.derivative = floats ? c.type : Type::F64;
     c.result = c.type;
-    if (!floats && c.kind.name == "avg" && c.kind.rounding().empty()) c.result = Type::F64;
+    const bool is_mean = c.kind.name == "avg" && c.kind.rounding().empty();
+    if (!floats && (is_mean || c.kind.is_between_cells())) c.result = Type::F64;
     if (!floats && c.kind.name == "sum") c.result = has_sign || dice.one_in(2) ? Type::I64 : Type::U64;
     i64 cells = 1;
     for (const Dimension &d : c.shape) cells *= d.pooled() ? d.numbers()[2] : 1;
-    c.winner_bytes = c.kind.selects() && c.kind.option == "first" ? (cells <= 256 ? 1 : cells <= 65536 ? 2 : 4) : 0;
+    c.winner_bytes = c.kind.one_wins() ? (cells <= 256 ? 1 : cells <= 65536 ? 2 : 4) : 0;
     if (c.winner_bytes && dice.one_in(10)) c.winner_bytes = 4;
     static const char *const flavours[] = {"plain", "plain", "tied", "tied", "equal", "wild", "huge"};
     c.flavour = flavours[dice.from(0, 6)];
