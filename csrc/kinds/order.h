@@ -15,6 +15,14 @@ struct Between {
 };
 Between between(i64 n, Order method, double q);
 
+// The number between a and b, from the nearer one, so that it is never beyond the other. If they are infinite, or too
+// far apart for their distance to be a number, their shares are added up.
+inline double mixed(double a, double b, double share) {
+    const double apart = b - a;
+    if (apart - apart != 0) return (1 - share) * a + share * b;
+    return share < 0.5 ? a + apart * share : b - apart * (1 - share);
+}
+
 // How many cells an output needs.
 i64 least_count(const Call &call);
 

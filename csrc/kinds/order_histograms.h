@@ -140,7 +140,7 @@ class HistogramPooler {
             return;
         }
         const double a = value_of[lo], b = value_of[hi];
-        static_cast<double *>(call.y)[to] = lo == hi ? a : (1 - ranks.share) * a + ranks.share * b;
+        static_cast<double *>(call.y)[to] = lo == hi ? a : mixed(a, b, ranks.share);
     }
 };
 

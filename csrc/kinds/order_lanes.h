@@ -400,7 +400,9 @@ class OrderPooler {
             if (counts)
                 for (int i = 0; i < D; ++i) share[i] = shares[keys.count[e + i < plan.out_row ? e + i : e]];
             const vec<double, D> lo = load_as<double, D>(a + e), hi = load_as<double, D>(b + e);
-            vec<double, D> mix = (1 - share) * lo + share * hi;
+            const vec<double, D> apart = hi - lo;
+            vec<double, D> mix = share < 0.5 ? lo + apart * share : hi - apart * (1 - share);  // as `mixed` does
+            mix = apart - apart != 0 ? (1 - share) * lo + share * hi : mix;
             auto equal = lo == hi;
             if constexpr (std::is_integral_v<T> && sizeof(T) == 8) equal = load<D>(a + e) == load<D>(b + e);
             mix = (equal | (share == 0)) ? lo : mix;

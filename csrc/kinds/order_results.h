@@ -70,7 +70,7 @@ struct OrderResults {
         const double b = as_double(x + found.hi);
         bool equal = a == b;
         if constexpr (std::is_integral_v<T> && sizeof(T) == 8) equal = x[found.lo] == x[found.hi];
-        put_double(y, equal ? a : (1 - found.share) * a + found.share * b);
+        put_double(y, equal ? a : mixed(a, b, found.share));
     }
 
     void put_winners(i64 at, const Found *found) const {

@@ -72,7 +72,7 @@ class Runs {
         const i64 first = period_of(begin), stop = period_of(end - 1) + 1, bytes = to.element_bytes();
         const Cells cells{memory - begin * inner * bytes, begin, end, first, stop, inner * bytes};
         if (inner >= N && cells.place > 64) return put_places(q + first * inner, cells, to.instead(cells.memory));
-        add_up(q + first * inner, (stop - first) * inner, to);
+        add_up(q + first * inner, first, (stop - first) * inner, to);
         if (inner == 1) {
             if (bytes == 2) return store_numbers<std::uint16_t>(cells);
             if (bytes == 4) return store_numbers<std::uint32_t>(cells);
@@ -117,15 +117,22 @@ class Runs {
         return axis.adaptive ? axis.length / axis.output : axis.stride - rest > rest ? axis.stride - rest : rest;
     }
 
-    // The sums for all periods, the first one's outputs being at q.
+    // The sums for all periods from number `first` on, its outputs being at q.
     template <class Target>
-    void add_up(const A *q, i64 length, const Target &to) const {
+    void add_up(const A *q, i64 first, i64 length, const Target &to) const {
         const auto firsts = to.instead(values.data()), others = to.instead(values.data() + room);
+        const bool none_before = axis.adaptive && first == 0;  // and no output before the first bin may be read
         for (i64 i = 0; i < length; i += N) {
             vec<A, N> sum{};
             for (i64 j = 0; j < whole; ++j) sum += load<N>(q + i - j * inner);
             if (whole) others.template put<N>(i, sum, N);
-            if (rest) firsts.template put<N>(i, sum + load<N>(q + i - whole * inner), N);
+            if (!rest) continue;
+            vec<A, N> before{};
+            if (none_before && i < inner)
+                for (i64 k = inner - i; k < N; ++k) before[k] = q[i + k - inner];
+            else
+                before = load<N>(q + i - whole * inner);
+            firsts.template put<N>(i, sum + before, N);
         }
     }
 
