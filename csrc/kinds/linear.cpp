@@ -12,7 +12,7 @@ namespace {
 // The sum of P, divided, as R.
 template <class P, class R>
 void sum_as(const Plan &plan, const Call &call, const Route &route) {
-    SumSink<typename P::Lanes, R> sink{static_cast<R *>(call.y), Divisor::of(plan, call.count, call.divisor)};
+    SumSink<typename P::Lanes, R> sink{static_cast<R *>(call.y), Divisor::of(plan, call)};
     pool_all<std::is_same_v<typename P::In, float>    ? Tuned::ALL
              : std::is_same_v<typename P::In, double> ? Tuned::ROWS
                                                       : Tuned::NOT>(
@@ -51,7 +51,7 @@ void run_linear(const Plan &plan, const Call &call, const Route &route) {
     if (call.op == Op::SUM) return sum(plan, call, route);
     with_float(call.derivative, [&](auto zero) {
         using G = decltype(zero);
-        sum_vjp(plan, Divisor::of(plan, call.count, call.divisor), static_cast<const G *>(call.g),
+        sum_vjp(plan, Divisor::of(plan, call), static_cast<const G *>(call.g),
                 static_cast<G *>(call.gx), route);
     });
 }

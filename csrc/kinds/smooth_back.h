@@ -69,7 +69,9 @@ struct TermsBack {
                     return static_cast<const char *>(p) + element * size_of(type);
                 };
                 const i64 cell = slab * plan.in_slab, output = slab * plan.out_slab;
-                TermsBack{one,         kind, type,  result,    from(x, cell, type), from(g, output, result),
+                Smooth own = kind;
+                if (own.there) own.there += output;
+                TermsBack{one,         own,  type,  result,    from(x, cell, type), from(g, output, result),
                           in_gx(cell), way,  route, float_sums}
                     .run_in_parts();
             }

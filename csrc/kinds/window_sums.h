@@ -35,6 +35,7 @@ struct WindowSums {
         else
             terms.fill(with_weights), pool(terms.e, sum);
         if (kind.count_pad && plan.padded) add_padding();
+        if (kind.there) pass_over_absent();
         bad = count_bad();
     }
 
@@ -111,6 +112,13 @@ struct WindowSums {
     const Scratch<S> block;
     static constexpr int N = LANES<S>;
     using Truth = vec<typename IntOf<sizeof(S)>::s, N>;  // what comparisons of N sums give
+
+    // An output all of whose cells are skipped has no terms. Nobody reads it, so that any good sum will do.
+    void pass_over_absent() {
+        const double *there = kind.there + terms.slab * plan.out_slab + part.row_begin * plan.out_row +
+                              part.begin * plan.inner;  // the part is contiguous
+        for (i64 i = 0; i < count(); ++i) sum[i] = there[i] == 0 ? S(1) : sum[i];
+    }
 
     i64 count_bad() const {
         const Smooth own = kind;  // a copy, which no store can change

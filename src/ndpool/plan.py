@@ -210,16 +210,17 @@ def _made(pool: Pool, form: Form, shape: Shape, dtype: str, order: Order) -> Pla
         dtype=COMPUTED_AS.get(computed, computed),
         result=result,
         derivative=derivative_name(dtype),
-        residual=_residual(form, cells if skipped is None else 2 * cells),
+        residual=_residual(form, cells, skipped is not None),
         skipped=skipped,
         window=pool.window,
     )
 
 
-def _residual(form: Form, cells: int) -> Residual:
+def _residual(form: Form, cells: int, skips: bool) -> Residual:
+    """With skipped cells, x says which they are, and places from `cells` on are those of outputs with too few."""
     if form.keeps == "winners":
-        return Residual(winners=winner_bytes(cells))
-    return Residual(x=form.keeps != "nothing", y=form.keeps == "x and y")
+        return Residual(winners=winner_bytes(2 * cells if skips else cells))
+    return Residual(x=skips or form.keeps != "nothing", y=form.keeps == "x and y")
 
 
 def winner_bytes(cells: int) -> int:

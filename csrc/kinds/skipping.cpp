@@ -1,0 +1,500 @@
+// Cells that are not there, for all kinds that are computed by passes.
+//
+// A skipped cell is replaced by a number that changes nothing: the lowest one for a maximum, 0 for a sum. Then the
+// operation runs as it does elsewhere. Beside it the cells that are there are counted, as the sum of their marks. An
+// output that sees too few of them is overwritten, and so is what a skipped cell got on the way back. All this is done
+// to pieces that stay in the cache; see passes/views.h.
+#include <stdexcept>
+
+#include "kinds/families.h"
+#include "kinds/planes.h"
+#include "passes/skipped.h"
+
+namespace ndpool {
+namespace NDPOOL_LEVEL {
+namespace {
+
+using Byte = std::uint8_t;
+
+// --- numbers ------------------------------------------------------------------------------------
+
+std::uint64_t sign_of(Type type) { return std::uint64_t(1) << (8 * size_of(type) - 1); }
+
+// What no cell of a maximum is less than, or of a minimum is more than.
+std::uint64_t worst(Type type, bool minimum) {
+    const std::uint64_t sign = sign_of(type), all = SkippedBits::low_bits(8 * size_of(type));
+    if (is_float(type)) return SkippedBits::infinity_of(type) | (minimum ? 0 : sign);
+    const bool is_signed = type == Type::I8 || type == Type::I16 || type == Type::I32 || type == Type::I64;
+    if (is_signed) return minimum ? all >> 1 : sign;
+    return minimum ? all : 0;
+}
+
+// What stands in place of a skipped cell. A sum of negative zeros is one, so these change no sum; an empty sum is 0.
+std::uint64_t filling_of(const Call &call) {
+    switch (call.op) {
+        case Op::SUM:
+        case Op::SUM_VJP: return is_float(call.type) && call.skip.min_count > 0 ? sign_of(call.type) : 0;
+        case Op::SMOOTH:
+        case Op::SMOOTH_VJP: return call.lp ? 0 : worst(call.type, call.parameter < 0);
+        default: return worst(call.type, call.minimum);
+    }
+}
+
+// How many real cells the smallest window has.
+i64 least_real(const Plan &plan) {
+    if (plan.same_real) return plan.cells;
+    i64 all = 1;
+    for (int a = 0; a < plan.axis_count; ++a) {
+        const Axis &axis = plan.axes[a];
+        i64 least = axis.kernel;
+        for (i64 o = 0; o < axis.output; ++o) {
+            const i64 here = axis.taps(o).count;
+            least = here < least ? here : least;
+        }
+        all *= least;
+    }
+    return all;
+}
+
+// Calls f(rows, first output of the row, slab) for every row of outputs.
+template <class F>
+void over_rows(const Plan &plan, const F &f) {
+    OutputRow rows(plan);
+    for (i64 slab = 0; slab < plan.outer; ++slab)
+        for (i64 row = 0; row < plan.out_rows; ++row) {
+            rows.move_to(row);
+            f(rows, (slab * plan.out_rows + row) * plan.out_row, slab * plan.in_slab);
+        }
+}
+
+// Calls f(cell, place) for the real cells of one window, in order, until it says that it has seen enough.
+template <class F>
+void over_window(const Plan &plan, const OutputRow &rows, i64 slab_start, i64 element, const F &f) {
+    const i64 o = element / plan.inner, e = element % plan.inner;
+    const Axis &last = plan.last();
+    const Axis::Taps taps = last.taps(o);
+    for (i64 r = 0; r < rows.count; ++r)
+        for (i64 k = 0; k < taps.count; ++k)
+            if (f(slab_start + rows.base + rows.offset[r] + (taps.first + k * last.dilation) * plan.inner + e,
+                  rows.tag[r] * last.kernel + taps.skipped + k))
+                return;
+}
+
+// --- one operation ------------------------------------------------------------------------------
+
+class Skipping {
+  public:
+    Skipping(const Plan &plan, const Call &call)
+        : plan(plan),
+          call(call),
+          cells(plan.outer * plan.in_slab),
+          outputs(plan.outer * plan.out_slab),
+          skipped(call.type, call.skip.value),
+          filling(filling_of(call)),
+          least(call.count == Count::NONE || call.count == Count::FIXED || call.skip.min_count > 1 ? call.skip.min_count : 1),
+          filled_as_it_is(skipped.are(filling) && skipped.more == 0) {}
+
+    void run() {
+        switch (call.op) {
+            case Op::VALUE:
+            case Op::WINNERS: return select();
+            case Op::FIND_WINNERS: return find_winners();
+            case Op::WINNERS_VJP: return pull_winners();
+            case Op::TIES_JVP: return push_ties();
+            case Op::TIES_VJP: return pull_ties();
+            case Op::SUM: return sum();
+            case Op::SUM_VJP: return pull_sum();
+            case Op::SMOOTH: return smooth();
+            case Op::SMOOTH_VJP: return pull_smooth();
+            default: return run_usual(call);
+        }
+    }
+
+  private:
+    const Plan &plan;
+    const Call &call;
+    const i64 cells, outputs;
+    const SkippedBits skipped;
+    const std::uint64_t filling;
+    const i64 least;             // cells that an output has to see
+    const bool filled_as_it_is;  // whether the skipped value is what it would be replaced by
+
+    // x with skipped cells replaced, a mark for each that is there, and for each output that sees enough of them.
+    Scratch<std::uint64_t> filled;
+    Scratch<Byte> there, enough;
+    Looked looked;
+    bool all_enough = true;
+
+    // The operation as it is without skipped cells. A way that was asked for may be one for larger pieces.
+    void run_usual(Call own) const {
+        own.skip = Skip();
+        if (own.asked != Way::NONE && !can_go(own)) own.asked = Way::NONE;
+        run_dense(plan, own);
+    }
+    bool can_go(Call own) const {
+        Way way = Way::NONE;
+        own.told = &way;
+        try {
+            run_dense(plan, own);
+        } catch (const std::invalid_argument &) {
+            return false;
+        }
+        return true;
+    }
+
+    // --- what is there ---
+
+    void look(bool fill, bool mark) {
+        if (fill) filled.grow((cells * size_of(call.type) + 7) / 8 + 16, "cells without skipped ones");
+        if (mark) there.grow(cells + 64, "marks of cells");
+        looked = replace(call.type, call.x, cells, skipped, filling, fill ? filled.data() : nullptr,
+                         mark ? there.data() : nullptr);
+    }
+    bool nothing_to_do() const { return !looked.skipped && least <= least_real(plan); }
+
+    // The operation on marks. A sum is divided by 1, which makes it a double.
+    void on_marks(Op op, void *y) const {
+        Call own;
+        own.op = op, own.type = Type::U8, own.derivative = Type::F64;
+        own.count = Count::FIXED, own.divisor = 1;
+        own.x = there.data(), own.y = y;
+        run_dense(plan, own);
+    }
+    // How many cells of each output are there.
+    Scratch<double> counted() const {
+        Scratch<double> counts(outputs + 64, "cells of each output");
+        on_marks(Op::SUM, counts.data());
+        return counts;
+    }
+    // Marks the outputs that see enough cells, from the counts if these are known.
+    void mark_enough(const double *counts = nullptr) {
+        if (least <= 0) return;
+        enough.grow(outputs + 64, "marks of outputs");
+        if (!counts && least == 1 && least_real(plan) > 0) {
+            on_marks(Op::VALUE, enough.data());
+        } else {
+            Scratch<double> own;
+            if (!counts) own = counted(), counts = own.data();
+            const auto some = static_cast<double>(least);
+            for (i64 i = 0; i < outputs; ++i) enough[i] = counts[i] >= some;
+        }
+        Byte all = 1;
+        for (i64 i = 0; i < outputs; ++i) all &= enough[i];
+        all_enough = all;
+    }
+    // Of outputs that have the type of the cells: they are skipped if they see too few.
+    void mark_enough_by(const void *y) {
+        enough.grow(outputs + 64, "marks of outputs");
+        all_enough = !replace(call.type, y, outputs, skipped, 0, nullptr, enough.data()).skipped;
+    }
+
+    // --- what is overwritten ---
+
+    // y and dy of outputs that see too few cells.
+    void write_absent(void *y, void *dy) const {
+        if (all_enough) return;
+        if (y) choose(enough.data(), outputs, y, call.skip.absent, y, bytes_of_y(call));
+        if (dy) choose(enough.data(), outputs, dy, 0, dy, size_of(call.derivative));
+    }
+    // Cotangents, with 0 for such outputs; `room` is to be held.
+    const void *cotangents(Scratch<std::uint64_t> &room) const {
+        if (all_enough) return call.g;
+        const i64 bytes = size_of(call.derivative);
+        room.grow((outputs * bytes + 7) / 8 + 16, "cotangents without absent ones");
+        choose(enough.data(), outputs, call.g, 0, room.data(), bytes);
+        return room.data();
+    }
+    // Runs the way back of own, and clears what skipped cells got.
+    void pull(Call own) const {
+        const i64 bytes = size_of(call.derivative);
+        own.past_the_caches = false;
+        Scratch<std::uint64_t> room;
+        if (call.past_the_caches) {
+            room.grow((cells * bytes + 7) / 8 + 16, "gradients of a piece");
+            own.gx = room.data();
+            run_usual(own);
+            return choose_past_the_caches(there.data(), cells, own.gx, 0, call.gx, bytes);
+        }
+        run_usual(own);
+        choose(there.data(), cells, call.gx, 0, call.gx, bytes);
+    }
+
+    // --- Max and Min ---
+
+    void select() {
+        const bool by_value = least <= 1;  // so that only an output without any cell is absent
+        if (!(filled_as_it_is && by_value)) look(true, false);
+        Call own = call;
+        if (filled.data()) own.x = filled.data();
+        run_usual(own);
+        const bool absent_as_it_is = filled_as_it_is && !call.winners && !call.dy;
+        if (filled.data() ? nothing_to_do() : absent_as_it_is) return;
+        if (by_value && !looked.filling) {
+            // None but an output without any cell is what skipped cells were replaced by.
+            SkippedBits absent = skipped;
+            absent.kept = SkippedBits::low_bits(8 * size_of(call.type)), absent.first = filling, absent.more = 0;
+            enough.grow(outputs + 64, "marks of outputs");
+            all_enough = !replace(call.type, call.y, outputs, absent, call.skip.absent, call.y, enough.data()).skipped;
+            write_absent(nullptr, call.dy);
+            return add_to_absent();
+        }
+        look(false, true);
+        mark_enough();
+        if (call.winners || call.dy) mend_winners();
+        write_absent(call.y, call.dy);
+        add_to_absent();
+    }
+
+    // The place of an absent output's winner is told from the others by as many as there are cells in a window.
+    void add_to_absent() const {
+        if (all_enough || !call.winners) return;
+        with_bits(call.winner_bytes, [&](auto zero) {
+            using W = decltype(zero);
+            auto *winners = static_cast<W *>(call.winners);
+            const auto more = static_cast<W>(plan.cells);
+            for (i64 i = 0; i < outputs; ++i) winners[i] = static_cast<W>(winners[i] + (enough[i] ? 0 : more));
+        });
+    }
+
+    // Where cells that are there are no better than what skipped ones were replaced by, the first of all cells may have
+    // won and be a skipped one. Then the first that is there is the winner.
+    void mend_winners() const {
+        const i64 bytes = size_of(call.type);
+        Scratch<Byte> better(outputs + 64, "marks of outputs");
+        SkippedBits worst = skipped;
+        worst.kept = SkippedBits::low_bits(8 * bytes), worst.first = filling, worst.more = 0;
+        if (!replace(call.type, call.y, outputs, worst, 0, nullptr, better.data()).skipped) return;
+        over_rows(plan, [&](const OutputRow &rows, i64 first, i64 slab) {
+            for (i64 i = 0; i < plan.out_row; ++i)
+                if (!better[first + i] && enough[first + i])
+                    over_window(plan, rows, slab, i, [&](i64 cell, i64 place) {
+                        if (there[cell]) put_winner(first + i, cell, place);
+                        return there[cell] != 0;
+                    });
+        });
+    }
+    void put_winner(i64 output, i64 cell, i64 place) const {
+        if (call.winners) put_place(output, place);
+        if (!call.dy) return;
+        const i64 bytes = size_of(call.derivative);
+        std::memcpy(static_cast<char *>(call.dy) + output * bytes, static_cast<const char *>(call.t) + cell * bytes,
+                    static_cast<std::size_t>(bytes));
+    }
+    void put_place(i64 output, i64 place) const {
+        with_bits(call.winner_bytes, [&](auto zero) {
+            using W = decltype(zero);
+            static_cast<W *>(call.winners)[output] = static_cast<W>(place);
+        });
+    }
+
+    // No output that sees enough cells is equal to a skipped one, so that these need not be replaced. An absent one may
+    // be equal to no cell at all.
+    void find_winners() {
+        mark_enough_by(call.y_in);
+        run_usual(call);
+        if (all_enough) return;
+        over_rows(plan, [&](const OutputRow &rows, i64 first, i64 slab) {
+            for (i64 i = 0; i < plan.out_row; ++i)
+                if (!enough[first + i])
+                    over_window(plan, rows, slab, i, [&](i64, i64 place) {
+                        put_place(first + i, plan.cells + place);
+                        return true;
+                    });
+        });
+    }
+
+    void pull_winners() {
+        Scratch<std::uint64_t> winners, g;
+        with_bits(call.winner_bytes, [&](auto zero) {
+            using W = decltype(zero);
+            auto *from = static_cast<const W *>(call.winners_in);
+            const auto all = static_cast<W>(plan.cells);
+            W most = 0;
+            for (i64 i = 0; i < outputs; ++i) most = from[i] > most ? from[i] : most;
+            all_enough = static_cast<i64>(most) < plan.cells;
+            if (all_enough) return;
+            enough.grow(outputs + 64, "marks of outputs");
+            winners.grow((outputs * call.winner_bytes + 7) / 8 + 16, "winners without absent ones");
+            auto *to = reinterpret_cast<W *>(winners.data());
+            for (i64 i = 0; i < outputs; ++i) {
+                enough[i] = from[i] < all;
+                to[i] = from[i] < all ? from[i] : static_cast<W>(from[i] - all);
+            }
+        });
+        Call own = call;
+        if (!all_enough) own.winners_in = winners.data();
+        own.g = cotangents(g);
+        run_usual(own);
+    }
+
+    // --- ties ---
+
+    // The cells to look for ties in. Where none that is there is what skipped ones are replaced by, any way will do.
+    // Elsewhere the cells are compared with y, which equals no skipped one, as they are.
+    void set_cells(Call &own) {
+        if (filled_as_it_is) return;
+        look(true, false);
+        if (looked.filling)
+            own.asked = Way::TIES;
+        else
+            own.x = filled.data();
+    }
+    void push_ties() {
+        Call own = call;
+        if (call.y) {
+            own.op = Op::VALUE, own.t = nullptr, own.dy = nullptr, own.asked = Way::NONE;
+            Skipping(plan, own).run();
+            own = call, own.y = nullptr, own.y_in = call.y;
+        }
+        mark_enough_by(own.y_in);
+        if (call.ties == Ties::FIRST)
+            own.asked = Way::TIES;
+        else
+            set_cells(own);
+        run_usual(own);
+        write_absent(nullptr, call.dy);
+    }
+    void pull_ties() {
+        Call own = call;
+        Scratch<std::uint64_t> g;
+        mark_enough_by(call.y_in);
+        set_cells(own);
+        own.g = cotangents(g);
+        run_usual(own);
+    }
+
+    // --- sums ---
+
+    bool divides_by_count() const { return call.count == Count::COUNTED || call.count == Count::REAL; }
+
+    // Sets what each output's sum is divided by, and marks the outputs that see enough cells.
+    void set_divisors(Call &own, Scratch<double> &counts) {
+        if (!divides_by_count()) return mark_enough();
+        counts = counted();
+        mark_enough(counts.data());
+        if (call.count == Count::COUNTED && plan.padded) add_padding(counts.data());
+        if (!all_enough)
+            for (i64 i = 0; i < outputs; ++i) counts[i] = counts[i] > 0 ? counts[i] : 1;
+        own.count = Count::EACH, own.counts = counts.data();
+    }
+    // Padded cells that count.
+    void add_padding(double *counts) const {
+        const Axis &last = plan.last();
+        over_rows(plan, [&](const OutputRow &rows, i64 first, i64) {
+            for (i64 o = 0; o < last.output; ++o) {
+                const auto more = static_cast<double>(rows.counted * last.counted(o) - rows.real * last.taps(o).count);
+                for (i64 e = 0; e < plan.inner; ++e) counts[first + o * plan.inner + e] += more;
+            }
+        });
+    }
+
+    void sum() {
+        const bool pushes = call.t;  // the change of the sum along t, and not the sum
+        look(!pushes, pushes || divides_by_count() || least > 0);
+        Call own = call;
+        own.x = pushes ? call.t : filled.data();
+        if (pushes) own.type = call.derivative, own.t = nullptr, own.y = call.dy, own.dy = nullptr;
+        if (nothing_to_do()) return run_usual(own);
+        Scratch<double> counts;
+        set_divisors(own, counts);
+        if (pushes) {
+            filled.grow((cells * size_of(call.derivative) + 7) / 8 + 16, "tangents of cells that are there");
+            choose(there.data(), cells, call.t, 0, filled.data(), size_of(call.derivative));
+            own.x = filled.data();
+        }
+        run_usual(own);
+        write_absent(call.y, call.dy);
+    }
+    void pull_sum() {
+        look(false, true);
+        Call own = call;
+        own.x = nullptr;
+        if (nothing_to_do()) return run_usual(own);
+        Scratch<double> counts;
+        Scratch<std::uint64_t> g;
+        set_divisors(own, counts);
+        own.g = cotangents(g);
+        pull(own);
+    }
+
+    // --- SmoothMax and Lp ---
+
+    // Replaces skipped cells and counts the others; says whether there was anything to do.
+    bool look_for_smooth(Call &own, Scratch<double> &counts) {
+        look(true, true);
+        if (nothing_to_do()) return false;
+        counts = counted();
+        mark_enough(counts.data());
+        own.x = filled.data(), own.counts = counts.data();
+        return true;
+    }
+    void smooth() {
+        Call own = call;
+        Scratch<double> counts;
+        if (!look_for_smooth(own, counts)) return run_usual(own);
+        run_usual(own);
+        if (call.dy && !call.lp && looked.filling)
+            over_infinite([&](i64 output, i64 n, const auto &over) {
+                double change = 0;
+                over([&](i64 cell) { change += read(call.derivative, call.t, cell) / static_cast<double>(n); });
+                write(call.derivative, call.dy, output, change);
+            });
+        write_absent(call.y, call.dy);
+    }
+    void pull_smooth() {
+        Call own = call;
+        Scratch<double> counts;
+        Scratch<std::uint64_t> g;
+        if (!look_for_smooth(own, counts)) return run_usual(own);
+        const bool mends = !call.lp && looked.filling;
+        if (mends)
+            over_infinite([&](i64 output, i64, const auto &) { enough[output] = 0, all_enough = false; });
+        own.g = cotangents(g);
+        if (mends) own.past_the_caches = false;
+        pull(own);
+        if (mends)
+            over_infinite([&](i64 output, i64 n, const auto &over) {
+                const double share = read(call.derivative, call.g, output) / static_cast<double>(n);
+                over([&](i64 cell) {
+                    write(call.derivative, call.gx, cell, read(call.derivative, call.gx, cell) + share);
+                });
+            });
+    }
+
+    // Where all cells that are there are the infinity that skipped ones are replaced by, they share the output, and
+    // skipped ones do not. Calls use(output, their number, over) for each such output, where over(f) calls f(cell).
+    template <class Use>
+    void over_infinite(const Use &use) const {
+        over_rows(plan, [&](const OutputRow &rows, i64 first, i64 slab) {
+            for (i64 i = 0; i < plan.out_row; ++i) {
+                const i64 o = i / plan.inner;
+                const i64 padding = rows.counted * plan.last().counted(o) - rows.real * plan.last().taps(o).count;
+                if (call.count_pad && padding > 0) continue;
+                i64 seen = 0;
+                bool all = true;
+                over_window(plan, rows, slab, i, [&](i64 cell, i64) {
+                    seen += there[cell];
+                    all &= !there[cell] || is_infinite_alike(cell);
+                    return !all;
+                });
+                if (!all || seen == 0 || seen < least) continue;
+                use(first + i, seen, [&](const auto &f) {
+                    over_window(plan, rows, slab, i, [&](i64 cell, i64) {
+                        if (there[cell]) f(cell);
+                        return false;
+                    });
+                });
+            }
+        });
+    }
+    bool is_infinite_alike(i64 cell) const {
+        return read(call.type, call.x, cell) == (call.parameter > 0 ? -__builtin_inf() : __builtin_inf());
+    }
+};
+
+}  // namespace
+
+void run_skipping(const Plan &plan, const Call &call) { Skipping(plan, call).run(); }
+
+}  // namespace NDPOOL_LEVEL
+}  // namespace ndpool
