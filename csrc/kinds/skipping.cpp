@@ -425,6 +425,8 @@ class Skipping {
         if (nothing_to_do()) return false;
         counts = counted();
         mark_enough(counts.data());
+        if (!all_enough)  // nobody looks at one with too few cells either
+            for (i64 i = 0; i < outputs; ++i) counts[i] = enough[i] ? counts[i] : 0;
         own.x = filled.data(), own.counts = counts.data();
         return true;
     }
