@@ -34,12 +34,16 @@ def skipped_in(pool, x):
     return np.array([not is_there(cell, pool.skip) for cell in wide.ravel()], bool).reshape(x.shape)
 
 
-def masses(pool, x):
-    """A pool and an input whose derivatives have the sizes of the terms of this one's."""
-    size = x.astype(np.float64)
-    size = np.abs(size) if isinstance(pool.kind, Lp) else size
-    pool = Pool(pool.kind, pool.window, pool.axes, math.nan, pool.min_count)
-    return pool, np.where(skipped_in(pool, x), np.nan, size)
+def there_alone(pool, x):
+    """The cells that are there, in float64; the others are NaN."""
+    return np.where(skipped_in(pool, x), np.nan, x.astype(np.float64))
+
+
+def unsigned(pool, x):
+    """A pool and an input with the same weights without their signs."""
+    if not isinstance(pool.kind, Lp):
+        return pool, x
+    return Pool(pool.kind, pool.window, pool.axes, math.nan, pool.min_count), np.abs(there_alone(pool, x))
 
 
 def value_allowance(pool, x, y):
@@ -48,8 +52,7 @@ def value_allowance(pool, x, y):
         return 0.0
     size = finite_size(y)
     if isinstance(kind, Sum | Avg):
-        _, wide = masses(pool, x)
-        sums = spec.forward(Pool(Sum(), pool.window, pool.axes), finite_size(wide))
+        sums = spec.forward(Pool(Sum(), pool.window, pool.axes), finite_size(there_alone(pool, x)))
         return last_place(y.dtype, size) + FEW_ROUNDINGS * sums
     if isinstance(kind, SmoothMax):
         size = size + np.log(2 + x.size) / abs(kind.beta)
@@ -63,7 +66,7 @@ def checked(pool, x, t, g):
     allowed = value_allowance(pool, x, y)
     within(found, y, allowed)
     within(pool(x), y, allowed)
-    sized, size = masses(pool, x)
+    sized, size = unsigned(pool, x)
     _, dy = spec.jvp(pool, x, t)
     mass = finite_size(spec.jvp(sized, size, finite_size(t))[1])
     allowed_dy = derivative_allowance(dy.dtype, dy, mass)

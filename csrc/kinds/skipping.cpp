@@ -9,6 +9,7 @@
 #include "kinds/families.h"
 #include "kinds/planes.h"
 #include "passes/skipped.h"
+#include "passes/small_counts.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
@@ -122,6 +123,10 @@ class Skipping {
     // x with skipped cells replaced, a mark for each that is there, and for each output that sees enough of them.
     Scratch<std::uint64_t> filled;
     Scratch<Byte> there, enough;
+    // How many cells of each output are there, in bytes where these hold the number.
+    bool small = false;
+    Scratch<Byte> few;
+    Scratch<double> many;
     Looked looked;
     bool all_enough = true;
 
@@ -142,6 +147,13 @@ class Skipping {
         return true;
     }
 
+    // Bits that are just these.
+    SkippedBits exactly(std::uint64_t bits) const {
+        SkippedBits one = skipped;
+        one.kept = SkippedBits::low_bits(8 * size_of(call.type)), one.first = bits, one.more = 0;
+        return one;
+    }
+
     // --- what is there ---
 
     void look(bool fill, bool mark) {
@@ -160,27 +172,47 @@ class Skipping {
         own.x = there.data(), own.y = y;
         run_dense(plan, own);
     }
-    // How many cells of each output are there.
-    Scratch<double> counted() const {
-        Scratch<double> counts(outputs + 64, "cells of each output");
-        on_marks(Op::SUM, counts.data());
-        return counts;
-    }
-    // Marks the outputs that see enough cells, from the counts if these are known.
-    void mark_enough(const double *counts = nullptr) {
-        if (least <= 0) return;
+    // Counts the cells of each output that are there, and marks the outputs that see enough.
+    void count() {
         enough.grow(outputs + 64, "marks of outputs");
-        if (!counts && least == 1 && least_real(plan) > 0) {
-            on_marks(Op::VALUE, enough.data());
+        small = SmallCounts::suits(plan) && least < 256;
+        if (small) {
+            few.grow(outputs + 64, "cells of each output");
+            SmallCounts(plan).count(there.data(), few.data());
+            mark_enough(few.data());
         } else {
-            Scratch<double> own;
-            if (!counts) own = counted(), counts = own.data();
-            const auto some = static_cast<double>(least);
-            for (i64 i = 0; i < outputs; ++i) enough[i] = counts[i] >= some;
+            many.grow(outputs + 64, "cells of each output");
+            on_marks(Op::SUM, many.data());
+            mark_enough(many.data());
         }
+    }
+    template <class T>
+    void mark_enough(const T *counts) {
+        const auto some = static_cast<T>(least);
         Byte all = 1;
-        for (i64 i = 0; i < outputs; ++i) all &= enough[i];
+        for (i64 i = 0; i < outputs; ++i) {
+            enough[i] = counts[i] >= some;
+            all &= enough[i];
+        }
         all_enough = all;
+    }
+    // The counts as doubles, or one over them; of an output that sees too few cells, `absent`.
+    const double *counts_as(bool reciprocals, double absent) {
+        if (small) {
+            double table[256];
+            for (int n = 0; n < 256; ++n) {
+                const bool is_enough = n >= least && n > 0;
+                table[n] = !is_enough ? absent : reciprocals ? 1.0 / n : n;
+            }
+            many.grow(outputs + 64, "cells of each output");
+            for (i64 i = 0; i < outputs; ++i) many[i] = table[few[i]];
+        } else if (reciprocals || !all_enough) {
+            for (i64 i = 0; i < outputs; ++i) {
+                const double n = many[i];
+                many[i] = !enough[i] || n == 0 ? absent : reciprocals ? 1 / n : n;
+            }
+        }
+        return many.data();
     }
     // Of outputs that have the type of the cells: they are skipped if they see too few.
     void mark_enough_by(const void *y) {
@@ -231,16 +263,15 @@ class Skipping {
         if (filled.data() ? nothing_to_do() : absent_as_it_is) return;
         if (by_value && !looked.filling) {
             // None but an output without any cell is what skipped cells were replaced by.
-            SkippedBits absent = skipped;
-            absent.kept = SkippedBits::low_bits(8 * size_of(call.type)), absent.first = filling, absent.more = 0;
             enough.grow(outputs + 64, "marks of outputs");
-            all_enough = !replace(call.type, call.y, outputs, absent, call.skip.absent, call.y, enough.data()).skipped;
+            all_enough = !replace(call.type, call.y, outputs, exactly(filling), call.skip.absent, call.y, enough.data())
+                              .skipped;
             write_absent(nullptr, call.dy);
             return add_to_absent();
         }
         look(false, true);
-        mark_enough();
-        if (call.winners || call.dy) mend_winners();
+        count();
+        if (call.winners || call.dy) mend_winners(call.y);
         write_absent(call.y, call.dy);
         add_to_absent();
     }
@@ -258,12 +289,9 @@ class Skipping {
 
     // Where cells that are there are no better than what skipped ones were replaced by, the first of all cells may have
     // won and be a skipped one. Then the first that is there is the winner.
-    void mend_winners() const {
-        const i64 bytes = size_of(call.type);
+    void mend_winners(const void *y) const {
         Scratch<Byte> better(outputs + 64, "marks of outputs");
-        SkippedBits worst = skipped;
-        worst.kept = SkippedBits::low_bits(8 * bytes), worst.first = filling, worst.more = 0;
-        if (!replace(call.type, call.y, outputs, worst, 0, nullptr, better.data()).skipped) return;
+        if (!replace(call.type, y, outputs, exactly(filling), 0, nullptr, better.data()).skipped) return;
         over_rows(plan, [&](const OutputRow &rows, i64 first, i64 slab) {
             for (i64 i = 0; i < plan.out_row; ++i)
                 if (!better[first + i] && enough[first + i])
@@ -287,20 +315,21 @@ class Skipping {
         });
     }
 
-    // No output that sees enough cells is equal to a skipped one, so that these need not be replaced. An absent one may
-    // be equal to no cell at all.
+    // Looks for the winners where no lane holds their places. An absent output may be equal to none of its cells, so
+    // that all outputs are computed again, from cells without skipped ones.
     void find_winners() {
         mark_enough_by(call.y_in);
-        run_usual(call);
-        if (all_enough) return;
-        over_rows(plan, [&](const OutputRow &rows, i64 first, i64 slab) {
-            for (i64 i = 0; i < plan.out_row; ++i)
-                if (!enough[first + i])
-                    over_window(plan, rows, slab, i, [&](i64, i64 place) {
-                        put_place(first + i, plan.cells + place);
-                        return true;
-                    });
-        });
+        look(true, true);
+        Scratch<std::uint64_t> y((outputs * size_of(call.type) + 7) / 8 + 16, "outputs of a piece");
+        Call own = call;
+        own.x = filled.data(), own.op = Op::VALUE, own.asked = Way::NONE;
+        own.y_in = own.t = nullptr, own.winners = own.dy = nullptr, own.y = y.data();
+        run_usual(own);
+        own = call, own.x = filled.data(), own.y_in = y.data();
+        run_usual(own);
+        if (looked.filling && looked.skipped) mend_winners(y.data());
+        write_absent(nullptr, call.dy);
+        add_to_absent();
     }
 
     void pull_winners() {
@@ -329,17 +358,8 @@ class Skipping {
 
     // --- ties ---
 
-    // The cells to look for ties in. Where none that is there is what skipped ones are replaced by, any way will do.
-    // Elsewhere the cells are compared with y, which equals no skipped one, as they are.
-    void set_cells(Call &own) {
-        if (filled_as_it_is) return;
-        look(true, false);
-        if (looked.filling)
-            own.asked = Way::TIES;
-        else
-            own.x = filled.data();
-    }
-    void push_ties() {
+    // y comes first, and which outputs see enough cells. The cells are then those without skipped ones.
+    Call with_cells() {
         Call own = call;
         if (call.y) {
             own.op = Op::VALUE, own.t = nullptr, own.dy = nullptr, own.asked = Way::NONE;
@@ -347,20 +367,83 @@ class Skipping {
             own = call, own.y = nullptr, own.y_in = call.y;
         }
         mark_enough_by(own.y_in);
-        if (call.ties == Ties::FIRST)
-            own.asked = Way::TIES;
-        else
-            set_cells(own);
+        if (filled_as_it_is) return own;
+        look(true, false);
+        own.x = filled.data();
+        return own;
+    }
+    // Marks the outputs that are what skipped cells were replaced by, so that these tie too. All of their cells that are
+    // there do: the derivative is that of a sum, or a mean, over them. Says whether there are any.
+    bool find_tied(const void *y, Scratch<Byte> &others, Call &own) {
+        if (filled_as_it_is || !looked.filling || !looked.skipped) return false;
+        others.grow(outputs + 64, "marks of outputs");
+        if (!replace(call.type, y, outputs, exactly(filling), 0, nullptr, others.data()).skipped) return false;
+        look(false, true);
+        own = call;
+        own.x = own.y_in = own.t = own.g = nullptr, own.y = own.dy = nullptr;
+        own.asked = Way::NONE, own.type = call.derivative, own.count = Count::NONE;
+        if (call.ties == Ties::SPLIT) {
+            count();
+            own.count = Count::EACH, own.counts = counts_as(false, 1);
+        }
+        return true;
+    }
+    void push_ties() {
+        Call own = with_cells(), sums;
+        if (call.ties == Ties::FIRST) {
+            Call first = call;
+            first.y = nullptr, first.y_in = own.y_in;
+            return Skipping(plan, first).find_winners();
+        }
         run_usual(own);
+        Scratch<Byte> others;
+        if (find_tied(own.y_in, others, sums)) {
+            const i64 bytes = size_of(call.derivative);
+            Scratch<std::uint64_t> t((cells * bytes + 7) / 8 + 16, "tangents of cells that are there"),
+                changes((outputs * bytes + 7) / 8 + 16, "changes of outputs");
+            choose(there.data(), cells, call.t, 0, t.data(), bytes);
+            sums.op = Op::SUM, sums.x = t.data(), sums.y = changes.data();
+            run_usual(sums);
+            with_bits(bytes, [&](auto zero) {
+                using U = decltype(zero);
+                auto *dy = static_cast<U *>(call.dy);
+                auto *from = reinterpret_cast<const U *>(changes.data());
+                for (i64 i = 0; i < outputs; ++i) dy[i] = others[i] ? dy[i] : from[i];
+            });
+        }
         write_absent(nullptr, call.dy);
     }
     void pull_ties() {
-        Call own = call;
+        Call own = with_cells(), sums;
         Scratch<std::uint64_t> g;
-        mark_enough_by(call.y_in);
-        set_cells(own);
         own.g = cotangents(g);
+        Scratch<Byte> others;
+        if (!find_tied(own.y_in, others, sums)) return run_usual(own);
+        const i64 bytes = size_of(call.derivative);
+        Scratch<std::uint64_t> shares((outputs * bytes + 7) / 8 + 16, "cotangents of ties"),
+            rest((outputs * bytes + 7) / 8 + 16, "cotangents of others"),
+            gx((cells * bytes + 7) / 8 + 16, "gradients of a piece");
+        choose(others.data(), outputs, own.g, 0, rest.data(), bytes);
+        for (i64 i = 0; i < outputs; ++i) others[i] ^= 1;
+        choose(others.data(), outputs, own.g, 0, shares.data(), bytes);
+        own.g = rest.data(), own.past_the_caches = false;
         run_usual(own);
+        sums.op = Op::SUM_VJP, sums.g = shares.data(), sums.gx = gx.data(), sums.past_the_caches = false;
+        run_usual(sums);
+        choose(there.data(), cells, gx.data(), 0, gx.data(), bytes);
+        with_float(call.derivative, [&](auto zero) {
+            using G = decltype(zero);
+            constexpr int N = LANES<double>;
+            auto *to = static_cast<G *>(call.gx);
+            auto *more = reinterpret_cast<const G *>(gx.data());
+            auto add = [&](auto size, i64 i) NDPOOL_INLINED {
+                constexpr int M = decltype(size)::value;
+                store_as<M>(to + i, load_as<double, M>(to + i) + load_as<double, M>(more + i));
+            };
+            i64 i = 0;
+            for (; i + N <= cells; i += N) add(std::integral_constant<int, N>(), i);
+            for (; i < cells; ++i) add(std::integral_constant<int, 1>(), i);
+        });
     }
 
     // --- sums ---
@@ -368,14 +451,13 @@ class Skipping {
     bool divides_by_count() const { return call.count == Count::COUNTED || call.count == Count::REAL; }
 
     // Sets what each output's sum is divided by, and marks the outputs that see enough cells.
-    void set_divisors(Call &own, Scratch<double> &counts) {
-        if (!divides_by_count()) return mark_enough();
-        counts = counted();
-        mark_enough(counts.data());
-        if (call.count == Count::COUNTED && plan.padded) add_padding(counts.data());
-        if (!all_enough)
-            for (i64 i = 0; i < outputs; ++i) counts[i] = counts[i] > 0 ? counts[i] : 1;
-        own.count = Count::EACH, own.counts = counts.data();
+    void set_divisors(Call &own) {
+        if (least > 0 || divides_by_count()) count();
+        if (!divides_by_count()) return;
+        const bool adds = call.count == Count::COUNTED && plan.padded;
+        own.counts = counts_as(false, 1);
+        if (adds) add_padding(many.data());
+        own.count = Count::EACH;
     }
     // Padded cells that count.
     void add_padding(double *counts) const {
@@ -395,8 +477,7 @@ class Skipping {
         own.x = pushes ? call.t : filled.data();
         if (pushes) own.type = call.derivative, own.t = nullptr, own.y = call.dy, own.dy = nullptr;
         if (nothing_to_do()) return run_usual(own);
-        Scratch<double> counts;
-        set_divisors(own, counts);
+        set_divisors(own);
         if (pushes) {
             filled.grow((cells * size_of(call.derivative) + 7) / 8 + 16, "tangents of cells that are there");
             choose(there.data(), cells, call.t, 0, filled.data(), size_of(call.derivative));
@@ -410,9 +491,8 @@ class Skipping {
         Call own = call;
         own.x = nullptr;
         if (nothing_to_do()) return run_usual(own);
-        Scratch<double> counts;
         Scratch<std::uint64_t> g;
-        set_divisors(own, counts);
+        set_divisors(own);
         own.g = cotangents(g);
         pull(own);
     }
@@ -420,20 +500,16 @@ class Skipping {
     // --- SmoothMax and Lp ---
 
     // Replaces skipped cells and counts the others; says whether there was anything to do.
-    bool look_for_smooth(Call &own, Scratch<double> &counts) {
+    bool look_for_smooth(Call &own) {
         look(true, true);
         if (nothing_to_do()) return false;
-        counts = counted();
-        mark_enough(counts.data());
-        if (!all_enough)  // nobody looks at one with too few cells either
-            for (i64 i = 0; i < outputs; ++i) counts[i] = enough[i] ? counts[i] : 0;
-        own.x = filled.data(), own.counts = counts.data();
+        count();
+        own.x = filled.data(), own.counts = counts_as(false, 0);
         return true;
     }
     void smooth() {
         Call own = call;
-        Scratch<double> counts;
-        if (!look_for_smooth(own, counts)) return run_usual(own);
+        if (!look_for_smooth(own)) return run_usual(own);
         run_usual(own);
         if (call.dy && !call.lp && looked.filling)
             over_infinite([&](i64 output, i64 n, const auto &over) {
@@ -445,9 +521,8 @@ class Skipping {
     }
     void pull_smooth() {
         Call own = call;
-        Scratch<double> counts;
         Scratch<std::uint64_t> g;
-        if (!look_for_smooth(own, counts)) return run_usual(own);
+        if (!look_for_smooth(own)) return run_usual(own);
         const bool mends = !call.lp && looked.filling;
         if (mends)
             over_infinite([&](i64 output, i64, const auto &) { enough[output] = 0, all_enough = false; });
