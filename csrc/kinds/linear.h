@@ -9,13 +9,37 @@
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
+// A divisor for each output, in bytes or doubles.
+struct EachDivisor {
+    const std::uint8_t *few = nullptr;
+    const double *many = nullptr;
+
+    static EachDivisor of(const Call &call) {
+        if (call.count_bytes == 1) return {static_cast<const std::uint8_t *>(call.counts), nullptr};
+        return {nullptr, static_cast<const double *>(call.counts)};
+    }
+    bool is_given() const { return few || many; }
+    EachDivisor from(i64 output) const { return {few ? few + output : nullptr, many ? many + output : nullptr}; }
+
+    template <class A, int N>
+    NDPOOL_INLINE vec<A, N> at(i64 i) const {
+        return few ? load_as<A, N>(few + i) : load_as<A, N>(many + i);
+    }
+    // One over it, with twice as many digits as floats have: a division of floats, and a step of Newton's.
+    template <int N>
+    NDPOOL_INLINE vec<double, N> share(i64 i) const {
+        const vec<double, N> near = convert<double, N>(1.0f / at<float, N>(i));
+        return near * (2.0 - at<double, N>(i) * near);
+    }
+};
+
 // What a window's sum is divided by.
 struct Divisor {
     Count by;
     double fixed;
     double share = 1 / fixed;
     bool whole = fixed < 0x1p50 && fixed == static_cast<double>(static_cast<i64>(fixed));
-    const double *each = nullptr;  // where every output has its own
+    EachDivisor each = {};  // where every output has its own
 
     // A rule under which all windows count alike is a fixed number.
     static Divisor of(const Plan &plan, const Call &call) {
@@ -23,7 +47,7 @@ struct Divisor {
         if ((by == Count::COUNTED && plan.same_count) || (by == Count::REAL && plan.same_real))
             return {Count::FIXED, static_cast<double>(plan.cells)};
         Divisor divisor{by, by == Count::FIXED ? call.divisor : 1.0};
-        if (by == Count::EACH) divisor.each = static_cast<const double *>(call.counts);
+        if (by == Count::EACH) divisor.each = EachDivisor::of(call);
         return divisor;
     }
     bool varies() const { return by == Count::COUNTED || by == Count::REAL; }
@@ -81,7 +105,7 @@ struct SumSink {
     double across = 1;            // the row's part of the divisor, or one over it
     const Plan *whole = nullptr;  // with the first axis, where that was done before, from output `lo` on
     i64 lo = 0, from = 0;         // and, where that was the only one, from which element of the counts on
-    const double *each = nullptr;  // the row's divisors, where every output has its own
+    EachDivisor each = {};        // the row's divisors, where every output has its own
 
     SumSink<P, R, true> past_the_caches() const { return {y, divisor, row, along, across, whole, lo, from, each}; }
     Scratch<double> take_room(const Plan &plan) {
@@ -90,7 +114,7 @@ struct SumSink {
     }
     void move_to(const Plan &plan, i64 index, const OutputRow &rows) {
         row = y + index * plan.out_row;
-        if (divisor.each) each = divisor.each + index * plan.out_row;
+        if (divisor.by == Count::EACH) each = divisor.each.from(index * plan.out_row);
         if (!divisor.varies()) return;
         i64 cells = divisor.by == Count::REAL ? rows.real : rows.counted;
         if (whole && whole->axis_count > 1) {
@@ -101,7 +125,7 @@ struct SumSink {
         across = BY_RECIPROCAL ? 1 / static_cast<double>(cells) : static_cast<double>(cells);
     }
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
-    bool finishes() const { return divisor.each != nullptr; }  // so that rows come one by one
+    bool finishes() const { return divisor.by == Count::EACH; }  // so that rows come one by one
     // The first axis is done, and what follows is without it.
     void leave_first_axis(const Plan &plan, i64 output) {
         whole = &plan, lo = output;
@@ -109,7 +133,7 @@ struct SumSink {
     }
     void advance(i64 elements) {
         y += elements;
-        if (divisor.each) divisor.each += elements;
+        divisor.each = divisor.each.from(elements);
     }
     template <class Use>
     NDPOOL_INLINE void over_arrays(const Use &use) {
@@ -124,8 +148,10 @@ struct SumSink {
                 return;
             }
             vec<double, N> sum = convert<double, N>(total);
-            if (divisor.by == Count::EACH)
-                sum /= load<N>(each + at);
+            if (divisor.by == Count::EACH && BY_RECIPROCAL)
+                sum *= each.template share<N>(at);
+            else if (divisor.by == Count::EACH)
+                sum /= each.template at<double, N>(at);
             else if (divisor.varies() && BY_RECIPROCAL)
                 sum *= along.at<N>(from + at) * across;
             else if (divisor.varies())
@@ -383,8 +409,11 @@ class Quotients {
             each([&](V v, i64 i) NDPOOL_INLINED { return EXACT ? v / by(i) : v * by(i); });
         };
         if (divisor.by == Count::EACH) {
-            const double *own = divisor.each + (from - all);
-            return each([&](V v, i64 i) NDPOOL_INLINED { return v / load_as<A, N>(own + i); });
+            const EachDivisor own = divisor.each.from(from - all);
+            if constexpr (EXACT || sizeof(A) < sizeof(double))
+                return each([&](V v, i64 i) NDPOOL_INLINED { return v / own.template at<A, N>(i); });
+            else
+                return each([&](V v, i64 i) NDPOOL_INLINED { return v * own.template share<N>(i); });
         }
         if (!divisor.varies()) {
             const V by = splat<A, N>(static_cast<A>(divisor.fixed)), share = splat<A, N>(static_cast<A>(divisor.share));
@@ -413,7 +442,7 @@ inline bool one_window_each(const Plan &plan) {
 
 // Whether floats hold all divisors exactly.
 inline bool floats_hold(const Plan &plan, const Divisor &divisor) {
-    if (divisor.varies() || divisor.each) return plan.cells <= 1 << 24;
+    if (divisor.varies() || divisor.by == Count::EACH) return plan.cells <= 1 << 24;
     return static_cast<double>(static_cast<float>(divisor.fixed)) == divisor.fixed;
 }
 
@@ -467,7 +496,7 @@ void sum_vjp(const Plan &plan, Divisor divisor, const G *g, G *gx, const Route &
     constexpr bool FLOATS = std::is_same_v<G, float>;
     // Sums have more bits than what is added up, but for doubles, which have none wider.
     using A = std::conditional_t<sizeof(G) == 2, float, double>;
-    const Way way = way_back<A>(plan, {4, !FLOATS || !(divisor.varies() || divisor.each)}, Way::SPREAD, route);
+    const Way way = way_back<A>(plan, {4, !FLOATS || !(divisor.varies() || divisor.by == Count::EACH)}, Way::SPREAD, route);
     if (route.tell(way)) return;
     const Gradient gradient(plan, gx, sizeof(G), route);
     auto target = [](auto zero, double scale) {

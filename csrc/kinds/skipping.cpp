@@ -63,7 +63,10 @@ void over_rows(const Plan &plan, const F &f) {
     OutputRow rows(plan);
     for (i64 slab = 0; slab < plan.outer; ++slab)
         for (i64 row = 0; row < plan.out_rows; ++row) {
-            rows.move_to(row);
+            if (row == 0)
+                rows.move_to(0);
+            else
+                rows.move_on(1);
             f(rows, (slab * plan.out_rows + row) * plan.out_row, slab * plan.in_slab);
         }
 }
@@ -173,46 +176,44 @@ class Skipping {
         run_dense(plan, own);
     }
     // Counts the cells of each output that are there, and marks the outputs that see enough.
-    void count() {
+    void count(int absent = 1) {
         enough.grow(outputs + 64, "marks of outputs");
         small = SmallCounts::suits(plan) && least < 256;
         if (small) {
             few.grow(outputs + 64, "cells of each output");
             SmallCounts(plan).count(there.data(), few.data());
-            mark_enough(few.data());
+            mark_enough(few.data(), absent);
         } else {
             many.grow(outputs + 64, "cells of each output");
             on_marks(Op::SUM, many.data());
-            mark_enough(many.data());
+            mark_enough(many.data(), absent);
         }
     }
+    // What an output counts that sees too few cells is `absent`, from then on.
     template <class T>
-    void mark_enough(const T *counts) {
-        const auto some = static_cast<T>(least);
-        Byte all = 1;
-        for (i64 i = 0; i < outputs; ++i) {
-            enough[i] = counts[i] >= some;
-            all &= enough[i];
+    void mark_enough(T *counts, int absent) {
+        constexpr int N = LANES<T>;
+        const auto some = static_cast<T>(least > 0 ? least : 0), other = static_cast<T>(absent);
+        vec<Byte, N> all = splat<Byte, N>(1);
+        i64 i = 0;
+        for (; i + N <= outputs; i += N) {
+            const vec<T, N> n = load<N>(counts + i);
+            const auto is = n >= some;
+            const vec<Byte, N> mark = convert<Byte, N>(is) & Byte(1);
+            all &= mark;
+            store<N>(enough.data() + i, mark);
+            store<N>(counts + i, is ? n : splat<T, N>(other));
         }
-        all_enough = all;
+        all_enough = true;
+        for (int l = 0; l < N; ++l) all_enough &= all[l] != 0;
+        for (; i < outputs; ++i) {
+            all_enough &= enough[i] = counts[i] >= some;
+            if (!enough[i]) counts[i] = other;
+        }
     }
-    // The counts as doubles, or one over them; of an output that sees too few cells, `absent`.
-    const double *counts_as(bool reciprocals, double absent) {
-        if (small) {
-            double table[256];
-            for (int n = 0; n < 256; ++n) {
-                const bool is_enough = n >= least && n > 0;
-                table[n] = !is_enough ? absent : reciprocals ? 1.0 / n : n;
-            }
-            many.grow(outputs + 64, "cells of each output");
-            for (i64 i = 0; i < outputs; ++i) many[i] = table[few[i]];
-        } else if (reciprocals || !all_enough) {
-            for (i64 i = 0; i < outputs; ++i) {
-                const double n = many[i];
-                many[i] = !enough[i] || n == 0 ? absent : reciprocals ? 1 / n : n;
-            }
-        }
-        return many.data();
+    void set_counts(Call &own) const {
+        own.count_bytes = small ? 1 : 8;
+        own.counts = small ? static_cast<const void *>(few.data()) : many.data();
     }
     // Of outputs that have the type of the cells: they are skipped if they see too few.
     void mark_enough_by(const void *y) {
@@ -283,7 +284,13 @@ class Skipping {
             using W = decltype(zero);
             auto *winners = static_cast<W *>(call.winners);
             const auto more = static_cast<W>(plan.cells);
-            for (i64 i = 0; i < outputs; ++i) winners[i] = static_cast<W>(winners[i] + (enough[i] ? 0 : more));
+            constexpr int N = LANES<W>;
+            i64 i = 0;
+            for (; i + N <= outputs; i += N) {
+                const vec<W, N> absent = convert<W, N>(load<N>(enough.data() + i)) - W(1);  // all bits, or none
+                store<N>(winners + i, load<N>(winners + i) + (absent & more));
+            }
+            for (; i < outputs; ++i) winners[i] = static_cast<W>(winners[i] + (enough[i] ? 0 : more));
         });
     }
 
@@ -338,16 +345,24 @@ class Skipping {
             using W = decltype(zero);
             auto *from = static_cast<const W *>(call.winners_in);
             const auto all = static_cast<W>(plan.cells);
-            W most = 0;
-            for (i64 i = 0; i < outputs; ++i) most = from[i] > most ? from[i] : most;
-            all_enough = static_cast<i64>(most) < plan.cells;
-            if (all_enough) return;
-            enough.grow(outputs + 64, "marks of outputs");
             winners.grow((outputs * call.winner_bytes + 7) / 8 + 16, "winners without absent ones");
+            enough.grow(outputs + 64, "marks of outputs");
             auto *to = reinterpret_cast<W *>(winners.data());
-            for (i64 i = 0; i < outputs; ++i) {
-                enough[i] = from[i] < all;
-                to[i] = from[i] < all ? from[i] : static_cast<W>(from[i] - all);
+            constexpr int N = LANES<W>;
+            vec<typename IntOf<sizeof(W)>::s, N> any{};
+            i64 i = 0;
+            for (; i + N <= outputs; i += N) {
+                const vec<W, N> place = load<N>(from + i);
+                const auto absent = place >= all;
+                any |= absent;
+                store<N>(enough.data() + i, convert<Byte, N>(absent + 1));
+                store<N>(to + i, absent ? place - all : place);
+            }
+            all_enough = true;
+            for (int l = 0; l < N; ++l) all_enough &= any[l] == 0;
+            for (; i < outputs; ++i) {
+                all_enough &= enough[i] = from[i] < all;
+                to[i] = enough[i] ? from[i] : static_cast<W>(from[i] - all);
             }
         });
         Call own = call;
@@ -384,7 +399,7 @@ class Skipping {
         own.asked = Way::NONE, own.type = call.derivative, own.count = Count::NONE;
         if (call.ties == Ties::SPLIT) {
             count();
-            own.count = Count::EACH, own.counts = counts_as(false, 1);
+            own.count = Count::EACH, set_counts(own);
         }
         return true;
     }
@@ -454,19 +469,26 @@ class Skipping {
     void set_divisors(Call &own) {
         if (least > 0 || divides_by_count()) count();
         if (!divides_by_count()) return;
-        const bool adds = call.count == Count::COUNTED && plan.padded;
-        own.counts = counts_as(false, 1);
-        if (adds) add_padding(many.data());
-        own.count = Count::EACH;
+        if (call.count == Count::COUNTED && plan.padded && small) add_padding(few.data());
+        if (call.count == Count::COUNTED && plan.padded && !small) add_padding(many.data());
+        own.count = Count::EACH, set_counts(own);
     }
     // Padded cells that count.
-    void add_padding(double *counts) const {
+    template <class T>
+    void add_padding(T *counts) const {
         const Axis &last = plan.last();
-        over_rows(plan, [&](const OutputRow &rows, i64 first, i64) {
-            for (i64 o = 0; o < last.output; ++o) {
-                const auto more = static_cast<double>(rows.counted * last.counted(o) - rows.real * last.taps(o).count);
-                for (i64 e = 0; e < plan.inner; ++e) counts[first + o * plan.inner + e] += more;
-            }
+        const auto [whole, stop] = whole_outputs(last, 0, last.output);  // in between, there is none along the row
+        over_rows(plan, [&, whole = whole, stop = stop](const OutputRow &rows, i64 first, i64) {
+            auto add = [&](i64 begin, i64 end) {
+                for (i64 o = begin; o < end; ++o) {
+                    const i64 more = rows.counted * last.counted(o) - rows.real * last.taps(o).count;
+                    T *to = counts + first + o * plan.inner;
+                    for (i64 e = 0; e < plan.inner; ++e) to[e] = static_cast<T>(to[e] + static_cast<T>(more));
+                }
+            };
+            if (rows.counted != rows.real || whole >= stop) return add(0, last.output);
+            add(0, whole);
+            add(stop, last.output);
         });
     }
 
@@ -503,8 +525,8 @@ class Skipping {
     bool look_for_smooth(Call &own) {
         look(true, true);
         if (nothing_to_do()) return false;
-        count();
-        own.x = filled.data(), own.counts = counts_as(false, 0);
+        count(0);
+        own.x = filled.data(), set_counts(own);
         return true;
     }
     void smooth() {

@@ -70,7 +70,8 @@ struct TermsBack {
                 };
                 const i64 cell = slab * plan.in_slab, output = slab * plan.out_slab;
                 Smooth own = kind;
-                if (own.there) own.there += output;
+                if (own.few) own.few += output;
+                if (own.many) own.many += output;
                 TermsBack{one,         own,  type,  result,    from(x, cell, type), from(g, output, result),
                           in_gx(cell), way,  route, float_sums}
                     .run_in_parts();

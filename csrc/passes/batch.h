@@ -36,7 +36,7 @@ void over_arrays(C &call, const Use &use) {
     use(call.g, derivative, false);
     use(call.winners, call.winner_bytes, false);
     use(call.winners_in, call.winner_bytes, false);
-    use(call.counts, i64(sizeof(double)), false);
+    use(call.counts, call.count_bytes, false);
 }
 
 constexpr int MOST_ARRAYS = 10;

@@ -85,11 +85,23 @@ class SmallCounts {
         if (axis.stride == 1 || inner == 1) {
             Byte *sum = axis.stride == 1 ? to : sums.data();
             add_along(from, step, ((axis.output - 1) * axis.stride + 1) * inner, sum);
-            if (axis.stride > 1)
-                for (i64 o = 0; o < axis.output; ++o) to[o] = sum[o * axis.stride];
+            if (axis.stride > 1) take_every(axis.stride, sum, to);
             return;
         }
         for (i64 o = 0; o < axis.output; ++o) add_along(from + o * axis.stride * inner, step, inner, to + o * inner);
+    }
+    // Every second one is a matter of registers, and so is every second one of these.
+    void take_every(i64 stride, Byte *sum, Byte *to) const {
+        constexpr int N = LANES<Byte>;
+        for (; stride % 2 == 0; stride /= 2) {
+            const i64 left = (axis.output - 1) * (stride / 2) + 1;
+            Byte *half = stride == 2 ? to : sum;
+            i64 i = 0;
+            for (; i + N <= left; i += N) store<N>(half + i, every_second<N, 0>(load<N>(sum + 2 * i), load<N>(sum + 2 * i + N)));
+            for (; i < left; ++i) half[i] = sum[2 * i];
+            if (stride == 2) return;
+        }
+        for (i64 o = 0; o < axis.output; ++o) to[o] = sum[o * stride];
     }
     void add_along(const Byte *from, i64 step, i64 count, Byte *to) const {
         over_bytes(count, [&](auto size, i64 i) NDPOOL_INLINED {

@@ -71,9 +71,10 @@ struct Call {
     const void *x = nullptr, *y_in = nullptr, *t = nullptr, *g = nullptr, *winners_in = nullptr;
     void *y = nullptr, *dy = nullptr, *gx = nullptr, *winners = nullptr;
     i64 *indices = nullptr;
-    // Where cells are skipped, a double for each output: what its sum is divided by (Count::EACH); or how many cells are
-    // there (SMOOTH), so that nobody looks at an output without any.
+    // Where cells are skipped, a number for each output, in a byte or a double: what its sum is divided by
+    // (Count::EACH); or how many cells are there (SMOOTH), so that nobody looks at an output without any.
     const void *counts = nullptr;
+    int count_bytes = 0;
     const Views *views = nullptr;  // if set, some of the arrays are not dense
 };
 
