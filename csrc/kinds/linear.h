@@ -23,7 +23,8 @@ struct EachDivisor {
 
     template <class A, int N>
     NDPOOL_INLINE vec<A, N> at(i64 i) const {
-        return few ? load_as<A, N>(few + i) : load_as<A, N>(many + i);
+        // Bytes become floats by way of integers, for which there are instructions.
+        return few ? convert<A, N>(load_as<std::int32_t, N>(few + i)) : load_as<A, N>(many + i);
     }
     // One over it, with twice as many digits as floats have: a division of floats, and a step of Newton's.
     template <int N>

@@ -67,6 +67,7 @@ void run(const Plan &plan, const Call &call) {
             Call own = call;
             Way way = Way::NONE;
             own.told = &way;
+            if (call.op == Op::SUM && call.t) own.type = call.derivative, own.t = nullptr;  // the sum is that of t
             run_dense(plan, own);
         }
         return run_on_views(plan, call, run_skipping);
