@@ -16,12 +16,14 @@ from hypothesis import strategies as st
 from closeness import FEW_ROUNDINGS, derivative_allowance, finite_size, last_place, same, same_bytes, within
 from hostile import DTYPES, FLOATS, INTEGERS, LAYOUTS, flavours, layout, numbers
 from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, _engine, set_num_threads, spec
+from ndpool.kinds import ROUNDINGS
 from ndpool.skipping import is_there
 from oracle import Gathered
 from strategies import RATIONAL_KINDS, SMOOTH_KINDS, cases
 from ways import forward_by, jvp_by, push_by, vjp_by, ways, winners_by
 
 KINDS = RATIONAL_KINDS + SMOOTH_KINDS
+ROUNDED_KINDS = [Avg(count, rounding=rounding) for count in (True, False) for rounding in ROUNDINGS]
 SPECIAL = [math.nan, math.inf, -math.inf, 0.0, -0.0]
 
 
@@ -102,10 +104,11 @@ def most_cells(pool, shape):
 @settings(max_examples=250)
 @given(st.data())
 def test_every_operation_is_that_of_the_specification(data):
-    case = data.draw(cases(KINDS, max_cells=150))
+    case = data.draw(cases(KINDS + ROUNDED_KINDS, max_cells=150))
     # Smooth kinds compute integers as float64, which do not tell large ones of 64 bits apart.
     exact = [dtype for dtype in DTYPES if dtype.kind not in "iu" or dtype.itemsize < 8]
-    dtype = data.draw(st.sampled_from(exact if case.pool.kind in SMOOTH_KINDS else DTYPES))
+    dtypes = exact if case.pool.kind in SMOOTH_KINDS else INTEGERS if case.pool.kind in ROUNDED_KINDS else DTYPES
+    dtype = data.draw(st.sampled_from(dtypes))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     x = numbers(rng, data.draw(st.sampled_from(flavours(dtype))), case.shape, dtype)
     if dtype.kind not in "biu":
@@ -218,7 +221,17 @@ PIECES = [
     (Global(), (1, 400, 300), (1, 2)),
     (Adaptive((3, 2)), (1, 500, 202), (1, 2)),
 ]
-LARGE_KINDS = [Max(), Min("split"), Max("all"), Sum(), Avg(), Avg(False), Avg(divisor_override=3), SmoothMax(0.5), Lp(2)]
+LARGE_KINDS = [
+    Max(),
+    Min("split"),
+    Max("all"),
+    Sum(),
+    Avg(),
+    Avg(False),
+    Avg(divisor_override=3),
+    SmoothMax(0.5),
+    Lp(2),
+]
 
 
 @pytest.mark.parametrize(("window", "shape", "axes"), PIECES)
@@ -274,6 +287,23 @@ def test_a_value_that_skipped_cells_are_replaced_by():
                 np.testing.assert_allclose(linear.push(t.astype(derivative)), expected.push(t), **close)
                 np.testing.assert_allclose(pool.jvp(x, t.astype(derivative))[1], expected.push(t), **close)
                 np.testing.assert_allclose(linear.pull(g.astype(derivative)), expected.pull(g), **close)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_means_that_stay_integers(dtype):
+    """Of windows in pairs, of others, and of so many cells that a byte does not hold their number."""
+    rng = np.random.default_rng(8)
+    x = rng.integers(0, 100, (2, 70, 130)).astype(dtype)
+    for window in (Window((2, 2)), Window((3, 3), 2, 1), Window((17, 16), 7)):
+        for kind in ROUNDED_KINDS:
+            pool = Pool(kind, window, skip=int(x[0, 0, 0]), min_count=2)
+            plain = Pool(Avg(kind.count_include_pad), window, skip=pool.skip, min_count=2)(x)
+            found = Pool(Sum(), window, skip=pool.skip, min_count=2)(x).astype(np.int64)
+            count = np.rint(np.where(plain == 0, 1, found) / np.where(plain == 0, 1, plain)).astype(np.int64)
+            count = np.where(found == 0, 1, count)
+            rounded = np.vectorize(ROUNDINGS[kind.rounding], otypes=[np.int64])(found, count)
+            few = Pool(Max(), window, skip=pool.skip, min_count=2).with_indices(x)[1] < 0
+            same(pool(x), np.where(few, pool.skip, rounded).astype(dtype))
 
 
 # --- paths, levels, threads -------------------------------------------------------------------------

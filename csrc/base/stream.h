@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/integers.h"
 #include "base/lanes.h"
 #include "base/threads.h"
 
@@ -83,6 +84,9 @@ class Outbox {
     NDPOOL_INLINE T *room(T *to, i64 count, i64 most) {
         constexpr i64 size = sizeof(T);
         return reinterpret_cast<T *>(room(reinterpret_cast<char *>(to), count * size, most * size));
+    }
+    NDPOOL_INLINE IntegerPointer room(IntegerPointer to, i64 count, i64 most) {
+        return {room(to.first, count * to.bytes, most * to.bytes), to.bytes};
     }
     __attribute__((noinline)) char *room(char *to, i64 bytes, i64 most) {
         if (to != first + filled) {

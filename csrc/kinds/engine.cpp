@@ -88,6 +88,14 @@ Skip checked_skip(const Skip &skip) {
     return skip;
 }
 
+// A sum that is rounded is exact before. Of cells of up to 32 bits it has 64, and of wider ones their halves have.
+void check_rounding(const Call &call, i64 cells) {
+    const i64 bytes = size_of(call.type), bits = bytes > 4 ? 31 : 63 - 8 * bytes;
+    if (call.rounding != Rounding::NONE && cells > i64(1) << bits)
+        throw std::overflow_error("a mean that is rounded has at most 2**" + to_string(bits) + " cells of " +
+                                  name_of(call.type));
+}
+
 void check_pooled(const std::vector<i64> &pooled, const Dims &dims) {
     const auto axes = std::count_if(dims.begin(), dims.end(), [](const auto &dim) { return dim.size() > 1; });
     if (!pooled.empty() && static_cast<i64>(pooled.size()) != axes)
@@ -105,6 +113,7 @@ PlannedPool::PlannedPool(const Request &request)
     call.type = type_named(request.dtype);
     call.derivative = type_named(request.derivative);
     check_types(kind, request.kind, call.type, result, call.derivative);
+    check_rounding(call, plan.cells);
     call.skip = checked_skip(request.skip);
     check_pooled(request.pooled, request.dims);
     call.winner_bytes = checked_winner_bytes(request.winner_bytes, kind, plan.cells, call.skip.any);
@@ -244,7 +253,8 @@ void PlannedPool::push_by_winners(const Array &winners, const Array &t, const Ar
     way_of("push", Path(manner.path).way);  // there is one alone
     check_dense(t, "t");
     const ThreadsOfCall threads(manner.threads);
-    if (!is_empty()) gather(plan, winners.data, winner_bytes(), size_of(derivative_type()), t.data, dy.data, kind.call.skip.any);
+    if (!is_empty())
+        gather(plan, winners.data, winner_bytes(), size_of(derivative_type()), t.data, dy.data, kind.call.skip.any);
 }
 
 void PlannedPool::push_to_ties(const Array &x, const Array &y, const Array &t, const Array &dy,

@@ -9,27 +9,42 @@ namespace {
 
 // --- sums ---------------------------------------------------------------------------------------
 
-// The sum of P, divided, as R.
-template <class P, class R>
-void sum_as(const Plan &plan, const Call &call, const Route &route) {
-    SumSink<typename P::Lanes, R> sink{static_cast<R *>(call.y), Divisor::of(plan, call)};
+// The sum of P, divided, into a sink.
+template <class P, class Sink>
+void sum_into(const Plan &plan, const Call &call, const Route &route, const Sink &sink) {
     pool_all<std::is_same_v<typename P::In, float>    ? Tuned::ALL
              : std::is_same_v<typename P::In, double> ? Tuned::ROWS
                                                       : Tuned::NOT>(
         plan, P{}, static_cast<const typename P::In *>(call.x), sink, route);
 }
+template <class P, class R>
+void sum_as(const Plan &plan, const Call &call, const Route &route) {
+    const Divisor divisor = Divisor::of(plan, call);
+    sum_into<P>(plan, call, route, SumSink<typename P::Lanes, R>{static_cast<R *>(call.y), divisor});
+}
+template <class P>
+void sum_as_integers(const Plan &plan, const Call &call, const Route &route) {
+    const Divisor divisor = Divisor::of(plan, call);
+    SumSink<typename P::Lanes, AnyInteger> sink{{static_cast<char *>(call.y), bytes_of_y(call)}, divisor};
+    sink.rounding = call.rounding;
+    if (call.rounding != Rounding::NONE && !divisor.varies())
+        sink.rounder = {call.rounding, static_cast<i64>(divisor.fixed)};
+    sum_into<P>(plan, call, route, sink);
+}
 
-// Integers are summed modulo 2^64; their mean is a double. A sum of so many that it may go beyond doubles' exact whole
-// numbers keeps the errors, for the mean.
+// Integers are summed modulo 2^64. Their mean is a double, and a sum of so many that it may go beyond doubles' exact
+// whole numbers keeps the errors; or it is rounded to an integer again, and then the sum is exact.
 template <class T>
 void sum_integers(const Plan &plan, const Call &call, const Route &route) {
-    if constexpr (sizeof(T) == 8)
+    if constexpr (sizeof(T) == 8) {
+        if (call.rounding != Rounding::NONE) return sum_as_integers<WholeSum<T>>(plan, call, route);
         if (call.count != Count::NONE) return sum_as<ExactSum<T>, double>(plan, call, route);
+    }
     // Twice as many at a time, where 32 bits hold any sum of a window.
     if constexpr (sizeof(T) <= 2)
         if (plan.cells <= i64(1) << (31 - 8 * sizeof(T)))
-            return sum_as<PlainSum<T, std::int32_t>, std::int64_t>(plan, call, route);
-    sum_as<PlainSum<T, std::int64_t>, std::int64_t>(plan, call, route);
+            return sum_as_integers<PlainSum<T, std::int32_t>>(plan, call, route);
+    sum_as_integers<PlainSum<T, std::int64_t>>(plan, call, route);
 }
 
 void sum(const Plan &plan, const Call &call, const Route &route) {

@@ -2,7 +2,7 @@
 #pragma once
 #include <cmath>
 
-#include "kinds/totals.h"
+#include "kinds/rounding.h"
 #include "passes/spread.h"
 #include "plan/call.h"
 
@@ -85,8 +85,14 @@ struct CountsAlong {
     // Of the outputs from element `at` of the row on.
     template <int N>
     NDPOOL_INLINE vec<double, N> at(i64 at) const {
-        if (at >= whole_from && at + N <= whole_to) return splat<double, N>(common);
+        if (are_whole<N>(at)) return splat<double, N>(common);
         return load<N>(table + (at < whole_from ? at : at - left_out));
+    }
+
+    // Whether these all have the common one.
+    template <int N>
+    NDPOOL_INLINE bool are_whole(i64 at) const {
+        return at >= whole_from && at + N <= whole_to;
     }
 
   private:
@@ -94,19 +100,23 @@ struct CountsAlong {
 };
 
 // Writes totals of P, divided, as R. A total that is wider than R may be multiplied by the reciprocal instead: the
-// error is far below R's last place.
+// error is far below R's last place. AnyInteger is 64 bits, or a mean that is rounded to an integer of fewer.
 template <class P, class R, bool PAST = false>
 struct SumSink {
     using A = typename P::Lane;
-    static constexpr bool STREAMS = std::is_same_v<R, float>, BY_RECIPROCAL = sizeof(R) < sizeof(double);
-    R *y;
+    using Pointer = typename PointerTo<R>::type;
+    static constexpr bool STREAMS = std::is_same_v<R, float>, INTEGERS = std::is_same_v<R, AnyInteger>,
+                          BY_RECIPROCAL = !INTEGERS && sizeof(R) < sizeof(double);
+    Pointer y;
     Divisor divisor;
-    R *row = nullptr;
+    Pointer row = {};
     CountsAlong along = {};       // where divisors vary
     double across = 1;            // the row's part of the divisor, or one over it
     const Plan *whole = nullptr;  // with the first axis, where that was done before, from output `lo` on
     i64 lo = 0, from = 0;         // and, where that was the only one, from which element of the counts on
     EachDivisor each = {};        // the row's divisors, where every output has its own
+    Rounding rounding = Rounding::NONE;
+    Rounder rounder = {};  // by the common divisor
 
     SumSink<P, R, true> past_the_caches() const { return {y, divisor, row, along, across, whole, lo, from, each}; }
     Scratch<double> take_room(const Plan &plan) {
@@ -124,6 +134,8 @@ struct SumSink {
             cells *= divisor.by == Count::REAL ? first.taps(o).count : first.counted(o);
         }
         across = BY_RECIPROCAL ? 1 / static_cast<double>(cells) : static_cast<double>(cells);
+        if (INTEGERS && rounding != Rounding::NONE)
+            if (const i64 n = cells * static_cast<i64>(along.common); n != rounder.n) rounder = {rounding, n};
     }
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
     bool finishes() const { return divisor.by == Count::EACH; }  // so that rows come one by one
@@ -140,33 +152,76 @@ struct SumSink {
     NDPOOL_INLINE void over_arrays(const Use &use) {
         use(y, row);
     }
+    // What the outputs first..stop-1 of the row are all divided by and rounded, if a shift does that; or else null.
+    const Rounder *shifts(i64 first, i64 stop) const {
+        if (rounding == Rounding::NONE || rounder.shift < 0 || divisor.by == Count::EACH) return nullptr;
+        const bool same = !divisor.varies() || (from + first >= along.whole_from && from + stop <= along.whole_to);
+        return same ? &rounder : nullptr;
+    }
     template <int N>
-    void put(i64 at, const typename P::template State<N> &s, int count) {
+    NDPOOL_INLINE void put(i64 at, const typename P::template State<N> &s, int count) const {
+        if constexpr (INTEGERS)
+            put_integers<N>(at, s, count);
+        else
+            put_floats<N>(at, s, count);
+    }
+
+  private:
+    template <int N>
+    void put_floats(i64 at, const typename P::template State<N> &s, int count) const {
         put_some<N, PAST>(row + at, count, [&](R *p) {
-            vec<A, N> total = P::template total<N>(s);
-            if ((std::is_same_v<R, A> || std::is_integral_v<R>) && divisor.by == Count::NONE) {
+            const vec<A, N> total = P::template total<N>(s);
+            if (std::is_same_v<R, A> && divisor.by == Count::NONE)
                 store_as<N>(p, total);
-                return;
-            }
-            vec<double, N> sum = convert<double, N>(total);
-            if (divisor.by == Count::EACH && BY_RECIPROCAL)
-                sum *= each.template share<N>(at);
-            else if (divisor.by == Count::EACH)
-                sum /= each.template at<double, N>(at);
-            else if (divisor.varies() && BY_RECIPROCAL)
-                sum *= along.at<N>(from + at) * across;
-            else if (divisor.varies())
-                sum /= along.at<N>(from + at) * across;
-            else if (BY_RECIPROCAL)
-                sum *= divisor.share;
-            else if (divisor.by != Count::NONE)
-                sum = divisor.whole ? quotient<N>(sum, divisor.fixed, divisor.share) : sum / divisor.fixed;
-            // The mean of integers is a double, in the same eight bytes.
-            if constexpr (std::is_same_v<R, std::int64_t>)
-                store<N>(p, bits<vec<std::int64_t, N>>(sum));
             else
-                store_as<N>(p, sum);
+                store_as<N>(p, quotients<N>(at, convert<double, N>(total)));
         });
+    }
+    template <int N>
+    NDPOOL_INLINE vec<double, N> quotients(i64 at, vec<double, N> sum) const {
+        if (divisor.by == Count::EACH)
+            return BY_RECIPROCAL ? sum * each.template share<N>(at) : sum / each.template at<double, N>(at);
+        if (divisor.varies() && BY_RECIPROCAL) return sum * (along.at<N>(from + at) * across);
+        if (divisor.varies()) return sum / (along.at<N>(from + at) * across);
+        if (BY_RECIPROCAL) return sum * divisor.share;
+        if (divisor.by == Count::NONE) return sum;
+        return divisor.whole ? quotient<N>(sum, divisor.fixed, divisor.share) : sum / divisor.fixed;
+    }
+
+    // --- integers ---
+
+    // The first `count` of N, as T.
+    template <class T, int N, class V>
+    NDPOOL_INLINE void put_as(i64 at, const V &v, int count) const {
+        put_some<N>(reinterpret_cast<T *>((row + at).first), count, [&](T *p) { store_as<N>(p, v); });
+    }
+    template <int N>
+    NDPOOL_INLINE void put_integers(i64 at, const typename P::template State<N> &s, int count) const {
+        if constexpr (P::PLANES == 1)
+            if (rounding == Rounding::NONE) {
+                const vec<A, N> sum = P::template total<N>(s);
+                if (divisor.by == Count::NONE) return put_as<std::int64_t, N>(at, sum, count);
+                return put_as<double, N>(at, quotients<N>(at, convert<double, N>(sum)), count);
+            }
+        put_rounded<N>(at, s, count);
+    }
+    // Not inlined, so that what other sums need can be; and by value, so that these stay in registers.
+    template <int N>
+    __attribute__((noinline)) void put_rounded(i64 at, typename P::template State<N> s, int count) const {
+        const vec<A, N> mean = rounded_means<N>(at, s);
+        if constexpr (P::PLANES == 2) {
+            put_as<std::uint64_t, N>(at, mean, count);
+        } else {
+            if (row.bytes == 1) return put_as<std::uint8_t, N>(at, mean, count);
+            if (sizeof(A) == 4 || row.bytes == 2) return put_as<std::uint16_t, N>(at, mean, count);
+            put_as<std::uint32_t, N>(at, mean, count);
+        }
+    }
+    template <int N>
+    NDPOOL_INLINE vec<A, N> rounded_means(i64 at, const typename P::template State<N> &s) const {
+        if (divisor.by == Count::EACH) return RoundedMeans<A, N>(rounding, each.template at<A, N>(at)).of(s);
+        if (!divisor.varies() || along.are_whole<N>(from + at)) return RoundedMeans<A, N>(rounder).of(s);
+        return RoundedMeans<A, N>(rounding, convert<A, N>(along.at<N>(from + at) * across)).of(s);
     }
 };
 

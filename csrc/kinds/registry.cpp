@@ -28,8 +28,19 @@ void minimum(Call &call, const string &option, double parameter) {
 
 void sum(Call &call, const string &, double) { call.count = Count::NONE; }
 
+Rounding rounding_named(const string &name) {
+    if (name == "half_even") return Rounding::HALF_EVEN;
+    if (name == "half_up") return Rounding::HALF_UP;
+    if (name == "half_away") return Rounding::HALF_AWAY;
+    return name == "floor" ? Rounding::FLOOR : name == "truncate" ? Rounding::TRUNCATE : Rounding::NONE;
+}
+
+// The option says what counts and, after a space, how the mean of integers is rounded, if it is.
 void average(Call &call, const string &option, double parameter) {
-    call.count = option == "real" ? Count::REAL : option == "counted" ? Count::COUNTED : Count::FIXED;
+    const std::size_t space = option.find(' ');
+    const string counts = option.substr(0, space);
+    call.count = counts == "real" ? Count::REAL : counts == "counted" ? Count::COUNTED : Count::FIXED;
+    if (space != string::npos) call.rounding = rounding_named(option.substr(space + 1));
     call.divisor = parameter;
     if (option == "fixed")
         check(std::isfinite(parameter) && parameter >= 1, "the divisor must be finite and at least 1");
@@ -56,12 +67,20 @@ struct Entry {
     void (*set)(Call &, const string &option, double parameter);
 };
 
+std::vector<string> average_options() {
+    std::vector<string> options{"counted", "real", "fixed"};
+    for (const char *counts : {"counted ", "real "})
+        for (const char *rounding : {"half_even", "half_up", "half_away", "floor", "truncate"})
+            options.push_back(string(counts) + rounding);
+    return options;
+}
+
 const std::vector<Entry> &entries() {
     static const std::vector<Entry> list = {
         {"max", Family::SELECTION, {"first", "split", "all"}, maximum},
         {"min", Family::SELECTION, {"first", "split", "all"}, minimum},
         {"sum", Family::LINEAR, {""}, sum},
-        {"avg", Family::LINEAR, {"counted", "real", "fixed"}, average},
+        {"avg", Family::LINEAR, average_options(), average},
         {"smooth_max", Family::SMOOTH, {"counted", "real"}, smooth_max},
         {"lp", Family::SMOOTH, {""}, lp},
     };
@@ -75,7 +94,8 @@ bool is_unsigned(Type type) { return type == Type::U8 || type == Type::U16 || ty
 
 // Whether a kind gives results of this type (rule "Integers").
 bool gives(const Kind &kind, Type input, Type result) {
-    if (kind.family == Family::SELECTION || is_float(input)) return result == input;
+    const bool keeps = kind.family == Family::SELECTION || kind.call.rounding != Rounding::NONE;
+    if (keeps || is_float(input)) return result == input;
     if (kind.call.count != Count::NONE) return result == Type::F64;
     // Sums are modulo 2**64, so those of unsigned numbers have the same bits in both types.
     return result == Type::I64 || (result == Type::U64 && is_unsigned(input));
@@ -99,6 +119,8 @@ Kind kind_named(const string &name, const string &option, double parameter) {
 void check_types(const Kind &kind, const string &name, Type input, Type result, Type derivative) {
     check(kind.family != Family::SMOOTH || is_float(input),
           "'" + name + "' is computed in floats; convert integers to float64");
+    check(kind.call.rounding == Rounding::NONE || !is_float(input),
+          "'" + name + "' rounds means of integers, not of " + name_of(input));
     check(gives(kind, input, result), "'" + name + "' of " + name_of(input) + " does not give " + name_of(result));
     check(derivative == (is_float(input) ? input : Type::F64),
           "derivatives of floats are of their own type and those of integers float64, not " + name_of(derivative) +

@@ -72,7 +72,7 @@ void run(const Plan &plan, const Call &call) {
         }
         return run_on_views(plan, call, run_skipping);
     }
-    if (call.views) return run_on_views(plan, call, run_dense);
+    if (call.views && call.views->any()) return run_on_views(plan, call, run_dense);
     run_dense(plan, call);
 }
 

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "kinds/families.h"
+#include "kinds/long_sums.h"
 #include "kinds/planes.h"
 #include "passes/skipped.h"
 #include "passes/small_counts.h"
@@ -95,10 +96,12 @@ class Skipping {
           outputs(plan.outer * plan.out_slab),
           skipped(call.type, call.skip.value),
           filling(filling_of(call)),
-          least(call.count == Count::NONE || call.count == Count::FIXED || call.skip.min_count > 1 ? call.skip.min_count : 1),
+          least(call.count == Count::NONE || call.count == Count::FIXED || call.skip.min_count > 1 ? call.skip.min_count
+                                                                                                   : 1),
           filled_as_it_is(skipped.are(filling) && skipped.more == 0) {}
 
     void run() {
+        if (LongSums::suits(plan, call)) return LongSums(plan, call, skipped, least).run();
         switch (call.op) {
             case Op::VALUE:
             case Op::WINNERS: return select();
@@ -265,8 +268,8 @@ class Skipping {
         if (by_value && !looked.filling) {
             // None but an output without any cell is what skipped cells were replaced by.
             enough.grow(outputs + 64, "marks of outputs");
-            all_enough = !replace(call.type, call.y, outputs, exactly(filling), call.skip.absent, call.y, enough.data())
-                              .skipped;
+            all_enough =
+                !replace(call.type, call.y, outputs, exactly(filling), call.skip.absent, call.y, enough.data()).skipped;
             write_absent(nullptr, call.dy);
             return add_to_absent();
         }
@@ -387,8 +390,8 @@ class Skipping {
         own.x = filled.data();
         return own;
     }
-    // Marks the outputs that are what skipped cells were replaced by, so that these tie too. All of their cells that are
-    // there do: the derivative is that of a sum, or a mean, over them. Says whether there are any.
+    // Marks the outputs that are what skipped cells were replaced by, so that these tie too. All of their cells that
+    // are there do: the derivative is that of a sum, or a mean, over them. Says whether there are any.
     bool find_tied(const void *y, Scratch<Byte> &others, Call &own) {
         if (filled_as_it_is || !looked.filling || !looked.skipped) return false;
         others.grow(outputs + 64, "marks of outputs");
@@ -546,8 +549,7 @@ class Skipping {
         Scratch<std::uint64_t> g;
         if (!look_for_smooth(own)) return run_usual(own);
         const bool mends = !call.lp && looked.filling;
-        if (mends)
-            over_infinite([&](i64 output, i64, const auto &) { enough[output] = 0, all_enough = false; });
+        if (mends) over_infinite([&](i64 output, i64, const auto &) { enough[output] = 0, all_enough = false; });
         own.g = cotangents(g);
         if (mends) own.past_the_caches = false;
         pull(own);

@@ -17,6 +17,13 @@ NDPOOL_INLINE vec<A, N> last_lanes(vec<A, N> v, i64 count) {
     return bits<vec<A, N>>((bits<Bits>(v) & taken) | (~taken & SIGN));
 }
 
+// The sum of integers, modulo 2^32 or 2^64. Lanes that are not wanted may have any number.
+template <class A, int N>
+NDPOOL_INLINE vec<A, N> wrapped_sum(vec<A, N> a, vec<A, N> b) {
+    using U = vec<typename IntOf<sizeof(A)>::u, N>;
+    return bits<vec<A, N>>(bits<U>(a) + bits<U>(b));
+}
+
 // In a type wide enough that rounding does not show: 64-bit integers, double for narrower floats.
 template <class A>
 struct Total : OneLane<A>, Untagged {
@@ -33,12 +40,10 @@ struct Total : OneLane<A>, Untagged {
     }
     template <int N>
     static void merge(State<N> &a, const State<N> &b) {
-        if constexpr (std::is_integral_v<A>) {  // modulo 2^64
-            using U = vec<typename IntOf<sizeof(A)>::u, N>;
-            a.v = bits<vec<A, N>>(bits<U>(a.v) + bits<U>(b.v));
-        } else {
+        if constexpr (std::is_integral_v<A>)
+            a.v = wrapped_sum<A, N>(a.v, b.v);
+        else
             a.v += b.v;
-        }
     }
     template <int N>
     static void merge_any(State<N> &a, const State<N> &b) {
@@ -61,7 +66,9 @@ template <class T, class A>
 struct PlainSum : Total<A> {
     using In = T;
     using Lanes = Total<A>;
-    static constexpr bool IN_PAIRS = LEVEL_IS_TUNED && std::is_same_v<T, BFloat> && std::is_same_v<A, double>;
+    static constexpr bool IN_PAIRS = LEVEL_IS_TUNED && std::is_same_v<T, BFloat> && std::is_same_v<A, double>,
+                          IN_WORDS = LEVEL_IS_TUNED && std::is_same_v<A, std::int32_t>;
+    static constexpr i64 MOST_IN_WORDS = !IN_WORDS ? 0 : sizeof(T) == 1 ? 1 << 7 : 1 << 15;
 
     Lanes lanes() const { return {}; }
     template <int N, class State>
@@ -137,6 +144,41 @@ struct ExactSum : ExactTotal {
             const vec<T, N> lower = x & T(0xffffffff);
             return State<N>{convert<double, N>(x - lower), convert<double, N>(lower)};
         }
+    }
+};
+
+// 64-bit integers without a loss: the sum of their upper halves, and beside it that of the lower ones, of up to 2^31
+// cells.
+struct WholeTotal : TwoLanes<std::int64_t>, Untagged {
+    static constexpr bool IDEMPOTENT = false, ADDS_UP = true;
+
+    template <int N>
+    static void merge(State<N> &a, const State<N> &b) {
+        a.v = wrapped_sum<Lane, N>(a.v, b.v), a.with = wrapped_sum<Lane, N>(a.with, b.with);
+    }
+    template <int N>
+    static void merge_any(State<N> &a, const State<N> &b) {
+        merge<N>(a, b);
+    }
+    template <int N>
+    static State<N> only_last(const State<N> &a, i64 count) {
+        return {last_lanes<Lane, N>(a.v, count), last_lanes<Lane, N>(a.with, count)};
+    }
+    template <int N>
+    static State<N> empty() {
+        return {splat<Lane, N>(0), splat<Lane, N>(0)};
+    }
+};
+template <class T>
+struct WholeSum : WholeTotal {
+    using In = T;
+    using Lanes = WholeTotal;
+
+    Lanes lanes() const { return {}; }
+    template <int N>
+    State<N> lift(const T *p, i64) const {
+        const vec<T, N> x = load<N>(p);
+        return {bits<vec<Lane, N>>(x >> 32), bits<vec<Lane, N>>(x & T(0xffffffff))};
     }
 };
 

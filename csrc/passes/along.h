@@ -191,7 +191,7 @@ class LanePooler {
             row = merged.data() + r * L::PLANES * plane;
             room = r < more ? 2 * end * inner : last_room;
             pool_span(rows, sink, span);
-            sink.over_arrays([&](auto *, auto *&to) { to += end * inner; });
+            sink.over_arrays([&](auto, auto &to) { to += end * inner; });
         }
     }
     // The outputs of a merged row.

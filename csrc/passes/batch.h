@@ -20,8 +20,6 @@ namespace NDPOOL_LEVEL {
 
 // --- the arrays of an operation -------------------------------------------------------------------
 
-inline i64 bytes_of_y(const Call &call) { return call.op == Op::SUM && !is_float(call.type) ? 8 : size_of(call.type); }
-
 // Calls use(pointer, bytes of an element, whether it has the input's shape) for each array, a pointer to const where it
 // is read.
 template <class C, class Use>

@@ -1,5 +1,6 @@
 // All outputs, row by row, on several threads.
 #pragma once
+#include "passes/pairs.h"
 #include "passes/tiles.h"
 
 namespace ndpool {
@@ -35,10 +36,10 @@ inline i64 part_of_row(const Plan &plan, i64 elements = 4096) {
 
 // Whether outputs are better written past the caches.
 template <class In, class Out>
-bool streams_outputs(const Plan &plan, const Out *y, const Route &route) {
+bool streams_outputs(const Plan &plan, const Out &y, const Route &route) {
     const i64 read = plan.outer * plan.in_slab * static_cast<i64>(sizeof(In));
-    const i64 written = plan.outer * plan.out_slab * static_cast<i64>(sizeof(Out));
-    return route.streams(y, written, read + written);
+    const i64 written = plan.outer * plan.out_slab * bytes_of(y);
+    return route.streams(start_of(y), written, read + written);
 }
 
 // Whether they can go there straight from registers of N elements: in every array those of a place are whole lines.
@@ -83,7 +84,7 @@ class RowWorkOf final : public RowWork {
         if (Outbox *outbox = unit.outboxes) {
             const i64 at = unit.first * plan.inner,
                       length = (many - 1) * plan.out_row + (unit.stop - unit.first) * plan.inner;
-            sink.over_arrays([&](auto *array, auto *&row) {
+            sink.over_arrays([&](auto array, auto &row) {
                 row = outbox++->room(array + unit.index * plan.out_row + at, length, unit.most_elements) - at;
             });
         }
@@ -339,7 +340,7 @@ void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink 
     const Way way = choose_forward(
         plan,
         {MANY, turned ? MANY : FEW, P::TAGGED, SLIDES<P>, turned && HERE == Tuned::ALL ? Tuned::ROWS : HERE, false,
-         sizeof(In) < 4 && sizeof(In) < sizeof(typename P::Lane), !LEVEL_IS_TUNED, adds_up<P>()},
+         sizeof(In) < 4 && sizeof(In) < sizeof(typename P::Lane), !LEVEL_IS_TUNED, adds_up<P>(), most_in_words<P>()},
         route.asked);
     if (route.tell(way)) return;
     const bool streamed = streams_outputs<In>(plan, sink.y, route);
@@ -351,6 +352,9 @@ void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink 
                 if (turned) return pool_in_registers<Tuned::ROWS, MANY>(way, plan, p, x, from, sink, streamed);
             return pool_in_registers<HERE, FEW>(way, plan, unturned(p), x, from, sink, streamed);
         }
+    if constexpr (most_in_words<P>() > 0)
+        if (way == Way::PAIRS)
+            return pool_rows(plan, sink, streamed, false, [&](i64) { return PairPooler<P, Sink>(plan, x); });
     if constexpr (SLIDES<P>)
         if (way == Way::SLIDE) return SlidingPooler<typename P::Lanes, Sink>(plan, lanes, from, sink, streamed).pool();
     pool_lanes(plan, lanes, from, sink, way, streamed);

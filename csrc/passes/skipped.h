@@ -74,7 +74,8 @@ inline Looked replace(Type type, const void *x, i64 count, const SkippedBits &sk
     Looked looked;
     with_bits(size_of(type), [&](auto zero) {
         using U = decltype(zero);
-        looked = replace(static_cast<const U *>(x), count, skipped, static_cast<U>(filling), static_cast<U *>(to), there);
+        looked =
+            replace(static_cast<const U *>(x), count, skipped, static_cast<U>(filling), static_cast<U *>(to), there);
     });
     return looked;
 }
@@ -100,8 +101,8 @@ inline void choose(const std::uint8_t *there, i64 count, const void *from, std::
 }
 
 // The same, past the caches: through the nearest one.
-inline void choose_past_the_caches(const std::uint8_t *there, i64 count, const void *from, std::uint64_t other, void *to,
-                                   i64 bytes) {
+inline void choose_past_the_caches(const std::uint8_t *there, i64 count, const void *from, std::uint64_t other,
+                                   void *to, i64 bytes) {
     constexpr i64 SOME = 4096;
     const Scratch<char> block(SOME, "results on their way to memory");
     const char *source = static_cast<const char *>(from);

@@ -97,7 +97,8 @@ class SmallCounts {
             const i64 left = (axis.output - 1) * (stride / 2) + 1;
             Byte *half = stride == 2 ? to : sum;
             i64 i = 0;
-            for (; i + N <= left; i += N) store<N>(half + i, every_second<N, 0>(load<N>(sum + 2 * i), load<N>(sum + 2 * i + N)));
+            for (; i + N <= left; i += N)
+                store<N>(half + i, every_second<N, 0>(load<N>(sum + 2 * i), load<N>(sum + 2 * i + N)));
             for (; i < left; ++i) half[i] = sum[2 * i];
             if (stride == 2) return;
         }

@@ -7,7 +7,8 @@
 //   IN_PAIRS              whether there is lift_pairs(cells, a, b): States of 2N cells, those at even places and those
 //   at
 //                         odd ones
-//   HEAVY                 whether a merge is so long that it is better not unrolled
+//   MOST_IN_WORDS         of how many narrow integers the sum fits into a word of twice their size; 0 if that is not
+//   asked HEAVY                 whether a merge is so long that it is better not unrolled
 // and, as its Lanes have it,
 //   merge(a, b)           both together; b's cells come later in row-major order than all of a's
 //   merge_any(a, b)       the same in any order
@@ -91,6 +92,7 @@ struct TwoLanes {
 // A kind to which the places of the cells do not matter.
 struct Untagged {
     static constexpr bool TAGGED = false, CARRIES = false, HEAVY = false, ADDS_UP = false, IN_PAIRS = false;
+    static constexpr i64 MOST_IN_WORDS = 0;
     template <int N, class State>
     static State retag(State a, i64, i64) {
         return a;
@@ -114,6 +116,14 @@ constexpr bool in_pairs() {
         return false;
     else
         return P::IN_PAIRS;
+}
+
+template <class P>
+constexpr i64 most_in_words() {
+    if constexpr (P::TAGGED)
+        return 0;
+    else
+        return P::MOST_IN_WORDS;
 }
 
 // Cells that are States already, each plane of them `apart` lanes after the one before. What follows the last can be

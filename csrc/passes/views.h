@@ -284,7 +284,8 @@ class Pieces {
 // The steps of each array, in the order of over_arrays.
 struct StepsOfArrays {
     const i64 *of[MOST_ARRAYS];
-    explicit StepsOfArrays(const Views &v) : of{v.x, v.t, v.gx, v.y, nullptr, nullptr, v.g, nullptr, nullptr, nullptr} {}
+    explicit StepsOfArrays(const Views &v)
+        : of{v.x, v.t, v.gx, v.y, nullptr, nullptr, v.g, nullptr, nullptr, nullptr} {}
 };
 
 // Copies what the cells of a piece got, without the other cells that it has, from `room` to where it belongs.

@@ -31,6 +31,9 @@ enum class Ties { FIRST, SPLIT, ALL };
 // for each output.
 enum class Count { NONE, FIXED, COUNTED, REAL, EACH };
 
+// How the mean of integers becomes an integer (rule "Integers"), if it does.
+enum class Rounding { NONE, HALF_EVEN, HALF_UP, HALF_AWAY, FLOOR, TRUNCATE };
+
 // Cells that are not there (rule "Skipped cells"): those that equal a value, or are NaN if the value is.
 struct Skip {
     bool any = false;          // whether there may be such cells at all
@@ -60,6 +63,7 @@ struct Call {
     Ties ties = Ties::FIRST;
     Count count = Count::NONE;
     double divisor = 1;
+    Rounding rounding = Rounding::NONE;  // of the mean, where x has integers
     bool lp = false;
     double parameter = 0;  // beta or p
     bool count_pad = false;
@@ -77,5 +81,11 @@ struct Call {
     int count_bytes = 0;
     const Views *views = nullptr;  // if set, some of the arrays are not dense
 };
+
+// Of an element. Sums of integers have 64 bits, and so do their means, unless these are rounded.
+NDPOOL_INLINE i64 bytes_of_y(const Call &call) {
+    const bool widens = call.op == Op::SUM && !is_float(call.type) && call.rounding == Rounding::NONE;
+    return widens ? 8 : size_of(call.type);
+}
 
 }  // namespace ndpool

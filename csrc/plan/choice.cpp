@@ -7,8 +7,8 @@
 namespace ndpool {
 namespace {
 
-const char *const NAMES[] = {"batch",   "slide",  "direct",  "tiles",   "cells",  "segments", "taps",  "widen", "rows",
-                             "squares", "gather", "columns", "scatter", "spread", "own",      "terms", "ties"};
+const char *const NAMES[] = {"batch", "slide",   "pairs",  "direct",  "tiles",   "cells",  "segments", "taps",  "widen",
+                             "rows",  "squares", "gather", "columns", "scatter", "spread", "own",      "terms", "ties"};
 
 using Condition = bool (*)(const Plan &, const Lanes &);
 
@@ -42,6 +42,12 @@ bool suits_slide(const Plan &plan, const Lanes &lanes) {
 bool small_steps_of_two(const Axis &axis) {
     return !axis.adaptive && axis.stride == 2 && axis.dilation == 1 && (axis.kernel == 2 || axis.kernel == 3);
 }
+bool can_pairs(const Plan &plan, const Lanes &lanes) {
+    return plan.inner == 1 && small_steps_of_two(plan.last()) && plan.last().kernel == 2 &&
+           plan.cells <= lanes.in_words;
+}
+bool suits_pairs(const Plan &plan, const Lanes &lanes) { return plan.last().output >= 2 * lanes.many + 2; }
+
 bool can_direct(const Plan &plan, const Lanes &lanes) {
     if (lanes.tuned < Tuned::ROWS || plan.inner > 1 || !small_steps_of_two(plan.last())) return false;
     const DirectOutputs direct = direct_outputs(plan.last());
@@ -93,10 +99,15 @@ bool suits_widen(const Plan &plan, const Lanes &lanes) {
 bool can_rows(const Plan &plan, const Lanes &) { return plan.inner > 1 || !plan.last().adaptive; }
 
 const Entry FORWARD[] = {
-    {Way::SLIDE, can_slide, suits_slide}, {Way::DIRECT, can_direct, always},
-    {Way::TILES, can_tiles, always},      {Way::TAPS, can_taps, suits_taps},
-    {Way::CELLS, can_cells, suits_cells}, {Way::SEGMENTS, can_segments, suits_segments},
-    {Way::WIDEN, can_widen, suits_widen}, {Way::ROWS, can_rows, always},
+    {Way::SLIDE, can_slide, suits_slide},
+    {Way::PAIRS, can_pairs, suits_pairs},
+    {Way::DIRECT, can_direct, always},
+    {Way::TILES, can_tiles, always},
+    {Way::TAPS, can_taps, suits_taps},
+    {Way::CELLS, can_cells, suits_cells},
+    {Way::SEGMENTS, can_segments, suits_segments},
+    {Way::WIDEN, can_widen, suits_widen},
+    {Way::ROWS, can_rows, always},
 };
 
 }  // namespace
@@ -195,7 +206,7 @@ bool suits_batch(const Plan &plan, bool forward, bool sums, i64 lanes, i64 bytes
     const i64 cells_of_row = plan.in_slab / plan.out_rows;
     if (plan.inner >= lanes) return fill && cells_of_row < 100 && plan.inner <= 2 * lanes;
     // Phases of a row, for which there is no shuffle of bytes.
-    const i64 steps = plan.inner > 1 ? 1 : result_bytes == 1 ? 2 : bytes == 8 ? 5 : 6;
+    const i64 steps = plan.inner > 1 ? 1 : result_bytes == 1 && !sums ? 2 : bytes == 8 ? 5 : 6;
     const bool small_steps = !axis.adaptive && axis.stride <= steps;
     const bool short_row = plan.out_row < (small_steps ? 2 : 4) * lanes;
     // Bins would otherwise be reduced one by one.

@@ -11,6 +11,7 @@ enum class Way {
     BATCH,  // any operation: many small slabs or pieces of a row, one a lane
     // Forward.
     SLIDE,     // the first pooled axis by block prefixes and suffixes, then the others
+    PAIRS,     // windows of 2 narrow integers in steps of 2, as halves of words
     DIRECT,    // windows of 2 or 3 cells in steps of 2, in registers
     TILES,     // channels last, windows of 2 by 2 or 3 by 3 cells, in registers
     CELLS,     // channels last, all cells of a window in turn
@@ -50,6 +51,7 @@ struct Lanes {
     bool narrow;        // whether cells of one or two bytes are read into wider lanes
     bool short_build;   // whether the level has the ways alone that every plan needs
     bool sums = false;  // whether cells are added up
+    i64 in_words = 0;   // of how many narrow integers the sum fits into words of twice their size, if that is compiled
 };
 
 // BATCH can cut the one row of a slab into pieces of equal windows, none of which sees padding: `count` pieces of

@@ -116,7 +116,7 @@ Expected linear(const KindSpec &kind, const std::vector<Real> &cells, i64 padded
     Real divisor = 1;
     if (kind.name == "avg")
         divisor = kind.option == "fixed" ? static_cast<Real>(kind.parameter)
-                                         : static_cast<Real>(kind.option == "real" ? real : real + padded);
+                                         : static_cast<Real>(kind.counts() == "real" ? real : real + padded);
     Expected out;
     for (Real cell : cells) out.value += cell, out.size += std::isfinite(cell) ? std::fabs(cell) : 0;
     if (divisor != 1) out.value /= divisor;
@@ -172,6 +172,19 @@ Expected lp(const KindSpec &kind, const std::vector<Real> &cells) {
 }
 
 }  // namespace
+
+std::int64_t rounded_mean(const KindSpec &kind, Wide sum, i64 divisor) {
+    const std::string rounding = kind.rounding();
+    const Wide size = sum < 0 ? -sum : sum, whole = size / divisor, twice = 2 * (size % divisor);
+    const bool halfway = twice == divisor, negative = sum < 0;
+    bool up = twice > divisor;  // away from zero
+    if (halfway)
+        up = rounding == "half_away" || (rounding == "half_up" && !negative) || (rounding == "half_even" && whole % 2);
+    if (rounding == "truncate") up = false;
+    if (rounding == "floor") up = negative && twice > 0;
+    const Wide mean = whole + (up ? 1 : 0);
+    return static_cast<std::int64_t>(negative ? -mean : mean);
+}
 
 Expected expected_of(const KindSpec &kind, const std::vector<Real> &cells, i64 padded) {
     if (kind.selects()) return selection(kind, cells);

@@ -45,8 +45,16 @@ struct KindSpec {
     double parameter = 0;
     bool selects() const { return name == "max" || name == "min"; }
     bool is_smooth() const { return name == "smooth_max" || name == "lp"; }
-    bool needs_cell() const { return selects() || name == "lp" || option == "real"; }
+    // What the option of a mean counts, and how that is rounded; empty if it is not.
+    std::string counts() const { return option.substr(0, option.find(' ')); }
+    std::string rounding() const {
+        const std::size_t space = option.find(' ');
+        return space == std::string::npos ? "" : option.substr(space + 1);
+    }
+    bool needs_cell() const { return selects() || name == "lp" || counts() == "real"; }
 };
+
+__extension__ typedef __int128 Wide;  // holds any sum of 64-bit integers
 
 // One output: its value, its weight on each cell of the window, the place of the first winner among the window's cells,
 // and the size of what was added up, which rounding errors are relative to.
@@ -55,6 +63,9 @@ struct Expected {
     std::vector<Real> weights;
     std::size_t winner = 0;
 };
+
+// The mean of integers whose sum is this, as the kind rounds it.
+std::int64_t rounded_mean(const KindSpec &kind, Wide sum, i64 divisor);
 
 Expected expected_of(const KindSpec &kind, const std::vector<Real> &cells, i64 padded);
 

@@ -143,6 +143,9 @@ void test_requests_are_checked(const Options &) {
            changed(request("sum", "", 0, "int8", 0), [](Request &r) { r.result = "int8"; }));
     refuse("'avg' of int8 does not give int64",
            changed(request("avg", "real", 0, "int8", 0), [](Request &r) { r.result = "int64"; }));
+    refuse("'avg' of int8 does not give float64", request("avg", "real floor", 0, "int8", 0));
+    refuse("'avg' rounds means of integers, not of float32", request("avg", "counted half_up", 0, "float32", 0));
+    refuse("'avg' has no option 'fixed floor'", request("avg", "fixed floor", 1, "int8", 0));
     refuse("'sum' of float32 does not give float64",
            changed(request("sum", "", 0, "float32", 0), [](Request &r) { r.result = "float64"; }));
     refuse("derivatives", changed(request("sum", "", 0, "float32", 0), [](Request &r) { r.derivative = "float64"; }));

@@ -122,9 +122,12 @@ Case random_case(std::uint64_t seed, bool large) {
     } while (c.kind.needs_cell() && !every_window_has_a_cell(c.shape));
     c.type = static_cast<Type>(c.kind.is_smooth() || dice.one_in(2) ? dice.from(8, 11) : dice.from(0, 7));
     const bool floats = ndpool::is_float(c.type), has_sign = static_cast<int>(c.type) % 2 == 0;
+    static const char *const roundings[] = {" half_even", " half_up", " half_away", " floor", " truncate"};
+    if (!floats && c.kind.name == "avg" && c.kind.option != "fixed" && !dice.one_in(3))
+        c.kind.option += roundings[dice.from(0, 4)];
     c.derivative = floats ? c.type : Type::F64;
     c.result = c.type;
-    if (!floats && c.kind.name == "avg") c.result = Type::F64;
+    if (!floats && c.kind.name == "avg" && c.kind.rounding().empty()) c.result = Type::F64;
     if (!floats && c.kind.name == "sum") c.result = has_sign || dice.one_in(2) ? Type::I64 : Type::U64;
     i64 cells = 1;
     for (const Dimension &d : c.shape) cells *= d.pooled() ? d.numbers()[2] : 1;
@@ -223,10 +226,15 @@ class Answer {
         values.push_back(expected.value);
         sizes.push_back(expected.size);
         if (c.kind.selects()) indices.push_back(window.indices[expected.winner]);
-        std::uint64_t whole = 0;
+        Wide whole = 0;
         if (!ndpool::is_float(c.type))
-            for (i64 cell : window.cells) whole += x.whole(cell);
-        wholes.push_back(whole);
+            for (i64 cell : window.cells)
+                whole += c.type == Type::U64 ? Wide(x.whole(cell)) : Wide(static_cast<std::int64_t>(x.whole(cell)));
+        if (!c.kind.rounding().empty()) {
+            const i64 real = static_cast<i64>(window.cells.size());
+            whole = rounded_mean(c.kind, whole, c.kind.counts() == "real" ? real : real + window.padded);
+        }
+        wholes.push_back(static_cast<std::uint64_t>(whole));
         Real change = 0, mass = 0;
         for (std::size_t i = 0; i < window.cells.size(); ++i) {
             const Real w = expected.weights[i];
