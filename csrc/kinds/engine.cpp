@@ -86,16 +86,16 @@ bool can_join(const Request &request) {
            kind_named(request.kind, request.option, request.parameter).family != Family::ORDER;
 }
 
-int checked_winner_bytes(int bytes, const Kind &kind, i64 cells) {
+int checked_winner_bytes(int bytes, const Kind &kind, i64 cells, bool skips) {
     if (bytes == 0) return 0;
     if (bytes != 1 && bytes != 2 && bytes != 4)
         throw std::invalid_argument("winner_bytes=" + to_string(bytes) + " is not one of 0, 1, 2 and 4");
     if (!one_wins(kind))
         throw std::invalid_argument("winner_bytes=" + to_string(bytes) + ", but only " + HAVE_WINNERS +
                                     " keep winners; give 0");
-    if (cells > i64(1) << (8 * bytes))
+    if (cells > (i64(1) << (8 * bytes)) / (skips ? 2 : 1))  // absent outputs have places of their own
         throw std::invalid_argument("winner_bytes=" + to_string(bytes) + " is too few for the places in a window of " +
-                                    to_string(cells) + " cells");
+                                    to_string(cells) + " cells" + (skips ? ", twice with skipped ones" : ""));
     return bytes;
 }
 
@@ -133,9 +133,9 @@ PlannedPool::PlannedPool(const Request &request)
     call.skip = checked_skip(request.skip);
     call.skip.beyond = plan.cells;
     check_pooled(request.pooled, request.dims);
-    call.winner_bytes = checked_winner_bytes(request.winner_bytes, kind, plan.cells);
+    call.winner_bytes = checked_winner_bytes(request.winner_bytes, kind, plan.cells, call.skip.any);
     const bool wins = one_wins(kind), ties = kind.family == Family::SELECTION && !wins;
-    kept = {kind.family != Family::LINEAR && !wins, ties, wins};
+    kept = {!wins && (kind.family != Family::LINEAR || call.skip.any), ties, wins};
     if (!is_ascending(request.pooled)) pooled = request.pooled;
     for (const auto &dim : request.dims) {
         const bool pooled = dim.size() > 1, first = leading == static_cast<int>(in_lengths.size());
@@ -215,7 +215,7 @@ void PlannedPool::start(Op op, const Manner &manner, const Set &set) const {
     }
     Views views{static_cast<int>(in_lengths.size()), leading, in_lengths.data(), out_lengths.data()};
     set(call, views);
-    if (views.any()) call.views = &views;
+    if (views.any() || call.skip.any) call.views = &views;
     run(plan, call);
 }
 
@@ -256,6 +256,11 @@ void PlannedPool::push(const Array &x, const Array &y, const Array &winners, con
     check_x(t, "t", derivative_type());
     check_y(dy, "dy", derivative_type()), check_dense(dy, "dy");
     if (kept.winners) return push_by_winners(winners, t, dy, manner);
+    if (kind.family == Family::LINEAR && kept.x)  // and x says which cells are there
+        return start(Op::SUM, manner, [&](Call &call, Views &views) {
+            call.x = x.data, call.t = t.data, call.dy = dy.data;
+            views.x = x.steps, views.t = t.steps;
+        });
     if (kind.family == Family::LINEAR)  // the derivative is the pool itself
         return start(Op::SUM, manner, [&](Call &call, Views &views) {
             call.x = t.data, call.y = dy.data, call.type = derivative_type();
@@ -312,7 +317,7 @@ void PlannedPool::jvp(const Array &x, const Array &t, const Array &y, const Arra
         forward(x, y, manner);
         // The path is that of y; the tangent may have a type that cannot go it.
         const Manner any{manner.threads, Path(manner.path).streams ? "stream" : ""};
-        if (kind.family == Family::LINEAR) return push({}, {}, {}, t, dy, any);
+        if (kind.family == Family::LINEAR) return push(kept.x ? x : Array(), {}, {}, t, dy, any);
         check_dense(y, "y");
         return push_to_ties(x, y, t, dy, any);
     }

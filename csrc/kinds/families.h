@@ -12,6 +12,11 @@ void run_linear(const Plan &plan, const Call &call, const Route &route);
 void run_smooth(const Plan &plan, const Call &call, const Route &route);
 void run_order(const Plan &plan, const Call &call, const Route &route);
 
+// Any operation on dense arrays.
+void run_dense(const Plan &plan, const Call &call);
+// The same where cells are skipped.
+void run_skipping(const Plan &plan, const Call &call);
+
 // Calls f(zero) with a zero of the type of floats.
 template <class F>
 void with_float(Type type, const F &f) {

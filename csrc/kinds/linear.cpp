@@ -19,12 +19,12 @@ void sum_into(const Plan &plan, const Call &call, const Route &route, const Sink
 }
 template <class P, class R>
 void sum_as(const Plan &plan, const Call &call, const Route &route) {
-    const Divisor divisor = Divisor::of(plan, call.count, call.divisor);
+    const Divisor divisor = Divisor::of(plan, call);
     sum_into<P>(plan, call, route, SumSink<typename P::Lanes, R>{static_cast<R *>(call.y), divisor});
 }
 template <class P>
 void sum_as_integers(const Plan &plan, const Call &call, const Route &route) {
-    const Divisor divisor = Divisor::of(plan, call.count, call.divisor);
+    const Divisor divisor = Divisor::of(plan, call);
     SumSink<typename P::Lanes, AnyInteger> sink{{static_cast<char *>(call.y), bytes_of_y(call)}, divisor};
     sink.rounding = call.rounding;
     if (call.rounding != Rounding::NONE && !divisor.varies())
@@ -66,8 +66,7 @@ void run_linear(const Plan &plan, const Call &call, const Route &route) {
     if (call.op == Op::SUM) return sum(plan, call, route);
     with_float(call.derivative, [&](auto zero) {
         using G = decltype(zero);
-        sum_vjp(plan, Divisor::of(plan, call.count, call.divisor), static_cast<const G *>(call.g),
-                static_cast<G *>(call.gx), route);
+        sum_vjp(plan, Divisor::of(plan, call), static_cast<const G *>(call.g), static_cast<G *>(call.gx), route);
     });
 }
 

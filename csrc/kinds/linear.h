@@ -9,18 +9,47 @@
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
+// A divisor for each output, in bytes or doubles.
+struct EachDivisor {
+    const std::uint8_t *few = nullptr;
+    const double *many = nullptr;
+
+    static EachDivisor of(const Call &call) {
+        if (call.count_bytes == 1) return {static_cast<const std::uint8_t *>(call.counts), nullptr};
+        return {nullptr, static_cast<const double *>(call.counts)};
+    }
+    bool is_given() const { return few || many; }
+    EachDivisor from(i64 output) const { return {few ? few + output : nullptr, many ? many + output : nullptr}; }
+
+    template <class A, int N>
+    NDPOOL_INLINE vec<A, N> at(i64 i) const {
+        // Bytes become floats by way of integers, for which there are instructions.
+        return few ? convert<A, N>(load_as<std::int32_t, N>(few + i)) : load_as<A, N>(many + i);
+    }
+    // One over it, with twice as many digits as floats have: a division of floats, and a step of Newton's.
+    template <int N>
+    NDPOOL_INLINE vec<double, N> share(i64 i) const {
+        const vec<double, N> near = convert<double, N>(1.0f / at<float, N>(i));
+        return near * (2.0 - at<double, N>(i) * near);
+    }
+};
+
 // What a window's sum is divided by.
 struct Divisor {
     Count by;
     double fixed;
     double share = 1 / fixed;
     bool whole = fixed < 0x1p50 && fixed == static_cast<double>(static_cast<i64>(fixed));
+    EachDivisor each = {};  // where every output has its own
 
     // A rule under which all windows count alike is a fixed number.
-    static Divisor of(const Plan &plan, Count by, double fixed) {
+    static Divisor of(const Plan &plan, const Call &call) {
+        const Count by = call.count;
         if ((by == Count::COUNTED && plan.same_count) || (by == Count::REAL && plan.same_real))
             return {Count::FIXED, static_cast<double>(plan.cells)};
-        return {by, by == Count::NONE ? 1.0 : fixed};
+        Divisor divisor{by, by == Count::FIXED ? call.divisor : 1.0};
+        if (by == Count::EACH) divisor.each = EachDivisor::of(call);
+        return divisor;
     }
     bool varies() const { return by == Count::COUNTED || by == Count::REAL; }
 };
@@ -85,16 +114,18 @@ struct SumSink {
     double across = 1;            // the row's part of the divisor, or one over it
     const Plan *whole = nullptr;  // with the first axis, where that was done before, from output `lo` on
     i64 lo = 0, from = 0;         // and, where that was the only one, from which element of the counts on
+    EachDivisor each = {};        // the row's divisors, where every output has its own
     Rounding rounding = Rounding::NONE;
     Rounder rounder = {};  // by the common divisor
 
-    SumSink<P, R, true> past_the_caches() const { return {y, divisor, row, along, across, whole, lo, from}; }
+    SumSink<P, R, true> past_the_caches() const { return {y, divisor, row, along, across, whole, lo, from, each}; }
     Scratch<double> take_room(const Plan &plan) {
         if (!divisor.varies()) return {};
         return along.fill(whole && whole->axis_count == 1 ? *whole : plan, divisor.by, BY_RECIPROCAL);
     }
     void move_to(const Plan &plan, i64 index, const OutputRow &rows) {
         row = y + index * plan.out_row;
+        if (divisor.by == Count::EACH) each = divisor.each.from(index * plan.out_row);
         if (!divisor.varies()) return;
         i64 cells = divisor.by == Count::REAL ? rows.real : rows.counted;
         if (whole && whole->axis_count > 1) {
@@ -107,20 +138,23 @@ struct SumSink {
             if (const i64 n = cells * static_cast<i64>(along.common); n != rounder.n) rounder = {rounding, n};
     }
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
-    static bool finishes() { return false; }
+    bool finishes() const { return divisor.by == Count::EACH; }  // so that rows come one by one
     // The first axis is done, and what follows is without it.
     void leave_first_axis(const Plan &plan, i64 output) {
         whole = &plan, lo = output;
         if (plan.axis_count == 1) from = lo * plan.inner;
     }
-    void advance(i64 elements) { y += elements; }
+    void advance(i64 elements) {
+        y += elements;
+        divisor.each = divisor.each.from(elements);
+    }
     template <class Use>
     NDPOOL_INLINE void over_arrays(const Use &use) {
         use(y, row);
     }
     // What the outputs first..stop-1 of the row are all divided by and rounded, if a shift does that; or else null.
     const Rounder *shifts(i64 first, i64 stop) const {
-        if (rounding == Rounding::NONE || rounder.shift < 0) return nullptr;
+        if (rounding == Rounding::NONE || rounder.shift < 0 || divisor.by == Count::EACH) return nullptr;
         const bool same = !divisor.varies() || (from + first >= along.whole_from && from + stop <= along.whole_to);
         return same ? &rounder : nullptr;
     }
@@ -145,6 +179,8 @@ struct SumSink {
     }
     template <int N>
     NDPOOL_INLINE vec<double, N> quotients(i64 at, vec<double, N> sum) const {
+        if (divisor.by == Count::EACH)
+            return BY_RECIPROCAL ? sum * each.template share<N>(at) : sum / each.template at<double, N>(at);
         if (divisor.varies() && BY_RECIPROCAL) return sum * (along.at<N>(from + at) * across);
         if (divisor.varies()) return sum / (along.at<N>(from + at) * across);
         if (BY_RECIPROCAL) return sum * divisor.share;
@@ -183,6 +219,7 @@ struct SumSink {
     }
     template <int N>
     NDPOOL_INLINE vec<A, N> rounded_means(i64 at, const typename P::template State<N> &s) const {
+        if (divisor.by == Count::EACH) return RoundedMeans<A, N>(rounding, each.template at<A, N>(at)).of(s);
         if (!divisor.varies() || along.are_whole<N>(from + at)) return RoundedMeans<A, N>(rounder).of(s);
         return RoundedMeans<A, N>(rounding, convert<A, N>(along.at<N>(from + at) * across)).of(s);
     }
@@ -315,8 +352,9 @@ class Quotients {
 
   public:
     // For so many slabs. Around the outputs of a row there is room for missing ones, with zeros.
-    Quotients(const Plan &plan, const Divisor &divisor, const SlabGroups &groups, i64 slabs, const Missing &missing)
-        : plan(plan), divisor(divisor), missing(missing), start((plan.inner + MARGIN + N - 1) / N * N) {
+    Quotients(const Plan &plan, const Divisor &divisor, const G *all, const SlabGroups &groups, i64 slabs,
+              const Missing &missing)
+        : plan(plan), divisor(divisor), all(all), missing(missing), start((plan.inner + MARGIN + N - 1) / N * N) {
         const bool one_row = plan.dim_count == 0;
         const i64 outputs = one_row ? groups.most_outputs : plan.last().output,
                   rows = groups.group * (one_row ? 1 : plan.out_rows / plan.axes[0].output * groups.most_outputs);
@@ -358,6 +396,7 @@ class Quotients {
     static constexpr i64 MARGIN = 4 * N, MOST_KEPT = 1 << 14;  // elements that may be read beyond; divisors
     const Plan &plan;
     const Divisor divisor;
+    const G *const all;  // the cotangents from the first one on
     const Missing missing;
     const i64 start;  // of the outputs in the block
     i64 pitch;        // elements from one row to the next
@@ -425,6 +464,13 @@ class Quotients {
         auto over = [&](const auto &by) NDPOOL_INLINED {
             each([&](V v, i64 i) NDPOOL_INLINED { return EXACT ? v / by(i) : v * by(i); });
         };
+        if (divisor.by == Count::EACH) {
+            const EachDivisor own = divisor.each.from(from - all);
+            if constexpr (EXACT || sizeof(A) < sizeof(double))
+                return each([&](V v, i64 i) NDPOOL_INLINED { return v / own.template at<A, N>(i); });
+            else
+                return each([&](V v, i64 i) NDPOOL_INLINED { return v * own.template share<N>(i); });
+        }
         if (!divisor.varies()) {
             const V by = splat<A, N>(static_cast<A>(divisor.fixed)), share = splat<A, N>(static_cast<A>(divisor.share));
             return each([&](V v, i64) NDPOOL_INLINED { return EXACT ? near_quotient<A, N>(v, by, share) : v * share; });
@@ -452,7 +498,7 @@ inline bool one_window_each(const Plan &plan) {
 
 // Whether floats hold all divisors exactly.
 inline bool floats_hold(const Plan &plan, const Divisor &divisor) {
-    if (divisor.varies()) return plan.cells <= 1 << 24;
+    if (divisor.varies() || divisor.by == Count::EACH) return plan.cells <= 1 << 24;
     return static_cast<double>(static_cast<float>(divisor.fixed)) == divisor.fixed;
 }
 
@@ -469,7 +515,7 @@ void spread_quotients(const Plan &plan, const Divisor &divisor, const G *g, cons
     parallel(groups.units, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
         PartSpreader<A, decltype(target(gx.gx))> spreader(plan, plan.in_rows * groups.group, true,
                                                           groups.start_of(end));
-        Quotients<A, G> quotients(plan, divisor, groups, groups.slabs_of(begin, end), spreader.missing());
+        Quotients<A, G> quotients(plan, divisor, g, groups, groups.slabs_of(begin, end), spreader.missing());
         groups.over(begin, end, [&](const InputPart &in, const OutputPart &out, i64 slabs) {
             spreader.fill(quotients.of(g + in.slab * plan.out_slab, out, slabs), in, target(in.gx), slabs);
         });
@@ -489,7 +535,7 @@ void square_quotients(const Plan &plan, const Divisor &divisor, const G *g, cons
     } else {
         const SlabGroups groups(plan, gx);
         parallel(groups.units, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
-            Quotients<A, G> quotients(plan, divisor, groups, groups.slabs_of(begin, end), {});
+            Quotients<A, G> quotients(plan, divisor, g, groups, groups.slabs_of(begin, end), {});
             groups.over(begin, end, [&](InputPart in, const OutputPart &out, i64 slabs) {
                 const A *q = quotients.of(g + in.slab * plan.out_slab, out, slabs);
                 for (const i64 last = in.slab + slabs; in.slab < last; ++in.slab, q += plan.out_slab) {
@@ -506,7 +552,8 @@ void sum_vjp(const Plan &plan, Divisor divisor, const G *g, G *gx, const Route &
     constexpr bool FLOATS = std::is_same_v<G, float>;
     // Sums have more bits than what is added up, but for doubles, which have none wider.
     using A = std::conditional_t<sizeof(G) == 2, float, double>;
-    const Way way = way_back<A>(plan, {4, !FLOATS || !divisor.varies()}, Way::SPREAD, route);
+    const Way way =
+        way_back<A>(plan, {4, !FLOATS || !(divisor.varies() || divisor.by == Count::EACH)}, Way::SPREAD, route);
     if (route.tell(way)) return;
     const Gradient gradient(plan, gx, sizeof(G), route);
     auto target = [](auto zero, double scale) {

@@ -50,6 +50,8 @@ bool is_in_one_row(const Plan &plan, Op op) {
     }
 }
 
+}  // namespace
+
 void run_dense(const Plan &plan, const Call &call) {
     if (is_in_one_row(plan, call.op)) return run_dense(in_one_row(plan), call);
     const bool batch = goes_by_batch(plan, call);
@@ -61,10 +63,26 @@ void run_dense(const Plan &plan, const Call &call) {
         run_in_batches(plan, call, run_family);
 }
 
+namespace {
+
+// Whether skipped cells are looked after for the operation, which knows nothing of them. Order statistics do it
+// themselves.
+bool is_run_skipping(const Call &call) { return call.skip.any && call.op != Op::EXPAND && call.order == Order::NONE; }
+
 }  // namespace
 
 void run(const Plan &plan, const Call &call) {
-    if (call.views) return run_on_views(plan, call, run_dense);
+    if (is_run_skipping(call) && !call.told) {
+        if (call.asked != Way::NONE) {  // which must be one for the whole
+            Call own = call;
+            Way way = Way::NONE;
+            own.told = &way;
+            if (call.op == Op::SUM && call.t) own.type = call.derivative, own.t = nullptr;  // the sum is that of t
+            run_dense(plan, own);
+        }
+        return run_on_views(plan, call, run_skipping);
+    }
+    if (call.views && call.views->any()) return run_on_views(plan, call, run_dense);
     run_dense(plan, call);
 }
 

@@ -349,7 +349,7 @@ void winners_vjp(const Plan &plan, const W *winners, const G *g, G *gx, const Ro
 }
 
 // The flat index over the pooled axes of every winner: where it is in a slab without the dimensions that are carried
-// along.
+// along; -1 for a place that is none of the window's.
 template <class W>
 void expand(const Plan &plan, const W *winners, i64 *indices) {
     Plan bare = plan;
@@ -368,7 +368,8 @@ void expand(const Plan &plan, const W *winners, i64 *indices) {
             i64 *to = indices + row * plan.out_row;
             for (i64 o = 0; o < plan.last().output; ++o) {
                 const i64 start = first + plan.last().start(o);
-                for (i64 e = 0; e < plan.inner; ++e) *to++ = start + places.distance(*won++);
+                for (i64 e = 0; e < plan.inner; ++e, ++won)
+                    *to++ = static_cast<i64>(*won) < plan.cells ? start + places.distance(*won) : -1;
             }
         }
     });

@@ -57,13 +57,21 @@ struct Smooth {
     bool count_pad;    // whether a padded cell is the number 0 (SmoothMax)
     bool several;      // whether every window has more than one cell
     bool rough;        // whether results have 16 bits, for which few digits are enough
+    // If set, how many cells each output sees that are not skipped, in bytes or doubles. Those that are have no term.
+    const std::uint8_t *few = nullptr;
+    const double *many = nullptr;
 
     Smooth(const Plan &plan, const Call &call)
         : lp(call.lp),
           parameter(call.parameter),
           count_pad(call.count_pad),
           several(least_cells(plan, count_pad) > 1),
-          rough(size_of(call.derivative) == 2) {}
+          rough(size_of(call.derivative) == 2) {
+        if (call.count_bytes == 1)
+            few = static_cast<const std::uint8_t *>(call.counts);
+        else
+            many = static_cast<const double *>(call.counts);
+    }
 
     // Whether powers are other than multiplications and roots.
     bool is_power() const { return lp && parameter != 1 && parameter != 2; }

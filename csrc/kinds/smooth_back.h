@@ -69,8 +69,11 @@ struct TermsBack {
                     return static_cast<const char *>(p) + element * size_of(type);
                 };
                 const i64 cell = slab * plan.in_slab, output = slab * plan.out_slab;
-                TermsBack{one,         kind, type,  result,    from(x, cell, type), from(g, output, result),
-                          in_gx(cell), way,  route, float_sums}
+                Smooth own = kind;
+                if (own.few) own.few += output;
+                if (own.many) own.many += output;
+                TermsBack{one,         own, type,  result,    from(x, cell, type), from(g, output, result),
+                          in_gx(cell), way, route, float_sums}
                     .run_in_parts();
             }
         });

@@ -35,6 +35,8 @@ struct WindowSums {
         else
             terms.fill(with_weights), pool(terms.e, sum);
         if (kind.count_pad && plan.padded) add_padding();
+        if (kind.few) pass_over_absent(kind.few);
+        if (kind.many) pass_over_absent(kind.many);
         bad = count_bad();
     }
 
@@ -111,6 +113,16 @@ struct WindowSums {
     const Scratch<S> block;
     static constexpr int N = LANES<S>;
     using Truth = vec<typename IntOf<sizeof(S)>::s, N>;  // what comparisons of N sums give
+
+    // An output all of whose cells are skipped has no terms. Nobody reads it, so that any good sum will do.
+    template <class T>
+    void pass_over_absent(const T *there) {
+        there += terms.slab * plan.out_slab + part.row_begin * plan.out_row + part.begin * plan.inner;  // side by side
+        for (i64 i = 0; i < count(); i += N) {
+            const auto none = load_as<S, N>(there + i) == 0;
+            store<N>(sum + i, none ? splat<S, N>(1) : load<N>(sum + i));
+        }
+    }
 
     i64 count_bad() const {
         const Smooth own = kind;  // a copy, which no store can change

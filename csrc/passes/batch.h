@@ -34,7 +34,10 @@ void over_arrays(C &call, const Use &use) {
     use(call.g, derivative, false);
     use(call.winners, call.winner_bytes, false);
     use(call.winners_in, call.winner_bytes, false);
+    use(call.counts, call.count_bytes, false);
 }
+
+constexpr int MOST_ARRAYS = 10;
 
 NDPOOL_INLINE bool is_read(const void *) { return true; }
 NDPOOL_INLINE bool is_read(void *) { return false; }
@@ -127,7 +130,6 @@ template <class Run>
 void run_block(const Strands &strands, const Call &call, const Block &block, const Run &run) {
     Call own = call;
     own.asked = Way::NONE, own.past_the_caches = false;
-    constexpr int MOST_ARRAYS = 9;
     Scratch<std::uint64_t> room[MOST_ARRAYS];
     int used = 0;
     auto start = [&](const Strands::Steps &steps) {

@@ -10,7 +10,7 @@ namespace ndpool {
 namespace {
 
 template <class W, class E>
-void gather_rows(const Plan &plan, const W *winners, const E *t, E *dy, bool skipped) {
+void gather_rows(const Plan &plan, const W *winners, const E *t, E *dy, bool skips) {
     const Places places(plan);
     std::atomic<bool> strange{false};
     parallel(plan.outer * plan.out_rows, worth_threads(plan.outer * plan.out_slab), [&](i64 begin, i64 end) {
@@ -23,10 +23,10 @@ void gather_rows(const Plan &plan, const W *winners, const E *t, E *dy, bool ski
             E *to = dy + row * plan.out_row;
             places.over_row(plan, won, 0, plan.last().output, [&](i64 i, i64 at) NDPOOL_INLINED {
                 const auto cell = static_cast<std::uint64_t>(first + at);
-                const bool absent = skipped && won[i] >= cells && won[i] < 2 * cells;
                 const bool known = won[i] < cells && cell < slab;
+                const bool absent = skips && won[i] >= cells && won[i] < 2 * cells;
                 strangers += !known && !absent;
-                to[i] = absent ? 0 : from[known ? cell : 0];
+                to[i] = absent ? E(0) : from[known ? cell : 0];
             });
         }
         if (strangers) strange = true;
@@ -36,10 +36,10 @@ void gather_rows(const Plan &plan, const W *winners, const E *t, E *dy, bool ski
 }
 
 template <class W>
-void gather_of(const Plan &plan, const W *winners, i64 element_bytes, const void *t, void *dy, bool skipped) {
+void gather_of(const Plan &plan, const W *winners, i64 element_bytes, const void *t, void *dy, bool skips) {
     auto as = [&](auto zero) {
         using E = decltype(zero);
-        gather_rows(plan, winners, static_cast<const E *>(t), static_cast<E *>(dy), skipped);
+        gather_rows(plan, winners, static_cast<const E *>(t), static_cast<E *>(dy), skips);
     };
     if (element_bytes == 2) return as(std::uint16_t());
     if (element_bytes == 4) return as(std::uint32_t());
@@ -49,9 +49,9 @@ void gather_of(const Plan &plan, const W *winners, i64 element_bytes, const void
 }  // namespace
 
 void gather(const Plan &plan, const void *winners, int winner_bytes, i64 element_bytes, const void *t, void *dy,
-            bool skipped) {
+            bool skips) {
     auto as = [&](auto zero) {
-        gather_of(plan, static_cast<const decltype(zero) *>(winners), element_bytes, t, dy, skipped);
+        gather_of(plan, static_cast<const decltype(zero) *>(winners), element_bytes, t, dy, skips);
     };
     if (winner_bytes == 1) return as(std::uint8_t());
     if (winner_bytes == 2) return as(std::uint16_t());

@@ -32,7 +32,8 @@ class PairPooler {
   public:
     PairPooler(const Plan &plan, const T *x) : axis(plan.last()), x(x), whole(direct_outputs(plan.last())) {}
 
-    i64 rows_at_a_time(const OutputRow &rows, const Sink &, i64 most) const {
+    i64 rows_at_a_time(const OutputRow &rows, const Sink &sink, i64 most) const {
+        if (sink.finishes()) return 1;
         return rows.ahead + 1 < most ? rows.ahead + 1 : most;
     }
 

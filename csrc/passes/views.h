@@ -1,4 +1,4 @@
-// Arrays that are not dense, a piece at a time.
+// Arrays that are not dense, or have cells that are skipped, a piece at a time.
 //
 // To copy such an array whole would move it through memory twice more. So pieces of it are copied to where the cache
 // holds them, the operation runs on each as it does on a whole array, and what belongs into a view is copied out again.
@@ -138,18 +138,25 @@ void copy_view(void *view, const i64 *steps, void *dense, const i64 *lengths, in
 // --- pieces -----------------------------------------------------------------------------------------
 
 // Pieces of the arrays: some slabs, which are a range of every leading dimension, and of these all outputs, or lo..hi-1
-// along the first pooled axis with the cells that they see.
+// along the first pooled axis with the cells that they see. On the way back, pieces of the cells have all outputs that
+// see them, and other cells that these see as well: a gradient is that of its own cells alone.
 class Pieces {
   public:
     struct Piece {
         i64 first[MAX_DIMS], count[MAX_DIMS];  // of the leading dimensions
-        CellRange cells;
+        CellRange cells, own;
         i64 lo, hi;
+
+        bool sees_others() const { return own.begin != cells.begin || own.end != cells.end; }
     };
 
-    Pieces(const Plan &plan, const Views &views, i64 bytes, bool forward) : plan(plan), views(views) {
-        const i64 slab_bytes = std::max(plan.in_slab, plan.out_slab) * bytes;
+    Pieces(const Plan &plan, const Call &call) : plan(plan), views(*call.views), forward(is_forward(call.op)) {
+        const i64 bytes = std::max(size_of(call.type), call.t || call.g ? size_of(call.derivative) : 1);
+        // Where cells are skipped, those that are there are counted, in 8 bytes for each output.
+        const i64 slab_bytes = std::max(plan.in_slab * bytes, plan.out_slab * (call.skip.any ? 8 : bytes));
         const i64 *steps = views.x ? views.x : views.g ? views.g : views.t ? views.t : views.y ? views.y : views.gx;
+        const i64 dense[MAX_DIMS] = {};
+        if (!steps) steps = dense;  // in the order of the dimensions
         // The dimensions whose neighbours are nearest come first, so that lines of the cache are read whole.
         int nearest[MAX_DIMS];
         for (int d = 0; d < views.leading; ++d) nearest[d] = views.leading - 1 - d;
@@ -164,7 +171,8 @@ class Pieces {
             slabs = std::max<i64>(1, slabs / views.in[d]);
             total *= (views.in[d] + at_a_time[d] - 1) / at_a_time[d];
         }
-        outputs = forward && piece_bytes > MOST ? outputs_at_a_time(piece_bytes) : plan.axes[0].output;
+        const bool cut = call.skip.any ? piece_bytes > 2 * BYTES : forward && piece_bytes > MOST;
+        outputs = cut ? outputs_at_a_time(piece_bytes) : plan.axes[0].output;
         bands = (plan.axes[0].output + outputs - 1) / outputs;
         total *= bands;
         too_large = bands == 1 && piece_bytes > TOO_LARGE;
@@ -178,7 +186,8 @@ class Pieces {
         const Axis &axis = plan.axes[0];
         Piece piece;
         piece.lo = number % bands * outputs, piece.hi = std::min(piece.lo + outputs, axis.output);
-        piece.cells = bands == 1 ? CellRange{0, axis.length} : cells_under(axis, piece.lo, piece.hi);
+        piece.own = piece.cells = bands == 1 ? CellRange{0, axis.length} : cells_under(axis, piece.lo, piece.hi);
+        if (bands > 1 && !forward) look_back(piece);
         number /= bands;
         for (int d = views.leading - 1; d >= 0; --d) {
             const i64 ranges = (views.in[d] + at_a_time[d] - 1) / at_a_time[d];
@@ -195,6 +204,17 @@ class Pieces {
         std::copy_n(piece.count, views.leading, to);
         if (bands > 1) to[views.leading] = input ? piece.cells.end - piece.cells.begin : piece.hi - piece.lo;
     }
+    // One slab of a piece.
+    Piece slab_of(const Piece &piece, i64 slab) const {
+        Piece one = piece;
+        for (int d = views.leading - 1; d >= 0; --d) {
+            one.first[d] += slab % piece.count[d], one.count[d] = 1;
+            slab /= piece.count[d];
+        }
+        return one;
+    }
+    // Elements of a slab for one cell of its first pooled axis.
+    i64 first_step() const { return plan.in_slab / plan.axes[0].length; }
     i64 start(const Piece &piece, bool input, const i64 *steps) const {
         i64 at = (input ? piece.cells.begin : piece.lo) * (bands > 1 ? steps[views.leading] : 0);
         for (int d = 0; d < views.leading; ++d) at += piece.first[d] * steps[d];
@@ -229,10 +249,25 @@ class Pieces {
     static constexpr i64 BYTES = i64(192) << 10, MOST = i64(1) << 20, TOO_LARGE = i64(4) << 20;
     const Plan &plan;
     const Views &views;
+    const bool forward;
     i64 at_a_time[MAX_DIMS], outputs, bands, total = 1;
     bool too_large;
 
     static i64 near(i64 step) { return step < 0 ? -step : step; }
+
+    // Makes a piece of outputs one of the cells from where they start to where the next ones do.
+    void look_back(Piece &piece) const {
+        const Axis &axis = plan.axes[0];
+        auto start = [&](i64 o) { return o <= 0 ? 0 : o >= axis.output ? axis.length : within(axis.start(o)); };
+        piece.own = {start(piece.lo), start(piece.hi)};
+        if (piece.own.begin >= piece.own.end) return;
+        i64 lo, hi;
+        axis.outputs_over(piece.own.begin, piece.own.end, &lo, &hi);
+        piece.lo = std::min(lo, piece.lo), piece.hi = std::max(hi, piece.hi);
+        const CellRange seen = cells_under(axis, piece.lo, piece.hi);
+        piece.cells = {std::min(seen.begin, piece.own.begin), std::max(seen.end, piece.own.end)};
+    }
+    i64 within(i64 cell) const { return std::max<i64>(0, std::min(cell, plan.axes[0].length)); }
 
     // Along the first pooled axis, so many that the cells seen twice are few.
     i64 outputs_at_a_time(i64 piece_bytes) const {
@@ -248,17 +283,47 @@ class Pieces {
 
 // The steps of each array, in the order of over_arrays.
 struct StepsOfArrays {
-    const i64 *of[9];
-    explicit StepsOfArrays(const Views &v) : of{v.x, v.t, v.gx, v.y, nullptr, nullptr, v.g, nullptr, nullptr} {}
+    const i64 *of[MOST_ARRAYS];
+    explicit StepsOfArrays(const Views &v)
+        : of{v.x, v.t, v.gx, v.y, nullptr, nullptr, v.g, nullptr, nullptr, nullptr} {}
 };
+
+// Copies what the cells of a piece got, without the other cells that it has, from `room` to where it belongs.
+inline void copy_own(const Call &call, const Pieces &pieces, const Pieces::Piece &piece, i64 slabs, bool streamed,
+                     char *room) {
+    const i64 bytes = size_of(call.derivative), cell = pieces.first_step() * bytes,
+              slab_bytes = (piece.cells.end - piece.cells.begin) * cell;
+    const i64 *steps = call.views->gx;
+    for (i64 slab = 0; slab < slabs; ++slab) {
+        Pieces::Piece one = pieces.slab_of(piece, slab);
+        one.cells = piece.own;
+        char *from = room + slab * slab_bytes + (piece.own.begin - piece.cells.begin) * cell;
+        char *to = static_cast<char *>(call.gx);
+        const i64 length = (piece.own.end - piece.own.begin) * cell;
+        if (steps) {
+            i64 lengths[MAX_DIMS];
+            pieces.lengths(one, true, lengths);
+            copy_view<Towards::VIEW>(to + pieces.start(one, true, steps) * bytes, steps, from, lengths,
+                                     call.views->dims, bytes);
+        } else if (streamed) {
+            stream_bytes(to + pieces.dense_start(one, true, 0) * bytes, from, length);
+        } else {
+            std::memcpy(to + pieces.dense_start(one, true, 0) * bytes, from, static_cast<std::size_t>(length));
+        }
+    }
+    if (streamed) end_streaming();
+}
 
 // Runs the operation on one piece, with run(plan, call).
 template <class Run>
 void run_piece(const Plan &plan, const Call &call, const Pieces &pieces, const Pieces::Piece &piece, bool streamed,
                const Run &run) {
+    if (piece.own.begin >= piece.own.end) return;
     const StepsOfArrays steps(*call.views);
-    const int dims = call.views->dims;
-    Scratch<std::uint64_t> room[9];
+    const int dims = call.views->dims, gradient = 2;  // the number of gx
+    const bool own_alone = call.gx && piece.sees_others();
+    auto has_room = [&](int i) { return steps.of[i] || (i == gradient && own_alone); };
+    Scratch<std::uint64_t> room[MOST_ARRAYS];
     i64 lengths[MAX_DIMS];
     const Plan part = plan.part(piece.cells.begin, piece.cells.end, piece.lo, piece.hi);
     auto slab_of = [&](bool input) { return input ? part.in_slab : part.out_slab; };
@@ -267,7 +332,7 @@ void run_piece(const Plan &plan, const Call &call, const Pieces &pieces, const P
     int number = 0;
     over_arrays(call, [&](auto *array, i64 bytes, bool input) {
         const int i = number++;
-        if (!array || !steps.of[i]) return;
+        if (!array || !has_room(i)) return;
         room[i].grow((slabs * slab_of(input) * bytes + 7) / 8 + 16, "a piece of a view");
         if (!is_read(array)) return;
         pieces.lengths(piece, input, lengths);
@@ -278,7 +343,7 @@ void run_piece(const Plan &plan, const Call &call, const Pieces &pieces, const P
     const i64 together = pieces.slabs_in_a_row(piece);
     for (i64 slab = 0; slab < slabs; slab += together) {
         Call own = call;
-        own.views = nullptr, own.past_the_caches = streamed;
+        own.views = nullptr, own.past_the_caches = streamed && !own_alone;
         Plan some = part;
         some.outer = together;
         number = 0;
@@ -286,17 +351,18 @@ void run_piece(const Plan &plan, const Call &call, const Pieces &pieces, const P
             using Byte = std::conditional_t<std::is_same_v<decltype(array), void *&>, char, const char>;
             const int i = number++;
             if (!array) return;
-            if (steps.of[i])
+            if (has_room(i))
                 array = reinterpret_cast<char *>(room[i].data()) + slab * slab_of(input) * bytes;
             else
                 array = static_cast<Byte *>(array) + pieces.dense_start(piece, input, slab) * bytes;
         });
         run(some, own);
     }
+    if (own_alone) copy_own(call, pieces, piece, slabs, streamed, reinterpret_cast<char *>(room[gradient].data()));
     number = 0;
     over_arrays(call, [&](auto *array, i64 bytes, bool input) {
         const int i = number++;
-        if (!array || !steps.of[i] || is_read(array)) return;
+        if (!array || !steps.of[i] || is_read(array) || (i == gradient && own_alone)) return;
         pieces.lengths(piece, input, lengths);
         char *to = static_cast<char *>(const_cast<void *>(static_cast<const void *>(array)));
         copy_view<Towards::VIEW>(to + pieces.start(piece, input, steps.of[i]) * bytes, steps.of[i], room[i].data(),
@@ -316,8 +382,7 @@ inline bool streams_result(const Plan &plan, const Call &call) {
 // Runs the operation on all pieces, with run(plan, call).
 template <class Run>
 void run_on_views(const Plan &plan, const Call &call, const Run &run) {
-    const i64 bytes = std::max(size_of(call.type), size_of(call.derivative));
-    const Pieces pieces(plan, *call.views, bytes, is_forward(call.op));
+    const Pieces pieces(plan, call);
     const bool streamed = streams_result(plan, call);
     auto some = [&](i64 begin, i64 end) {
         for (i64 number = begin; number < end; ++number) run_piece(plan, call, pieces, pieces[number], streamed, run);

@@ -29,8 +29,9 @@ NDPOOL_INLINE bool is_forward(Op op) {
 // Who leans on an output that several cells tie for.
 enum class Ties { FIRST, SPLIT, ALL };
 
-// What a window's sum is divided by: nothing, a number, its cells with those of the padding, its real cells.
-enum class Count { NONE, FIXED, COUNTED, REAL };
+// What a window's sum is divided by: nothing, a number, its cells with those of the padding, its real cells, or a
+// number for each output.
+enum class Count { NONE, FIXED, COUNTED, REAL, EACH };
 
 // How the mean of integers becomes an integer (rule "Integers"), if it does.
 enum class Rounding { NONE, HALF_EVEN, HALF_UP, HALF_AWAY, FLOOR, TRUNCATE };
@@ -87,6 +88,10 @@ struct Call {
     const void *x = nullptr, *y_in = nullptr, *t = nullptr, *g = nullptr, *winners_in = nullptr;
     void *y = nullptr, *dy = nullptr, *gx = nullptr, *winners = nullptr;
     i64 *indices = nullptr;
+    // Where cells are skipped, a number for each output, in a byte or a double: what its sum is divided by
+    // (Count::EACH); or how many cells are there (SMOOTH), so that nobody looks at an output without any.
+    const void *counts = nullptr;
+    int count_bytes = 0;
     const Views *views = nullptr;  // if set, some of the arrays are not dense
 };
 
