@@ -90,9 +90,10 @@ def agree(pool, x, rng, levels=None):
             continue
         for way in ways(pool, x, "forward"):
             same(forward_by(pool, x, way), y)
+        for way in ways(pool, x, "jvp"):
             close(jvp_by(pool, x, t, way)[1], dy)
-            if index is not None:
-                same(winners_by(pool, x, way)[0], y)
+        for way in ways(pool, x, "linearize") if index is not None else ():
+            same(winners_by(pool, x, way)[0], y)
         for way in ways(pool, x, "push"):
             close(push_by(pool, x, t, way), dy)
         for way in ways(pool, x, "pull"):

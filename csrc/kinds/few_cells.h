@@ -87,16 +87,15 @@ NDPOOL_INLINE void find_of_few(int lo, int hi, const K *const *at, i64 first, i6
     };
     (with(Size<LO>()), ...);
 }
+// Says whether there is one for so many cells: not for the widest, of which a register holds few.
 template <class K>
 bool find_of_few(int cells, int lo, int hi, const K *const *at, i64 first, i64 count, K *to_lo, K *to_hi) {
-    if constexpr (!LEVEL_IS_TUNED) return false;
-    if (cells == 4)
-        find_of_few<4>(lo, hi, at, first, count, to_lo, to_hi, std::make_integer_sequence<int, 4>());
-    else if (cells == 9)
-        find_of_few<9>(lo, hi, at, first, count, to_lo, to_hi, std::make_integer_sequence<int, 9>());
-    else
-        return false;
-    return true;
+    if constexpr (LEVEL_IS_TUNED && sizeof(K) < 8) {
+        if (cells == 4) find_of_few<4>(lo, hi, at, first, count, to_lo, to_hi, std::make_integer_sequence<int, 4>());
+        if (cells == 9) find_of_few<9>(lo, hi, at, first, count, to_lo, to_hi, std::make_integer_sequence<int, 9>());
+        return cells == 4 || cells == 9;
+    }
+    return false;
 }
 
 }  // namespace NDPOOL_LEVEL
