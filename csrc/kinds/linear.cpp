@@ -66,8 +66,7 @@ void run_linear(const Plan &plan, const Call &call, const Route &route) {
     if (call.op == Op::SUM) return sum(plan, call, route);
     with_float(call.derivative, [&](auto zero) {
         using G = decltype(zero);
-        sum_vjp(plan, Divisor::of(plan, call), static_cast<const G *>(call.g),
-                static_cast<G *>(call.gx), route);
+        sum_vjp(plan, Divisor::of(plan, call), static_cast<const G *>(call.g), static_cast<G *>(call.gx), route);
     });
 }
 

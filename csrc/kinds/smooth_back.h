@@ -72,8 +72,8 @@ struct TermsBack {
                 Smooth own = kind;
                 if (own.few) own.few += output;
                 if (own.many) own.many += output;
-                TermsBack{one,         own,  type,  result,    from(x, cell, type), from(g, output, result),
-                          in_gx(cell), way,  route, float_sums}
+                TermsBack{one,         own, type,  result,    from(x, cell, type), from(g, output, result),
+                          in_gx(cell), way, route, float_sums}
                     .run_in_parts();
             }
         });

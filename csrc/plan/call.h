@@ -27,8 +27,8 @@ NDPOOL_INLINE bool is_forward(Op op) {
 // Who leans on an output that several cells tie for.
 enum class Ties { FIRST, SPLIT, ALL };
 
-// What a window's sum is divided by: nothing, a number, its cells with those of the padding, its real cells, or a number
-// for each output.
+// What a window's sum is divided by: nothing, a number, its cells with those of the padding, its real cells, or a
+// number for each output.
 enum class Count { NONE, FIXED, COUNTED, REAL, EACH };
 
 // How the mean of integers becomes an integer (rule "Integers"), if it does.
