@@ -190,10 +190,10 @@ struct SumSink {
 
     // --- integers ---
 
-    // The first `count` of N, as T.
+    // The first `count` of N, as T, which has as many bytes as the elements.
     template <class T, int N, class V>
     NDPOOL_INLINE void put_as(i64 at, const V &v, int count) const {
-        put_some<N>(reinterpret_cast<T *>((row + at).first), count, [&](T *p) { store_as<N>(p, v); });
+        put_some<N>(reinterpret_cast<T *>(row.first) + at, count, [&](T *p) { store_as<N>(p, v); });
     }
     template <int N>
     NDPOOL_INLINE void put_integers(i64 at, const typename P::template State<N> &s, int count) const {
