@@ -251,6 +251,43 @@ def test_large_arrays(window, shape, axes):
         np.testing.assert_array_equal(linear.pull(g)[np.isnan(x)], 0)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_one_long_window(dtype, channels):
+    """Means of more cells than caches hold, of which a few thousand are there."""
+    rng = np.random.default_rng(channels)
+    x = np.full((1201, 1900 // channels, channels), np.nan, dtype)
+    there = rng.random(x.shape) < 0.002
+    x[there] = rng.integers(-9, 10, there.sum())
+    count = there.sum((0, 1), keepdims=True)
+    for kind, divisor in ((Avg(), count), (Sum(), 1), (Avg(divisor_override=7), 7)):
+        for least in {Sum: [1], Avg: [1, int(count.min()) + 1]}[type(kind)]:
+            pool = Pool(kind, Global(), (0, 1), math.nan, least)
+            y, linear = pool.linearize(x)
+            enough = count >= least
+            total = np.nansum(x.astype(np.float64), (0, 1), keepdims=True)
+            close = {"rtol": float(np.finfo(dtype).eps)}
+            np.testing.assert_allclose(y.astype(np.float64), np.where(enough, total / divisor, np.nan), **close)
+            pushed = linear.push(np.where(there, x, np.inf).astype(dtype)).astype(np.float64)
+            np.testing.assert_allclose(pushed, np.where(enough, total / divisor, 0), **close)
+            g = rng.normal(size=y.shape).astype(dtype)
+            gx = np.where(there & enough, g.astype(np.float64) / divisor, 0)
+            np.testing.assert_allclose(linear.pull(g).astype(np.float64), gx, 1e-3, 1e-4)
+
+
+def test_gradients_go_into_views():
+    rng = np.random.default_rng(4)
+    x = large(rng, (1, 460, 301), np.float32, math.nan)
+    for kind in (Max(), Avg(), Max("all"), SmoothMax(0.5)):
+        y, linear = Pool(kind, Window((3, 3), 1, 1), skip=math.nan).linearize(x)
+        g = rng.normal(size=y.shape).astype(np.float32)
+        memory = np.full((1, 460, 2, 400), 7, np.float32)
+        linear.pull(g, memory[:, :, 1, 3:304])
+        same(memory[:, :, 1, 3:304], linear.pull(g))
+        memory[:, :, 1, 3:304] = 7
+        assert (memory == 7).all()
+
+
 @pytest.mark.parametrize("dtype", DTYPES[:-1], ids=str)
 def test_large_arrays_of_every_dtype_that_are_views(dtype):
     """The same numbers, dense and not: in Fortran order, and as crops with steps."""

@@ -139,10 +139,7 @@ class LongSums {
             const Scratch<Byte> there(count + 64, "marks of cells");
             mark(first, count, there.data());
             char *to = static_cast<char *>(call.gx) + first * bytes;
-            if (call.past_the_caches)
-                choose_past_the_caches(there.data(), count, shares.data(), 0, to, bytes);
-            else
-                choose(there.data(), count, shares.data(), 0, to, bytes);
+            choose(there.data(), count, shares.data(), 0, to, bytes, call.past_the_caches);
         });
     }
 };

@@ -249,7 +249,7 @@ class Skipping {
             room.grow((cells * bytes + 7) / 8 + 16, "gradients of a piece");
             own.gx = room.data();
             run_usual(own);
-            return choose_past_the_caches(there.data(), cells, own.gx, 0, call.gx, bytes);
+            return choose(there.data(), cells, own.gx, 0, call.gx, bytes, true);
         }
         run_usual(own);
         choose(there.data(), cells, call.gx, 0, call.gx, bytes);

@@ -80,42 +80,34 @@ inline Looked replace(Type type, const void *x, i64 count, const SkippedBits &sk
     return looked;
 }
 
-// Copies numbers where a byte says 1, and puts another where it says 0. The two arrays may be one.
-template <class U>
+// Copies numbers where a byte says 1, and puts another where it says 0. The two arrays may be one. With PAST, whole
+// registers are stored past the caches.
+template <bool PAST, class U>
 void choose(const std::uint8_t *there, i64 count, const U *from, U other, U *to) {
     constexpr int N = LANES<U>;
     using Truth = typename IntOf<sizeof(U)>::s;
     const vec<U, N> instead = splat<U, N>(other);
     i64 i = 0;
+    if (PAST)
+        for (; i < count && reinterpret_cast<std::uintptr_t>(to + i) % LINE; ++i) to[i] = there[i] ? from[i] : other;
     for (; i + N <= count; i += N) {
         const vec<Truth, N> is = convert<Truth, N>(load<N>(there + i)) != 0;
-        store<N>(to + i, is ? load<N>(from + i) : instead);
+        const vec<U, N> v = is ? load<N>(from + i) : instead;
+        if constexpr (PAST)
+            stream<N>(to + i, v);
+        else
+            store<N>(to + i, v);
     }
     for (; i < count; ++i) to[i] = there[i] ? from[i] : other;
+    if (PAST) end_streaming();
 }
-inline void choose(const std::uint8_t *there, i64 count, const void *from, std::uint64_t other, void *to, i64 bytes) {
+inline void choose(const std::uint8_t *there, i64 count, const void *from, std::uint64_t other, void *to, i64 bytes,
+                   bool past_the_caches = false) {
     with_bits(bytes, [&](auto zero) {
         using U = decltype(zero);
-        choose(there, count, static_cast<const U *>(from), static_cast<U>(other), static_cast<U *>(to));
+        const auto run = past_the_caches && sizeof(U) > 1 ? choose<sizeof(U) != 1, U> : choose<false, U>;
+        run(there, count, static_cast<const U *>(from), static_cast<U>(other), static_cast<U *>(to));
     });
-}
-
-// The same, past the caches: through the nearest one.
-inline void choose_past_the_caches(const std::uint8_t *there, i64 count, const void *from, std::uint64_t other,
-                                   void *to, i64 bytes) {
-    constexpr i64 SOME = 4096;
-    const Scratch<char> block(SOME, "results on their way to memory");
-    const char *source = static_cast<const char *>(from);
-    char *target = static_cast<char *>(to);
-    i64 i = (-reinterpret_cast<std::intptr_t>(to) & (LINE - 1)) / bytes;  // so that the others start with a line
-    if (i > count) i = count;
-    choose(there, i, source, other, target, bytes);
-    for (const i64 most = SOME / bytes; i < count; i += most) {
-        const i64 some = count - i < most ? count - i : most;
-        choose(there + i, some, source + i * bytes, other, block.data(), bytes);
-        stream_bytes(target + i * bytes, block.data(), some * bytes);
-    }
-    end_streaming();
 }
 
 }  // namespace NDPOOL_LEVEL
