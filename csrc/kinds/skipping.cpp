@@ -298,13 +298,14 @@ class Skipping {
     }
 
     // Where cells that are there are no better than what skipped ones were replaced by, the first of all cells may have
-    // won and be a skipped one. Then the first that is there is the winner.
+    // won and be a skipped one. Then the first that is there is the winner, of an absent output too: so of all cells in a
+    // column of a row of windows, only one wins.
     void mend_winners(const void *y) const {
         Scratch<Byte> better(outputs + 64, "marks of outputs");
         if (!replace(call.type, y, outputs, exactly(filling), 0, nullptr, better.data()).skipped) return;
         over_rows(plan, [&](const OutputRow &rows, i64 first, i64 slab) {
             for (i64 i = 0; i < plan.out_row; ++i)
-                if (!better[first + i] && enough[first + i])
+                if (!better[first + i])
                     over_window(plan, rows, slab, i, [&](i64 cell, i64 place) {
                         if (there[cell]) put_winner(first + i, cell, place);
                         return there[cell] != 0;
