@@ -298,8 +298,8 @@ class Skipping {
     }
 
     // Where cells that are there are no better than what skipped ones were replaced by, the first of all cells may have
-    // won and be a skipped one. Then the first that is there is the winner, of an absent output too: so of all cells in a
-    // column of a row of windows, only one wins.
+    // won and be a skipped one. Then the first that is there is the winner, of an absent output too: so of all cells in
+    // a column of a row of windows, only one wins.
     void mend_winners(const void *y) const {
         Scratch<Byte> better(outputs + 64, "marks of outputs");
         if (!replace(call.type, y, outputs, exactly(filling), 0, nullptr, better.data()).skipped) return;
