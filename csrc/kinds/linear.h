@@ -18,7 +18,6 @@ struct EachDivisor {
         if (call.count_bytes == 1) return {static_cast<const std::uint8_t *>(call.counts), nullptr};
         return {nullptr, static_cast<const double *>(call.counts)};
     }
-    bool is_given() const { return few || many; }
     EachDivisor from(i64 output) const { return {few ? few + output : nullptr, many ? many + output : nullptr}; }
 
     template <class A, int N>

@@ -24,8 +24,8 @@ class SmallCounts {
         : plan(plan),
           axis(plan.last()),
           before(axis.pad_lo * plan.inner),
-          length(std_max((axis.output - 1) * axis.stride + axis.dilation * (axis.kernel - 1) + 1,
-                         axis.pad_lo + axis.length) *
+          length(larger((axis.output - 1) * axis.stride + axis.dilation * (axis.kernel - 1) + 1,
+                        axis.pad_lo + axis.length) *
                  plan.inner),
           columns(length + MARGIN, "marks of columns"),
           sums(length + MARGIN, "marks of windows") {
@@ -53,7 +53,7 @@ class SmallCounts {
     const i64 before, length;  // elements of padding before a row, and of a row with all padding that is seen
     const Scratch<Byte> columns, sums;
 
-    static i64 std_max(i64 a, i64 b) { return a > b ? a : b; }
+    static i64 larger(i64 a, i64 b) { return a > b ? a : b; }
 
     void add_rows(const Byte *marks, const OutputRow &rows) {
         Byte *to = columns.data() + before;
