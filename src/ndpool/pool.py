@@ -233,8 +233,9 @@ class Pool:
 
         `linear.push(t)` is `dy = sum of w_i * t_i`, and `linear.pull(g, out=None)` is its transpose, `gx_i += w_i * g`.
         `linear.residual` has the arrays that are kept, as (x, y, winners), with None for those that are not. Max and
-        Min with ties="first" keep their winners, in one byte each for windows of up to 256 cells. Sum and Avg keep
-        nothing, SmoothMax and Lp keep `x`, the other policies for ties `x` and a copy of y. An `x` that is kept must
+        Min with ties="first", Mode and Quantiles that are a cell keep their winners, in one byte each for windows of up
+        to 256 cells. Sum and Avg keep nothing, or with `skip` the `x`; SmoothMax, Lp, Median and other Quantiles keep
+        `x`, the other policies for ties `x` and a copy of y. An `x` that is kept must
         not be written to. `linear.indices()` says where the winners stand, if these are kept.
 
         >>> from ndpool import Avg
