@@ -13,6 +13,10 @@ import numpy as np
 from ndpool import Avg, Lp, Max, Min, SmoothMax, Sum, spec
 
 
+#: The kinds that are written here.
+GATHERED = (Max, Min, Sum, Avg, SmoothMax, Lp)
+
+
 class Gathered:
     """`pool` over the array `x`: its value, and its weights as a dense array beside the cells' places."""
 

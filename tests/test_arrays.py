@@ -91,7 +91,7 @@ FUNCTIONS = [
 def of_function(function):
     """The function with arguments for one axis, over four cells."""
     name = function.__name__
-    number = (2.0,) if "smooth" in name or "lp" in name else ()
+    number = (2.0,) if "smooth" in name or "lp" in name else (0.5,) if "quantile" in name else ()
     size = () if "global" in name else ((2,),)
     return lambda x, **more: function(x, *number, *size, axes=-1, **more)
 

@@ -95,6 +95,7 @@ class Kind(ABC):
     def result_name(self, dtype: str) -> str:
         """The same by names, which every library has (rule "Integers").
 
+        >>> from ndpool import Avg, Max, Sum
         >>> Sum().result_name("uint8"), Avg().result_name("uint8"), Max().result_name("bfloat16")
         ('uint64', 'float64', 'bfloat16')
         """
@@ -133,6 +134,7 @@ class Kind(ABC):
 def form_of(kind: Kind) -> Form | None:
     """The kind as engines know it; None for a kind of your own.
 
+    >>> from ndpool import Max
     >>> form_of(Max())
     Form(name='max', option='first', parameter=0.0, keeps='winners', curved=False, in_floats=False)
     """
@@ -143,7 +145,7 @@ def kind_of(name: str, option: str, parameter: float) -> Kind:
     """The kind that has this form.
 
     >>> kind_of("avg", "fixed", 9.0)
-    Avg(count_include_pad=True, divisor_override=9)
+    Avg(count_include_pad=True, divisor_override=9, rounding=None)
     """
     return ENGINE_KINDS[name]._of_form(option, parameter)
 

@@ -185,7 +185,7 @@ def _example(pooling: Pooling, written_array: str, shown: Callable[[Any], str]) 
     if pooling.column.axes is not None:
         y = y.reshape((1,) * len(pooling.column.axes))
     lines = [f">>> {pooling.name}({', '.join(arguments)})", shown(y)]
-    if pooling.has_indices:
+    if pooling.has_indices and kind.one_winner() is not None:
         places = np.array([x.index(seen[0]) + kind.winners(seen)[0] for seen in cells])
         lines += [f">>> {pooling.name}({', '.join(arguments)}, return_indices=True)[1]", shown(places)]
     return "\n".join(lines)

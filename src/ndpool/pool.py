@@ -267,7 +267,7 @@ class Pool:
         """Whether the derivative depends on which of several winners comes first."""
         return self.kind.one_winner() == self.kind
 
-    @cached_property
+    @property
     def keeps(self) -> str:
         """What the derivative keeps where an engine computes it: "nothing", "winners", "x", or "x and y".
 

@@ -37,7 +37,7 @@ def function_calls():
     """Every function of ndpool, with its arguments after x."""
     for name in ndpool.__all__:
         if "_pool" in name:
-            number = (1.5,) if "smooth" in name or "lp_" in name else ()
+            number = (1.5,) if "smooth" in name or "lp_" in name else (0.3,) if "quantile" in name else ()
             size = () if "global" in name else (2,)
             axes = {} if name[-1] == "d" or "global" in name else {"axes": (1, 3)}
             yield pytest.param(name, (*number, *size), axes, id=name)

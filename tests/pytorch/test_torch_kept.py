@@ -171,8 +171,8 @@ def test_a_pool_is_made_ready_once():
     assert pools.over_pool(pool, 3) is pools.over_pool(pool, 3)
     assert pools.over_pool(pool, 4) is not pools.over_pool(pool, 3)
     numbers = (2, 2)
-    assert pools.over_window(Max, numbers, None, 0, 1, False, None, 3) is pools.over_window(
-        Max, (*numbers,), None, 0, 1, False, None, 3
+    assert pools.over_window(Max, numbers, None, 0, 1, False, None, 3, None, 1) is pools.over_window(
+        Max, (*numbers,), None, 0, 1, False, None, 3, None, 1
     )
 
 

@@ -23,7 +23,7 @@ def calls(name):
     """A call of every function, with something of every argument that it has: arguments by place, and by name."""
     names = inspect.signature(getattr(F, name)).parameters
     rank = next((rank for rank in (1, 2, 3) if f"{rank}d" in name), 2)
-    first = {"norm_type": 3.0, "beta": 1.5, "p": 3}
+    first = {"norm_type": 3.0, "beta": 1.5, "p": 3, "q": 0.25}
     args = [value for key, value in first.items() if key in names]
     if "kernel_size" in names:
         args.append((2,) * rank)
@@ -33,6 +33,10 @@ def calls(name):
     for key, value in {"stride": 1, "padding": 1, "dilation": 2, "ceil_mode": True, "ties": "split"}.items():
         if key in names and "unpool" not in name:
             kwargs[key] = value
+    if "mode_pool" in name:
+        kwargs["ties"] = "largest"
+    if "skip" in names:
+        kwargs |= {"skip": 0.5, "min_count": 1}
     if "keepdims" in names:
         kwargs["keepdims"] = False
     return args, kwargs
