@@ -222,7 +222,7 @@ def missing(small: bool) -> Iterator[Work]:
             title,
             partial(pool, x, out=y),
             {
-                "xarray": Peer(coarsened(x, (4, 4), name, skipna=True), 5, like=lambda y: y),
+                "xarray": Peer(coarsened(x, (4, 4), name), 5, like=lambda y: y),
                 "bottleneck": Peer(partial(getattr(bottleneck, f"nan{name}"), cells, -1), 5, like=lambda y: y),
             },
             {"without skip": 1.5},

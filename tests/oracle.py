@@ -12,7 +12,6 @@ import numpy as np
 
 from ndpool import Avg, Lp, Max, Min, SmoothMax, Sum, spec
 
-
 #: The kinds that are written here.
 GATHERED = (Max, Min, Sum, Avg, SmoothMax, Lp)
 
