@@ -7,7 +7,7 @@ BUILD_TOOLS := 'scikit-build-core>=0.10' 'nanobind>=2.4' 'cmake>=3.18' ninja
 PIP_INSTALL := -m pip install --no-compile --constraint constraints.txt
 PIP := $(BIN)/python $(PIP_INSTALL)
 
-.PHONY: demo examples docs test test-onnx test-images test-docs core-test arm compilers sanitize wheel lint format bench bench-compare clean
+.PHONY: demo examples docs test test-torch test-onnx test-images test-docs core-test arm compilers sanitize wheel lint format bench bench-compare clean
 
 demo: .venv/.cli
 	$(BIN)/ndpool demo --force
@@ -23,6 +23,10 @@ docs: .venv/.docs
 # As many processes as there are processors.
 test: .venv/.test
 	$(BIN)/python -m pytest -n auto
+
+# The adapter of PyTorch: a suite of its own, for its length.
+test-torch: .venv/.test
+	$(BIN)/python -m pytest -n auto tests/pytorch
 
 # Exported models in ONNX Runtime: a suite of its own, for the packages that it needs.
 test-onnx: .venv/.test-onnx

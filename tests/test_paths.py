@@ -607,19 +607,19 @@ def test_smooth_squares_of_hostile_numbers(beta, flavour):
 
 @pytest.mark.parametrize("kind", [SmoothMax(1.5), SmoothMax(-30.0), Lp(2), Lp(2.5)], ids=repr)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("cells", [2, 3, 6, 35])
-def test_many_smooth_slabs_of_a_few_cells(kind, dtype, cells):
+@pytest.mark.parametrize(("cells", "slabs"), [(2, 1031), (3, 1031), (6, 701), (35, 211)])
+def test_many_smooth_slabs_of_a_few_cells(kind, dtype, cells, slabs):
     """Slabs that are one row. Those whose numbers are far from their neighbours' have a scale of their own."""
     pool, rng = Pool(kind, Global(), axes=1), np.random.default_rng(7)
-    x = (rng.normal(size=(1031, cells)) * rng.choice([1e-6, 1, 1e6], size=(1031, 1))).astype(dtype)
-    x[5, 1], x[700, 0] = np.nan, np.inf
+    x = (rng.normal(size=(slabs, cells)) * rng.choice([1e-6, 1, 1e6], size=(slabs, 1))).astype(dtype)
+    x[5, 1], x[200, 0] = np.nan, np.inf
     t, g = directions(pool, x.shape, np.dtype(dtype))
-    y, dy, gx = spec.forward(pool, x), spec.jvp(pool, x, t)[1], spec.vjp(pool, x, g)
+    (y, dy), gx = spec.jvp(pool, x, t), spec.vjp(pool, x, g)
+    mass = spec.jvp(pool, x, np.abs(t))[1]
     for level in _engine.levels():
         _engine.set_level(level)
         within(pool(x), y, value_allowance(pool, x, y))
         within(pool.vjp(x)[1](g), gx, vjp_allowance(pool, x, g, gx))
-        mass = spec.jvp(pool, x, np.abs(t))[1]
         within(pool.jvp(x, t)[1], dy, 1e-5 * (np.abs(mass) + np.abs(t).max(1, keepdims=True)))
 
 
