@@ -121,7 +121,7 @@ void test_requests_are_checked(const Options &) {
     auto refuse = [](const std::string &message, const Request &wrong) {
         expect_error<Invalid>(message, [&] { PlannedPool pool(wrong); });
     };
-    refuse("no kind 'median'", request("median", "", 0, "float32", 0));
+    refuse("no kind 'midrange'", request("midrange", "", 0, "float32", 0));
     refuse("'max' has no option 'last'", request("max", "last", 0, "float32", 0));
     refuse("'sum' has no option 'first'", request("sum", "first", 0, "float32", 0));
     refuse("'avg' has no option ''", request("avg", "", 0, "float32", 0));
@@ -215,8 +215,10 @@ void test_arrays_are_checked(const Options &) {
     split.linearize(X, Y, none);
     refuse("x is None", [&] { split.push(none, Y, none, T, DY); });
     refuse("y is None", [&] { split.pull(X, none, none, DY, T); });
-    refuse("only Max and Min with ties 'first' have winners", [&] { split.linearize(X, Y, W); });
-    refuse("only Max and Min with ties 'first' have winners", [&] { split.indices(W, indices.array()); });
+    refuse("only Max and Min with ties 'first', modes and quantiles that are a cell have winners",
+           [&] { split.linearize(X, Y, W); });
+    refuse("only Max and Min with ties 'first', modes and quantiles that are a cell have winners",
+           [&] { split.indices(W, indices.array()); });
     const PlannedPool smooth(request("lp", "", 2, "float32", 0));
     refuse("x is None", [&] { smooth.pull(none, none, none, DY, T); });
     smooth.pull(X, none, none, DY, T);
