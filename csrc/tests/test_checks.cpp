@@ -152,8 +152,8 @@ void test_requests_are_checked(const Options &) {
     refuse("derivatives", changed(request("sum", "", 0, "int8", 0), [](Request &r) { r.derivative = "float32"; }));
     for (int bytes : {-1, 3, 8}) refuse("is not one of 0, 1, 2 and 4", request("max", "first", 0, "float32", bytes));
     for (const char *ties : {"split", "all"})
-        refuse("only Max and Min with ties 'first' keep winners", request("min", ties, 0, "float32", 1));
-    refuse("only Max and Min with ties 'first' keep winners", request("avg", "real", 0, "float32", 1));
+        refuse("only Max and Min with ties 'first'", request("min", ties, 0, "float32", 1));
+    refuse("only Max and Min with ties 'first'", request("avg", "real", 0, "float32", 1));
     auto wider = [](i64 side, int bytes) {
         return changed(request("max", "first", 0, "float32", bytes),
                        [&](Request &r) { r.dims = {{side, 1, side, 1, 1, 0, 0, 0}}; });
