@@ -15,10 +15,10 @@ struct Request {
     double parameter = 0;
     std::string dtype, result, derivative;  // of x; of y; of t, dy, g and gx
     int winner_bytes = 0;                   // of each winner that the derivative keeps; 0 if it keeps none
-    Skip skip;                              // which cells are not there
+    Skip skip{};                            // which cells are not there
     // The pooled axes as they lie in memory, by numbers whose order is that of the caller's axes. It decides which cell
     // of a window comes first. Empty where both orders are the same.
-    std::vector<i64> pooled;
+    std::vector<i64> pooled{};
 };
 
 // Memory that holds an array: C-contiguous, in the order of the dimensions, unless it has steps. Without data there is
@@ -38,7 +38,7 @@ struct Manner {
     int threads = 0;  // for this call alone; 0 is the number of the process
     // The way to go, by a name of plan/choice.h; empty for the engine's own choice. With "+stream" behind it, or
     // "stream" alone, results are written past the caches, worth it or not.
-    std::string path;
+    std::string path{};
 };
 
 // The derivative of a pool is a linear map that is known from some of the forward's arrays: its residual.
