@@ -1,0 +1,11 @@
+"""The engine for GPUs, in Triton: what a plan does to tensors that lie on one.
+
+It has the operations of `ndpool.native`, on dense tensors in the plan's order of axes. Nothing is scattered and nothing
+is added in an order that depends on who is first, so every result is the same to the bit, every time.
+"""
+
+from __future__ import annotations
+
+from .engine import forward, indices, jvp, linearize, pull, push
+
+__all__ = ["forward", "indices", "jvp", "linearize", "pull", "push"]

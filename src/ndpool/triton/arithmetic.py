@@ -1,0 +1,170 @@
+"""What kinds do with numbers: device functions that engines of every window share.
+
+Every kind is two or three numbers a window, its state, which can be made from cells or from the states of parts of it:
+
+    max, min            the best cell, and its place or how many cells have it
+    sum, avg            the sum, and its error (float64) or its upper half (64-bit integers)
+    smooth_max, lp      the shift or scale m, and the sum of exp(beta (x - m)) or of (|x| / m)^p
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import triton
+import triton.language as tl
+
+
+class KindNumbers(NamedTuple):
+    """What a kernel is compiled for: a kind with its numbers, and which cells are not there.
+
+    `sums` says how sums are kept: "plain", beside their "error", or in "halves". `lead` says which cell a smooth kind is
+    shifted or scaled by: that of "max" or "min". `worst` is beaten by every cell. `skip` is "no", "nan" or "value".
+    """
+
+    name: str
+    option: str
+    parameter: float
+    sums: str
+    rounding: str
+    lead: str
+    worst: float
+    skip: str
+    skip_value: float
+    least: int
+
+
+(NAME, OPTION, PARAMETER, SUMS, ROUNDING, LEAD, WORST, SKIP, SKIP_VALUE, LEAST) = (
+    tl.constexpr(i) for i in range(len(KindNumbers._fields))
+)
+
+
+@triton.jit
+def beats(a, b, KIND: tl.constexpr):
+    """Whether cell a beats b; a NaN beats every number (rule "NaN")."""
+    if KIND[LEAD] == "max":
+        wins = a > b
+    else:
+        wins = a < b
+    if a.dtype.is_floating():
+        wins = wins | ((a != a) & (b == b))
+    return wins
+
+
+@triton.jit
+def better(a, b, KIND: tl.constexpr):
+    """The better of two numbers, or NaN."""
+    if KIND[LEAD] == "min":
+        return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+    else:
+        return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def are_equal(a, b):
+    """Whether two cells tie; NaNs do."""
+    equal = a == b
+    if a.dtype.is_floating():
+        equal = equal | ((a != a) & (b != b))
+    return equal
+
+
+@triton.jit
+def is_there(v, KIND: tl.constexpr):
+    """Whether a cell is not one of those that are skipped."""
+    if KIND[SKIP] == "nan":
+        return v == v
+    else:
+        return v != tl.full(v.shape, KIND[SKIP_VALUE], v.dtype)
+
+
+@triton.jit
+def two_sum(a, b):
+    """`a + b`, and what rounding took from it; nothing where the sum is not finite."""
+    s = a + b
+    part = s - a
+    error = (a - (s - part)) + (b - part)
+    return s, tl.where(s - s == 0, error, 0.0)
+
+
+@triton.jit
+def shifted(v, m, KIND: tl.constexpr):
+    """A cell beside the shift or scale of its window: exp(beta (v - m)), or |v| / m where equal infinities give 1."""
+    if KIND[NAME] == "smooth_max":
+        return tl.exp(tl.where(v == m, 0.0, (v - m) * KIND[PARAMETER]))
+    else:
+        return tl.where(tl.abs(v) == m, 1.0, tl.abs(v) / m)
+
+
+@triton.jit
+def power(a, P: tl.constexpr):
+    """`a ** P` of numbers from 0 up."""
+    if P == 0:
+        return tl.zeros_like(a) + 1
+    elif P == 1:
+        return a
+    elif P == 2:
+        return a * a
+    elif P == 3:
+        return a * a * a
+    elif P == 4:
+        return a * a * (a * a)
+    else:
+        return tl.where(a == 0, 0.0, tl.exp(tl.log(a) * P))
+
+
+@triton.jit
+def root(a, P: tl.constexpr):
+    if P == 1:
+        return a
+    elif P == 2:
+        return tl.sqrt(a)
+    else:
+        return power(a, 1 / P)
+
+
+@triton.jit
+def sign_of(v):
+    """-1, 0 or 1; NaN for NaN."""
+    return tl.where(v > 0, 1.0, tl.where(v < 0, -1.0, v * 0))
+
+
+@triton.jit
+def floor_quotient(total, upper, n, KIND: tl.constexpr):
+    """The sum of integers by n, rounded down, its remainder, and whether the sum is negative.
+
+    In halves, the sum is `upper * 2**32 + total`, which may be beyond 64 bits; the quotient is not.
+    """
+    if KIND[SUMS] == "halves":
+        upper = upper + (total >> 32)
+        q, r = _floor(upper, n)
+        rest = r * 4294967296 + (total & 4294967295)
+        low = rest // n
+        return q * 4294967296 + low, rest - low * n, upper < 0
+    else:
+        q, r = _floor(total, n)
+        return q, r, total < 0
+
+
+@triton.jit
+def _floor(a, n):
+    q = a // n
+    r = a - q * n
+    return tl.where(r < 0, q - 1, q), tl.where(r < 0, r + n, r)
+
+
+@triton.jit
+def rounded_mean(total, upper, n, KIND: tl.constexpr):
+    """The mean of integers, rounded once (rule "Integers")."""
+    q, r, negative = floor_quotient(total, upper, n, KIND)
+    if KIND[ROUNDING] == "half_even":
+        up = (2 * r > n) | ((2 * r == n) & (q % 2 != 0))
+    elif KIND[ROUNDING] == "half_up":
+        up = 2 * r >= n
+    elif KIND[ROUNDING] == "half_away":
+        up = (2 * r > n) | ((2 * r == n) & (negative == 0))
+    elif KIND[ROUNDING] == "truncate":
+        up = (r > 0) & negative
+    else:
+        up = r < 0
+    return q + up.to(q.dtype)

@@ -1,0 +1,127 @@
+"""The kernel for long windows along the last axis: the cells of one window lie over the columns of a tile.
+
+Each column walks over every COLS-th cell, so that neighbours are read together; then the columns are joined in a tree,
+which is the same whoever runs it.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from .arithmetic import LEAD, NAME, SKIP, SUMS, WORST, beats, better, two_sum
+from .walking import look, look_again, store_result
+from .windows import cell
+
+
+@triton.jit
+def _first_of(a, p, b, q):
+    """The better of two cells with their places (none is -1), the first where they tie; of "max"."""
+    wins = (q >= 0) & ((p < 0) | (b > a) | ((b != b) & (a == a)) | (((a == b) | ((a != a) & (b != b))) & (q < p)))
+    return tl.where(wins, b, a), tl.where(wins, q, p)
+
+
+@triton.jit
+def _least_of(a, p, b, q):
+    """The same of "min"."""
+    wins = (q >= 0) & ((p < 0) | (b < a) | ((b != b) & (a == a)) | (((a == b) | ((a != a) & (b != b))) & (q < p)))
+    return tl.where(wins, b, a), tl.where(wins, q, p)
+
+
+@triton.jit
+def _larger(a, b):
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def _smaller(a, b):
+    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def _total(a, b):
+    return a + b
+
+
+@triton.jit
+def _total_with_error(a, e, b, f):
+    s, rest = two_sum(a, b)
+    return s, rest + e + f
+
+
+@triton.jit
+def _best(a, KIND: tl.constexpr):
+    if KIND[LEAD] == "max":
+        return tl.reduce(a, 1, _larger, keep_dims=True)
+    else:
+        return tl.reduce(a, 1, _smaller, keep_dims=True)
+
+
+@triton.jit
+def tree(
+    a_in, b_in, d_in, n_in, a_out, b_out, d_out, n_out, rows, cells, scale, all_cells,
+    s0, s1, s2, s3, s4, s5, s6, s7,
+    o0, o1, o2, o3, o4, o5, o6, o7,
+    f0, f1, f2, f3, f4, f5, f6, f7,
+    KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, WHOLE: tl.constexpr, CELLS: tl.constexpr,
+    DIVISOR: tl.constexpr, SOURCE: tl.constexpr, SINK: tl.constexpr, TANGENT: tl.constexpr, PLACES: tl.constexpr, AGAIN: tl.constexpr,
+    COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr,
+    WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """As `walk`; `rows` number the outputs of all axes."""
+    sizes = (s0, s1, s2, s3, s4, s5, s6, s7)
+    outs = (o0, o1, o2, o3, o4, o5, o6, o7)
+    out = tl.program_id(0)
+    if WIDE:
+        out = out.to(tl.int64)
+    out = out * ROWS + tl.arange(0, ROWS)[:, None]
+    inside = out < rows
+    out = tl.minimum(out, rows - 1)
+    row = out // outs[RANK - 1]
+    last = out % outs[RANK - 1]
+
+    a = tl.full([ROWS, COLS], KIND[WORST], COMPUTE)
+    b = tl.full([ROWS, COLS], -1 if PLACES else 0, SECOND)
+    d = tl.zeros([ROWS, COLS], SLOPE)
+    n = tl.zeros([ROWS, COLS], tl.int32)
+    lane = tl.arange(0, COLS)[None, :]
+    for start in range(0, cells, COLS):
+        place = start + lane
+        at, real = cell(place, row, last, sizes, outs, RANK, AXES)
+        a, b, d, n = look(
+            a, b, d, n, at, real & (place < cells), place * scale, a_in, b_in, d_in, n_in,
+            KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE,
+        )  # fmt: skip
+    if KIND[NAME] == "sum" or KIND[NAME] == "avg":
+        if KIND[SUMS] == "error":
+            a, b = tl.reduce((a, b), 1, _total_with_error, keep_dims=True)
+        else:
+            a = tl.reduce(a, 1, _total, keep_dims=True)
+            b = tl.reduce(b, 1, _total, keep_dims=True)
+    elif PLACES:
+        places = b
+        if KIND[LEAD] == "max":
+            a, b = tl.reduce((a, b), 1, _first_of, keep_dims=True)
+        else:
+            a, b = tl.reduce((a, b), 1, _least_of, keep_dims=True)
+        d = tl.where(places == b, d, 0)
+    else:
+        a = _best(a, KIND)
+        if not AGAIN:
+            b = tl.reduce(b, 1, _total, keep_dims=True)
+    if AGAIN:
+        for start in range(0, cells, COLS):
+            place = start + lane
+            at, real = cell(place, row, last, sizes, outs, RANK, AXES)
+            b, d = look_again(
+                a, b, d, at, real & (place < cells), a_in, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE
+            )
+        b = tl.reduce(b, 1, _total, keep_dims=True)
+    if TANGENT:
+        d = tl.reduce(d, 1, _total, keep_dims=True)
+    n = tl.reduce(n, 1, _total, keep_dims=True)
+    store_result(
+        a, b, d, n, row, last, out.to(tl.int64), inside, d_in, a_out, b_out, d_out, n_out,
+        (f0, f1, f2, f3, f4, f5, f6, f7), outs, all_cells,
+        KIND, RANK, WHOLE, DIVISOR, SINK, TANGENT, PLACES, SLOPE,
+    )  # fmt: skip

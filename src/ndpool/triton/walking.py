@@ -1,0 +1,325 @@
+"""The kernel that walks over the cells of windows: an output in each place of a tile, its cells one after the other.
+
+Its source is cells, or the states that another walk has made of parts of the windows. Its sink is outputs, states for
+another walk, or slopes, which are what the way back asks of a window. So one kernel serves windows over several axes at
+once, windows that go axis by axis, and long windows that are cut into parts.
+
+    source   cells    x, and the tangent t             states   a, b, d, n
+    sink     outputs  y, winners or nothing, dy        states   a, b, d, n        slopes   the reference r, the share h
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from .arithmetic import (
+    LEAST,
+    NAME,
+    OPTION,
+    PARAMETER,
+    ROUNDING,
+    SKIP,
+    SKIP_VALUE,
+    SUMS,
+    WORST,
+    are_equal,
+    beats,
+    better,
+    is_there,
+    power,
+    root,
+    rounded_mean,
+    shifted,
+    sign_of,
+    two_sum,
+)
+from .windows import cell, cells_seen
+
+
+@triton.jit
+def walk(
+    a_in, b_in, d_in, n_in, a_out, b_out, d_out, n_out, rows, cells, scale, all_cells,
+    s0, s1, s2, s3, s4, s5, s6, s7,
+    o0, o1, o2, o3, o4, o5, o6, o7,
+    f0, f1, f2, f3, f4, f5, f6, f7,
+    KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, WHOLE: tl.constexpr, CELLS: tl.constexpr,
+    DIVISOR: tl.constexpr, SOURCE: tl.constexpr, SINK: tl.constexpr, TANGENT: tl.constexpr, PLACES: tl.constexpr, AGAIN: tl.constexpr,
+    COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr,
+    UNROLL: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """`AXES` and the sizes s are those of the source, o those of the sink; `WHOLE` and f those of the pool."""
+    sizes = (s0, s1, s2, s3, s4, s5, s6, s7)
+    outs = (o0, o1, o2, o3, o4, o5, o6, o7)
+    col_blocks = tl.cdiv(outs[RANK - 1], COLS)
+    program = tl.program_id(0)
+    row = program // col_blocks
+    if WIDE:
+        row = row.to(tl.int64)
+    row = row * ROWS + tl.arange(0, ROWS)[:, None]
+    col = program % col_blocks * COLS + tl.arange(0, COLS)[None, :]
+    inside = (row < rows) & (col < outs[RANK - 1])
+    row = tl.minimum(row, rows - 1)
+
+    a = tl.full([ROWS, COLS], KIND[WORST], COMPUTE)
+    b = tl.full([ROWS, COLS], -1 if PLACES else 0, SECOND)
+    d = tl.zeros([ROWS, COLS], SLOPE)
+    n = tl.zeros([ROWS, COLS], tl.int32)
+    if UNROLL:
+        for place in tl.static_range(CELLS):
+            at, real = cell(place, row, col, sizes, outs, RANK, AXES)
+            a, b, d, n = look(
+                a, b, d, n, at, real, place * scale, a_in, b_in, d_in, n_in, KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE
+            )
+        if AGAIN:
+            for place in tl.static_range(CELLS):
+                at, real = cell(place, row, col, sizes, outs, RANK, AXES)
+                b, d = look_again(a, b, d, at, real, a_in, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE)
+    else:
+        for place in range(cells):
+            at, real = cell(place, row, col, sizes, outs, RANK, AXES)
+            a, b, d, n = look(
+                a, b, d, n, at, real, place * scale, a_in, b_in, d_in, n_in, KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE
+            )
+        if AGAIN:
+            for place in range(cells):
+                at, real = cell(place, row, col, sizes, outs, RANK, AXES)
+                b, d = look_again(a, b, d, at, real, a_in, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE)
+
+    store_result(
+        a, b, d, n, row, col, row.to(tl.int64) * outs[RANK - 1] + col, inside, d_in, a_out, b_out, d_out, n_out,
+        (f0, f1, f2, f3, f4, f5, f6, f7), outs, all_cells,
+        KIND, RANK, WHOLE, DIVISOR, SINK, TANGENT, PLACES, SLOPE,
+    )  # fmt: skip
+
+
+@triton.jit
+def store_result(
+    a, b, d, n, row, col, out, inside, g, a_out, b_out, d_out, n_out, whole, outs, all_cells,
+    KIND: tl.constexpr, RANK: tl.constexpr, WHOLE: tl.constexpr, DIVISOR: tl.constexpr,
+    SINK: tl.constexpr, TANGENT: tl.constexpr, PLACES: tl.constexpr, SLOPE: tl.constexpr,
+):  # fmt: skip
+    """What the sink takes of finished states."""
+    if SINK == "states":
+        tl.store(a_out + out, a, mask=inside)
+        tl.store(b_out + out, b, mask=inside)
+        if TANGENT:
+            tl.store(d_out + out, d, mask=inside)
+        if KIND[SKIP] != "no":
+            tl.store(n_out + out, n, mask=inside)
+    else:
+        real, counted = cells_seen(row, col, whole, outs, RANK, WHOLE)
+        if KIND[SKIP] != "no":
+            counted = counted - real + n
+            real = n
+        if SINK == "outputs":
+            _store_outputs(
+                a, b, d, n, real, counted, out, inside, all_cells, a_out, b_out, d_out,
+                KIND, DIVISOR, TANGENT, PLACES,
+            )  # fmt: skip
+        else:
+            share = tl.load(g + out, mask=inside, other=0).to(SLOPE)
+            _store_slopes(a, b, n, share, real, counted, out, inside, a_out, d_out, KIND, DIVISOR)
+
+
+@triton.jit
+def look(
+    a, b, d, n, at, real, place, a_in, b_in, d_in, n_in,
+    KIND: tl.constexpr, SOURCE: tl.constexpr, TANGENT: tl.constexpr, PLACES: tl.constexpr,
+    COMPUTE: tl.constexpr, SLOPE: tl.constexpr,
+):  # fmt: skip
+    """The state with one cell, or one part's state, more."""
+    if KIND[NAME] == "sum" or KIND[NAME] == "avg":
+        v = tl.load(a_in + at, mask=real, other=0)
+        if v.dtype.is_floating():
+            v = v.to(COMPUTE)
+        if KIND[SKIP] != "no" and SOURCE == "cells":
+            real = real & is_there(v, KIND)
+            v = tl.where(real, v, 0)
+            n += real.to(tl.int32)
+        if SOURCE == "states":
+            a, b = _added_state(a, b, v, tl.load(b_in + at, mask=real, other=0), KIND)
+            if KIND[SKIP] != "no":
+                n += tl.load(n_in + at, mask=real, other=0)
+        else:
+            a, b = _added(a, b, v, KIND, COMPUTE)
+        if TANGENT:
+            d += tl.load(d_in + at, mask=real, other=0).to(SLOPE)
+    else:
+        v = tl.load(a_in + at, mask=real, other=KIND[WORST]).to(COMPUTE)
+        if KIND[SKIP] != "no":
+            if SOURCE == "cells":
+                real = real & is_there(v, KIND)
+                n += real.to(tl.int32)
+            else:
+                seen = tl.load(n_in + at, mask=real, other=0)
+                real = real & (seen > 0)
+                n += seen
+            v = tl.where(real, v, KIND[WORST])
+        if KIND[NAME] == "lp" and SOURCE == "cells":
+            v = tl.where(real, tl.abs(v), v)
+        if PLACES:
+            wins = real & (beats(v, a, KIND) | (b < 0))
+            if SOURCE == "states":
+                place = place + tl.load(b_in + at, mask=real, other=0)
+            b = tl.where(wins, place, b).to(b.dtype)
+            a = tl.where(wins, v, a)
+            if TANGENT:
+                d = tl.where(wins, tl.load(d_in + at, mask=real, other=0).to(SLOPE), d)
+        else:
+            a = better(a, v, KIND)
+    return a, b, d, n
+
+
+@triton.jit
+def _added(a, b, v, KIND: tl.constexpr, COMPUTE: tl.constexpr):
+    """A sum with one cell more: beside its error, or in two halves."""
+    if KIND[SUMS] == "halves":
+        return a + (v & 4294967295).to(tl.int64), b + (v >> 32).to(tl.int64)
+    elif KIND[SUMS] == "error":
+        a, e = two_sum(a, v.to(COMPUTE))
+        return a, b + e
+    else:
+        return a + v.to(COMPUTE), b
+
+
+@triton.jit
+def _added_state(a, b, v, w, KIND: tl.constexpr):
+    if KIND[SUMS] == "error":
+        a, e = two_sum(a, v)
+        return a, b + e + w
+    else:
+        return a + v, b + w
+
+
+@triton.jit
+def look_again(
+    a, b, d, at, real, a_in, b_in, d_in, n_in,
+    KIND: tl.constexpr, SOURCE: tl.constexpr, TANGENT: tl.constexpr, COMPUTE: tl.constexpr, SLOPE: tl.constexpr,
+):  # fmt: skip
+    """What depends on the best cell: how many there are, or the sum of what each is beside it."""
+    v = tl.load(a_in + at, mask=real, other=KIND[WORST]).to(COMPUTE)
+    if KIND[SKIP] != "no":
+        if SOURCE == "cells":
+            real = real & is_there(v, KIND)
+        else:
+            real = real & (tl.load(n_in + at, mask=real, other=0) > 0)
+    if SOURCE == "states":
+        times = tl.load(b_in + at, mask=real, other=0)
+    else:
+        times = real.to(b.dtype)
+    if KIND[NAME] == "max" or KIND[NAME] == "min":
+        wins = real & are_equal(v, a)
+        b += tl.where(wins, times, 0)
+        if TANGENT:
+            d += tl.where(wins, tl.load(d_in + at, mask=real, other=0).to(SLOPE), 0)
+    else:
+        part = shifted(v, a, KIND)
+        if KIND[NAME] == "lp":
+            b += tl.where(real, power(part, KIND[PARAMETER]) * times, 0)
+            part = power(part, KIND[PARAMETER] - 1)
+            if SOURCE == "cells":
+                part = part * sign_of(v)
+        else:
+            b += tl.where(real, part * times, 0)
+        if TANGENT:
+            d += tl.where(real, part * tl.load(d_in + at, mask=real, other=0).to(SLOPE), 0)
+    return b, d
+
+
+@triton.jit
+def _with_padding(a, b, d, pad, KIND: tl.constexpr):
+    """The state of SmoothMax where padded cells are the number 0 and take their share."""
+    m = tl.where(pad > 0, better(a, tl.zeros_like(a), KIND), a)
+    kept = shifted(a, m, KIND)
+    return m, tl.where(pad > 0, b * kept + pad * shifted(tl.zeros_like(a), m, KIND), b), tl.where(pad > 0, d * kept, d)
+
+
+@triton.jit
+def _divided(a, b, n, KIND: tl.constexpr, DIVISOR: tl.constexpr):
+    """A sum of floats or of integers as a float, by its divisor."""
+    if KIND[SUMS] == "error":
+        total = a + b
+    elif KIND[SUMS] == "halves":
+        total = b.to(tl.float64) * 4294967296.0 + a.to(tl.float64)
+    elif a.dtype.is_floating():
+        total = a
+    else:
+        total = a.to(tl.float64)
+    if KIND[NAME] == "sum" or DIVISOR == 1:
+        return total
+    elif DIVISOR > 0 and total.dtype == tl.float64:
+        return total / DIVISOR
+    elif DIVISOR > 0:
+        return tl.div_rn(total, tl.full(total.shape, DIVISOR, total.dtype))
+    elif total.dtype == tl.float64:
+        return total / tl.maximum(n, 1)
+    else:
+        return tl.div_rn(total, tl.maximum(n, 1).to(total.dtype) + tl.zeros_like(total))
+
+
+@triton.jit
+def _store_outputs(
+    a, b, d, n, real, counted, out, inside, all_cells, y, winners, dy,
+    KIND: tl.constexpr, DIVISOR: tl.constexpr, TANGENT: tl.constexpr, PLACES: tl.constexpr,
+):  # fmt: skip
+    value = a
+    count = counted if KIND[OPTION] == "counted" else real
+    if KIND[NAME] == "sum" or KIND[NAME] == "avg":
+        if KIND[ROUNDING] != "":
+            by = tl.maximum(count, 1).to(tl.int64) + tl.zeros_like(a)
+            value = rounded_mean(a, b, by, KIND)
+        elif KIND[NAME] == "avg" or KIND[SUMS] == "error":
+            value = _divided(a, b, count, KIND, DIVISOR)
+        if TANGENT and KIND[NAME] == "avg":
+            d = _divided(d, d * 0, count, KIND, DIVISOR)
+    elif KIND[NAME] == "smooth_max":
+        if KIND[OPTION] == "counted":
+            a, b, d = _with_padding(a, b, d, counted - real, KIND)
+        value = a + tl.log(b) / KIND[PARAMETER]
+        d = d / b
+    elif KIND[NAME] == "lp":
+        norm = root(b, KIND[PARAMETER])
+        value = tl.where(a == 0, 0.0, a * norm)
+        d = tl.where(a == 0, 0.0, d / power(norm, KIND[PARAMETER] - 1))
+    elif KIND[OPTION] == "split" and TANGENT:
+        d = d / b
+    if KIND[SKIP] != "no":
+        few = n < KIND[LEAST]
+        if KIND[SKIP] == "nan":
+            value = tl.where(few, float("nan"), value)
+        else:
+            value = tl.where(few, tl.full(value.shape, KIND[SKIP_VALUE], value.dtype), value)
+        d = tl.where(few, 0, d)
+        if PLACES:
+            b = tl.where(few, tl.maximum(b, 0) + all_cells, b)
+    tl.store(y + out, value.to(y.dtype.element_ty), mask=inside)
+    if PLACES:
+        tl.store(winners + out, b.to(winners.dtype.element_ty), mask=inside)
+    if TANGENT:
+        tl.store(dy + out, d.to(dy.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _store_slopes(
+    a, b, n, g, real, counted, out, inside, reference, share, KIND: tl.constexpr, DIVISOR: tl.constexpr
+):
+    """The share h of each window's gradient, and the reference r beside which a cell's part of it is found."""
+    few = (n < KIND[LEAST]) if KIND[SKIP] != "no" else (real < 0)
+    if KIND[NAME] == "avg":
+        count = counted if KIND[OPTION] == "counted" else real
+        g = _divided(g, g * 0, count, KIND, DIVISOR)
+    elif KIND[NAME] == "smooth_max":
+        if KIND[OPTION] == "counted":
+            a, b, _ = _with_padding(a, b, g, counted - real, KIND)
+        g = g / b
+        a = tl.where(few, -KIND[WORST], a)
+    elif KIND[NAME] == "lp":
+        none = few | (a == 0)
+        g = tl.where(none, 0.0, g / power(root(b, KIND[PARAMETER]), KIND[PARAMETER] - 1))
+        a = tl.where(none, float("inf"), a)
+    elif KIND[OPTION] == "split":
+        g = g / b
+    tl.store(share + out, tl.where(few, 0, g).to(share.dtype.element_ty), mask=inside)
+    if KIND[NAME] == "smooth_max" or KIND[NAME] == "lp":
+        tl.store(reference + out, a.to(reference.dtype.element_ty), mask=inside)

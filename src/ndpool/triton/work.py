@@ -1,0 +1,262 @@
+"""A plan as the kernels see it: axes that lie together are one, and each operation is a list of walks.
+
+    direct   all axes at once: the cost is the number of a window's cells
+    axes     one axis after the other, from the innermost: the cost is the sum of the kernel's sides
+    parts    one long window, cut into parts so that there is work for the whole card
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from ..plan import Plan
+from .arithmetic import KindNumbers
+from .windows import AxisNumbers
+
+#: The axes that a kernel can have, after those that lie together are joined.
+MOST_AXES = 8
+
+#: Windows of up to so many cells go over all axes at once.
+DIRECT_CELLS = 32
+
+#: Loops of up to so many steps are unrolled.
+UNROLLED = 32
+
+#: Windows from this length on are read by neighbouring threads, where they lie along the last axis and apart.
+LONG = 16
+
+#: Outputs that keep the whole card busy, and the cells of a part of a window where there are fewer.
+MANY_OUTPUTS = 1 << 14
+PART = 4096
+
+LARGEST_INT = 2**31 - 1
+
+
+class Axis(NamedTuple):
+    """One axis in the order of memory."""
+
+    length: int
+    output: int
+    kernel: int = 1
+    stride: int = 1
+    dilation: int = 1
+    lo: int = 0
+    hi: int = 0
+    adaptive: int = 0
+
+    @property
+    def is_carried(self) -> bool:
+        return self.length == self.output and self[2:] == (1, 1, 1, 0, 0, 0)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether there is one window, over all cells and nothing else."""
+        return self.output == 1 and self.kernel == self.length and not (self.lo or self.hi) and self.dilation == 1
+
+
+def carried(length: int) -> Axis:
+    return Axis(length, length)
+
+
+@dataclass(frozen=True)
+class Walk:
+    """One launch: axes of the source with the numbers of their windows, and where its places stand among the pool's."""
+
+    axes: tuple[Axis, ...]
+    scale: int
+    tree: bool
+
+    @cached_property
+    def cells(self) -> int:
+        return math.prod(axis.kernel for axis in self.axes)
+
+    @cached_property
+    def rows(self) -> int:
+        return math.prod(axis.output for axis in self.axes[:-1])
+
+    @cached_property
+    def outputs(self) -> int:
+        return self.rows * self.axes[-1].output
+
+
+def joined(plan: Plan, indexed: bool = False) -> tuple[Axis, ...]:
+    """The axes of a plan in the order of memory, with neighbours as one where they are all carried or all whole.
+
+    A pooled axis whose windows have one cell is carried, except where it is `indexed`: it counts in a winner's index.
+
+    >>> from ndpool import Max, Pool, Window
+    >>> from ndpool.plan import plan_of
+    >>> [tuple(axis) for axis in joined(plan_of(Pool(Max(), Window((2,)), axes=1), (3, 8, 5, 4), "float32"))]
+    [(3, 3, 1, 1, 1, 0, 0, 0), (8, 4, 2, 2, 1, 0, 0, 0), (20, 20, 1, 1, 1, 0, 0, 0)]
+    """
+    found: list[Axis] = []
+    for numbers in plan.dims:
+        axis = carried(*numbers) if len(numbers) == 1 else Axis(*numbers)
+        if indexed and len(numbers) > 1:
+            found.append(axis)
+        elif axis.is_carried and axis.length == 1:
+            continue
+        elif found and found[-1].is_carried and axis.is_carried and not indexed:
+            found[-1] = carried(found[-1].length * axis.length)
+        elif found and found[-1].is_whole and axis.is_whole:
+            cells = found[-1].length * axis.length
+            found[-1] = Axis(cells, 1, cells, cells)
+        else:
+            found.append(axis)
+    if len(found) > MOST_AXES:
+        raise NotImplementedError(
+            f"{plan.window!r} over shape {plan.shape} has {len(found)} axes that cannot be joined, and the engine for GPUs "
+            f"has {MOST_AXES}; call .cpu() on the tensor"
+        )
+    return tuple(found) or (carried(1),)
+
+
+def walks(axes: tuple[Axis, ...]) -> tuple[Walk, ...]:
+    """The launches that make one state or output for each window."""
+    pooled = [i for i, axis in enumerate(axes) if not axis.is_carried]
+    cells = math.prod(axis.kernel for axis in axes)
+    inner = {i: math.prod(axis.kernel for axis in axes[i + 1 :]) for i in pooled}
+    if len(pooled) == 1 and axes[pooled[0]].is_whole and _is_starved(axes, cells):
+        return _parts(axes, pooled[0])
+    if len(pooled) <= 1 or (cells <= DIRECT_CELLS and not any(_is_long(axes, i) for i in pooled)):
+        return (Walk(axes, 1, len(pooled) == 1 and _is_long(axes, pooled[0])),)
+    found, current = [], list(axes)
+    for i in reversed(pooled):
+        alone = tuple(current[:i]) + (axes[i],) + tuple(current[i + 1 :])
+        before = tuple(axis if axis.is_carried else carried(axis.length) for axis in alone[:i])
+        found.append(Walk((*before, *alone[i:]), inner[i], _is_long(axes, i)))
+        current[i] = carried(axes[i].output)
+    return tuple(found)
+
+
+def _is_long(axes: tuple[Axis, ...], i: int) -> bool:
+    """Whether windows are so long and far apart along the last axis that neighbouring outputs read far from each other."""
+    axis = axes[i]
+    apart = axis.length // max(axis.output, 1)
+    return i == len(axes) - 1 and axis.kernel >= LONG and 2 * apart >= axis.kernel
+
+
+def _is_starved(axes: tuple[Axis, ...], cells: int) -> bool:
+    outputs = math.prod(axis.output for axis in axes)
+    return cells > PART and outputs * (COLUMNS_OF_TREE if axes[-1].is_whole else 1) < MANY_OUTPUTS * 8
+
+
+COLUMNS_OF_TREE = 128
+
+
+def _parts(axes: tuple[Axis, ...], i: int) -> tuple[Walk, ...]:
+    """One long window as parts of one length, of which the last may be shorter, and then the window over them."""
+    length = axes[i].length
+    outputs = math.prod(axis.output for axis in axes)
+    part = PART
+    while not axes[-1].is_whole and part > 64 and length * outputs < part * MANY_OUTPUTS:
+        part //= 2
+    count = -(-length // part)
+    cut = Axis(length, count, part, part)
+    first = (*axes[:i], cut, *axes[i + 1 :])
+    second = (*axes[:i], Axis(count, 1, count, count), *axes[i + 1 :])
+    long = i == len(axes) - 1
+    return Walk(first, 1, long), Walk(second, part, long)
+
+
+def axis_numbers(axes: tuple[Axis, ...], unrolled: bool = True) -> tuple[tuple[int, ...], ...]:
+    """The axes as a kernel is compiled for them.
+
+    One window over the whole axis is a bin, of which there is one, so that no length is among the numbers. Nor is that
+    of the kernel where a loop is not unrolled and the window lies along one axis: its places are the cells themselves.
+    """
+    inner = [math.prod(axis.kernel for axis in axes[i + 1 :]) for i in range(len(axes))]
+    alone = not unrolled and sum(not axis.is_carried for axis in axes) == 1
+    return tuple(tuple(_axis_numbers(axis, inner[i], alone)) for i, axis in enumerate(axes))
+
+
+def _axis_numbers(axis: Axis, inner: int, alone: bool) -> AxisNumbers:
+    if axis.is_whole and axis.length > 1:
+        return AxisNumbers(0 if alone else axis.kernel, 1, 1, 0, 0, 1, inner)
+    kernel = 0 if alone and axis.kernel > 1 and axis.adaptive else axis.kernel
+    return AxisNumbers(kernel, axis.stride, axis.dilation, axis.lo, axis.hi, axis.adaptive, inner)
+
+
+def divisor(plan: Plan, axes: tuple[Axis, ...]) -> int:
+    """What all means are divided by; 0 where that differs from window to window."""
+    option = plan.option.partition(" ")[0]
+    if plan.kind != "avg" or (plan.skipped is not None and option != "fixed"):
+        return 1 if plan.kind != "avg" else 0
+    if option == "fixed":
+        return int(plan.parameter)
+    for axis in axes:
+        last = (axis.output - 1) * axis.stride - axis.lo + (axis.kernel - 1) * axis.dilation
+        beyond = axis.hi if option == "counted" else 0
+        before = axis.lo if option == "real" else 0
+        if axis.adaptive or axis.is_whole or before or last >= axis.length + beyond:
+            return 0
+    return math.prod(axis.kernel for axis in axes)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The numbers that a kernel computes with: the kind, and the dtypes of its state and of derivatives."""
+
+    kind: KindNumbers
+    compute: str
+    second: str
+    slope: str
+
+
+def numbers(plan: Plan, cells: int) -> Numbers:
+    """Sums of floats have more bits than these (rule "Accumulation"): those of 16 bits have 32, or 64 where there are
+    many; those of 32 bits 64; those of 64 bits are kept beside their error."""
+    option, _, rounding = plan.option.partition(" ")
+    dtype, narrow = plan.dtype, plan.dtype in ("float16", "bfloat16")
+    floats = "float" in dtype
+    wide = "float32" if narrow and cells <= 256 else "float64"
+    sums, slope = "plain", wide
+    if plan.kind in ("sum", "avg"):
+        compute = second = wide if floats else "int64"
+        if dtype == "float64":
+            sums = "error"
+        elif dtype in ("int64", "uint64") and plan.kind == "avg":
+            sums = "halves"
+    elif plan.kind in ("max", "min"):
+        compute = "float32" if narrow else dtype
+        second = "int32" if cells <= LARGEST_INT else "int64"
+        slope = compute if option == "first" and floats else wide
+    else:
+        compute = "float32" if narrow or (dtype == "float32" and plan.kind == "smooth_max") else "float64"
+        second = slope = compute if cells <= 64 else "float64"
+    lead = "min" if plan.kind == "min" or (plan.kind == "smooth_max" and plan.parameter < 0) else "max"
+    skip, value, least = "no", 0, 1
+    if plan.skipped is not None:
+        value, least = plan.skipped.value, plan.skipped.min_count
+        skip, value = ("nan", 0.0) if value != value else ("value", value)
+    kind = KindNumbers(
+        plan.kind, option, plan.parameter, sums, rounding, lead, _worst(plan, lead, compute), skip, value, least
+    )
+    return Numbers(kind, compute, second, slope)
+
+
+def _worst(plan: Plan, lead: str, compute: str) -> float:
+    """What every cell beats, or is at least as good as; of the kinds that add up, 0."""
+    if plan.kind in ("sum", "avg", "lp"):
+        return 0 if "int" in compute else 0.0
+    if "float" in compute:
+        return -math.inf if lead == "max" else math.inf
+    bits = int(compute.lstrip("uint"))
+    if compute.startswith("u"):
+        return 0 if lead == "max" else 2**bits - 1
+    return -(2 ** (bits - 1)) if lead == "max" else 2 ** (bits - 1) - 1
+
+
+def asked(axes: tuple[Axis, ...]) -> tuple[tuple[int, int], ...]:
+    """For each axis, how many windows may see a cell along it, and the product of those numbers of the axes inside."""
+    counts = [_windows_over_a_cell(axis) for axis in axes]
+    return tuple((count, math.prod(counts[i + 1 :])) for i, count in enumerate(counts))
+
+
+def _windows_over_a_cell(axis: Axis) -> int:
+    if axis.adaptive or axis.is_whole:
+        return min(axis.output, -(-axis.output // axis.length) + 1)
+    return min(axis.output, axis.dilation * (axis.kernel - 1) // axis.stride + 1) if axis.kernel > 1 else 1
