@@ -22,12 +22,13 @@ from .windows import ADAPTIVE, DILATION, INNER, KERNEL, LO, STRIDE, window_start
 
 @triton.jit
 def _part(
-    sum, error, x, offset, place, seen, g, winners, reference, KIND: tl.constexpr, FORM: tl.constexpr, SLOPE: tl.constexpr
-):
+    sum, error, x, offset, place, seen, g, winners, reference,
+    KIND: tl.constexpr, FORM: tl.constexpr, SLOPE: tl.constexpr, FIRST: tl.constexpr,
+):  # fmt: skip
     """The sum with what one window gives to each cell."""
     if FORM == "winners":
         wins = seen & (tl.load(winners + offset, mask=seen, other=0) == place)
-        part = tl.where(wins, tl.load(g + offset, mask=seen, other=0).to(SLOPE), 0)
+        part = tl.where(wins, tl.load(g + offset, mask=seen).to(SLOPE), 0)
     else:
         part = tl.load(g + offset, mask=seen, other=0).to(SLOPE)
     if FORM == "slopes":
@@ -39,7 +40,9 @@ def _part(
         elif KIND[NAME] == "lp":
             part = sign_of(x) * power(shifted(x, r, KIND), KIND[PARAMETER] - 1) * part
         part = tl.where(seen, part, 0)
-    if KIND[SUMS] == "error":
+    if FIRST:
+        return part, error
+    elif KIND[SUMS] == "error":
         sum, e = two_sum(sum, part)
         return sum, error + e
     else:
@@ -71,14 +74,15 @@ def gather_taps(
     o0, o1, o2, o3, o4, o5, o6, o7,
     b0, b1, b2, b3, b4, b5, b6, b7,
     KIND: tl.constexpr, RANK: tl.constexpr, STEPS: tl.constexpr, TAPS: tl.constexpr, COUNTS: tl.constexpr,
-    MOST: tl.constexpr, BELOW: tl.constexpr, ABOVE: tl.constexpr, PHASES: tl.constexpr, PAIRS: tl.constexpr, ALIGN: tl.constexpr,
-    DIVISOR: tl.constexpr, FORM: tl.constexpr, COMPUTE: tl.constexpr, SLOPE: tl.constexpr,
+    MOST: tl.constexpr, MARGINS: tl.constexpr, PHASES: tl.constexpr, PAIRS: tl.constexpr, ALIGN: tl.constexpr,
+    EDGE: tl.constexpr, DIVISOR: tl.constexpr, FORM: tl.constexpr, COMPUTE: tl.constexpr, SLOPE: tl.constexpr,
     WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """The sizes b are in blocks: rows and columns of a tile number those.
 
     `TAPS` lists for each phase the windows that see its cells, MOST of them or fewer: along each axis how far from the block
-    they are, and last the place that the cell has in them. `BELOW` and `ABOVE` tell the axes along which that may be no window.
+    they are, and last the place that the cell has in them. `MARGINS` says how many windows more than blocks an axis has: a tap
+    that is further may find none.
     """
     sizes = (s0, s1, s2, s3, s4, s5, s6, s7)
     outs = (o0, o1, o2, o3, o4, o5, o6, o7)
@@ -103,18 +107,18 @@ def gather_taps(
         if PAIRS:
             left_x, right_x = tl.split(tl.reshape(cells, [ROWS, COLS, 2]))
             left = _asked(
-                2 * phase, row, col, left_x, inside, outs, blocks, g, winners, reference,
-                KIND, RANK, TAPS, COUNTS, MOST, BELOW, ABOVE, DIVISOR, FORM, SLOPE,
+                2 * phase, row, col, left_x, outs, blocks, g, winners, reference,
+                KIND, RANK, TAPS, COUNTS, MOST, MARGINS, EDGE, DIVISOR, FORM, SLOPE,
             )  # fmt: skip
             right = _asked(
-                2 * phase + 1, row, col, right_x, inside, outs, blocks, g, winners, reference,
-                KIND, RANK, TAPS, COUNTS, MOST, BELOW, ABOVE, DIVISOR, FORM, SLOPE,
+                2 * phase + 1, row, col, right_x, outs, blocks, g, winners, reference,
+                KIND, RANK, TAPS, COUNTS, MOST, MARGINS, EDGE, DIVISOR, FORM, SLOPE,
             )  # fmt: skip
             found = found + (tl.interleave(left.to(gx.dtype.element_ty), right.to(gx.dtype.element_ty)),)
         else:
             gets = _asked(
-                phase, row, col, cells, inside, outs, blocks, g, winners, reference,
-                KIND, RANK, TAPS, COUNTS, MOST, BELOW, ABOVE, DIVISOR, FORM, SLOPE,
+                phase, row, col, cells, outs, blocks, g, winners, reference,
+                KIND, RANK, TAPS, COUNTS, MOST, MARGINS, EDGE, DIVISOR, FORM, SLOPE,
             )  # fmt: skip
             found = found + (gets.to(gx.dtype.element_ty),)
     for phase in tl.static_range(PHASES):
@@ -160,16 +164,16 @@ def _phase_row(phase, row, real, step, sizes, blocks, RANK: tl.constexpr, STEPS:
 
 @triton.jit
 def _asked(
-    phase: tl.constexpr, row, col, x, inside, outs, blocks, g, winners, reference,
+    phase: tl.constexpr, row, col, x, outs, blocks, g, winners, reference,
     KIND: tl.constexpr, RANK: tl.constexpr, TAPS: tl.constexpr, COUNTS: tl.constexpr, MOST: tl.constexpr,
-    BELOW: tl.constexpr, ABOVE: tl.constexpr, DIVISOR: tl.constexpr, FORM: tl.constexpr, SLOPE: tl.constexpr,
+    MARGINS: tl.constexpr, EDGE: tl.constexpr, DIVISOR: tl.constexpr, FORM: tl.constexpr, SLOPE: tl.constexpr,
 ):  # fmt: skip
     """What the cells of one phase get."""
     sum = tl.zeros([row.shape[0], col.shape[1]], SLOPE)
     error = tl.zeros([row.shape[0], col.shape[1]], SLOPE)
     for tap in tl.static_range(MOST):
         if tap < COUNTS[phase]:
-            seen = inside & (col < blocks[RANK - 1])
+            seen = col < blocks[RANK - 1] if EDGE else tl.full([1, 1], True, tl.int1)
             offset = row * 0
             rest = row
             step = 1
@@ -182,13 +186,13 @@ def _asked(
                     b = rest % blocks[axis]
                     rest = rest // blocks[axis]
                 o = b + TAPS[phase * MOST + tap][axis]
-                if BELOW[axis]:
+                if TAPS[phase * MOST + tap][axis] < 0:
                     seen = seen & (o >= 0)
-                if ABOVE[axis]:
+                if TAPS[phase * MOST + tap][axis] > MARGINS[axis]:
                     seen = seen & (o < outs[axis])
                 offset = offset + o * step
                 step = step * outs[axis]
-            sum, error = _part(sum, error, x, offset, TAPS[phase * MOST + tap][RANK], seen, g, winners, reference, KIND, FORM, SLOPE)
+            sum, error = _part(sum, error, x, offset, TAPS[phase * MOST + tap][RANK], seen, g, winners, reference, KIND, FORM, SLOPE, tap == 0)
     return _finished(sum, error, x, KIND, DIVISOR, FORM)
 
 
@@ -226,11 +230,11 @@ def gather_any(
     if UNROLL:
         for number in tl.static_range(UNROLL):
             offset, place, seen = _found(number, row, col, inside, sizes, outs, RANK, AXES, ASKED)
-            sum, error = _part(sum, error, cells, offset, place, seen, g, winners, reference, KIND, FORM, SLOPE)
+            sum, error = _part(sum, error, cells, offset, place, seen, g, winners, reference, KIND, FORM, SLOPE, False)
     else:
         for number in range(windows):
             offset, place, seen = _found(number, row, col, inside, sizes, outs, RANK, AXES, ASKED)
-            sum, error = _part(sum, error, cells, offset, place, seen, g, winners, reference, KIND, FORM, SLOPE)
+            sum, error = _part(sum, error, cells, offset, place, seen, g, winners, reference, KIND, FORM, SLOPE, False)
     sum = _finished(sum, error, cells, KIND, DIVISOR, FORM)
     tl.store(gx + at, sum.to(gx.dtype.element_ty), mask=inside)
 

@@ -31,16 +31,23 @@ class Launch:
         self.compiled: dict[int, Any] = {}
 
     def run(self, given: dict[str, Tensor], device: int | None) -> None:
+        """On a device, or where there is None in Triton's interpreter."""
         tensors = [given[name] for name in self.tensors]
-        aligned = device is not None and not any(a.data_ptr() % ALIGNED for a in tensors)
+        if device is None:
+            self.kernel[self.grid](*tensors, *self.numbers, **self.constants)
+            return
+        addresses = [a.data_ptr() for a in tensors]
+        aligned = not any(address % ALIGNED for address in addresses)
         if aligned and device in self.compiled:
-            compiled, constants = self.compiled[device]
-            compiled[self.grid](*tensors, *self.numbers, *constants)
+            run, function, metadata, rest = self.compiled[device]
+            stream = torch._C._cuda_getCurrentRawStream(device)
+            run(*self.grid, stream, function, metadata, None, None, None, *addresses, *rest)
             return
         made = self.kernel[self.grid](*tensors, *self.numbers, **self.constants, num_warps=self.warps)
-        if aligned and device is not None:
+        if aligned:
             names = self.kernel.arg_names[len(tensors) + len(self.numbers) :]
-            self.compiled[device] = made, tuple(self.constants[name] for name in names)
+            rest = (*self.numbers, *(self.constants[name] for name in names))
+            self.compiled[device] = made.run, made.function, made.packed_metadata, rest
 
 
 class Recipe:

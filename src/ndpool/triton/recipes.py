@@ -18,6 +18,7 @@ from .places import place_kernel
 from .tree import tree
 from .walking import walk
 from .work import (
+    COLUMNS_OF_TREE,
     DIRECT_CELLS,
     LARGEST_INT,
     MOST_AXES,
@@ -45,9 +46,11 @@ _TENSORS = {name: getattr(torch, name) for name in _TYPES}
 
 _KINDS = ("max", "min", "sum", "avg", "smooth_max", "lp")
 
-#: The places of a tile; those of a tile whose columns are the cells of one window, and how many of these there are.
-TILE = 1024
-TREE, TREE_COLUMNS = 4096, 2048
+#: The places of a tile, and those of a tile whose columns are the cells of one window.
+TILE, TREE = 1024, 4096
+
+#: Tiles that are so wide, and leave no column over, are better than wider ones.
+LEAST_COLUMNS = 16
 
 
 class Work:
@@ -62,7 +65,7 @@ class Work:
         self.axes = joined(plan)
         self.cells = math.prod(axis.kernel for axis in self.axes)
         self.walks = walks(self.axes)
-        self.numbers = numbers(plan, self.cells, len(self.walks) == 1 and not self.walks[0].tree)
+        self.numbers = numbers(plan, self.walks)
         self.divisor = divisor(plan, self.axes)
         self.whole = axis_numbers(self.axes, unrolled=False)
         self.inputs, self.outputs = math.prod(plan.shape), math.prod(plan.output_shape)
@@ -135,9 +138,10 @@ def tile(rows: int, columns: int, most: int) -> tuple[int, int]:
     """The sides of a tile over an array of so many rows and columns: long rows lie in memory as they are.
 
     >>> tile(1000, 112, 1024), tile(2, 7, 1024)
-    ((8, 128), (2, 8))
+    ((64, 16), (2, 8))
     """
-    cols = min(most, 256, power_of_two(columns))
+    exact = columns & -columns  # the largest power of two that leaves no column over
+    cols = min(most, 256, exact if exact >= LEAST_COLUMNS else power_of_two(columns))
     return max(1, min(most // cols, power_of_two(rows))), cols
 
 
@@ -199,17 +203,24 @@ def _one_walk(maker: Maker, step: Walk, flags: dict[str, Any], tensors: list[str
     values = [rows, step.cells, step.scale, work.cells, *_both(axes), *_sizes(axis.length for axis in work.axes)]
     constants["CELLS"] = step.cells if unroll else 0
     if step.tree:
-        cols = min(TREE_COLUMNS, power_of_two(step.cells))
+        cols = min(COLUMNS_OF_TREE, power_of_two(step.cells))
         sides = max(1, min(TREE // cols, power_of_two(rows))), cols
         maker.launch(tree, (rows, 1), sides, tensors, values, constants)
     else:
-        constants["UNROLL"] = unroll
-        maker.launch(walk, (rows, last.output), tile(rows, last.output, TILE), tensors, values, constants)
+        sides = tile(rows, last.output, TILE)
+        quick = unroll and flags["PLACES"] and flags["SOURCE"] == "cells" and not flags["TANGENT"]
+        constants |= {"UNROLL": unroll, "EDGE": last.output % sides[1] > 0, "QUICK": quick and _is_quick(work)}
+        maker.launch(walk, (rows, last.output), sides, tensors, values, constants)
 
 
 def _in_pairs(axis: Axis) -> bool:
     """Whether windows go in steps of 2, over rows that are worth to be read whole."""
     return axis.stride == 2 and axis.dilation == 1 and axis.kernel > 1 and axis.output >= 8 and not axis.adaptive
+
+
+def _is_quick(work: Work) -> bool:
+    """Whether equality with the best cell tells a winner's place, but for NaN and the like."""
+    return work.plan.skipped is None
 
 
 def _walk_in_pairs(maker: Maker, step: Walk, constants: dict[str, Any], tensors: list[str]) -> None:
@@ -218,7 +229,7 @@ def _walk_in_pairs(maker: Maker, step: Walk, constants: dict[str, Any], tensors:
     seen = shifts(last)
     over = 2 * (last.output + seen[-1][0]) > last.length or last.output % sides[1] > 0
     constants |= {"ROW_CELLS": step.cells // last.kernel, "SHIFTS": seen, "PAIRS": len(seen), "KERNEL": last.kernel}
-    constants |= {"ALIGN": math.gcd(last.length, 8), "OVER": over}
+    constants |= {"ALIGN": math.gcd(last.length, 8), "OVER": over, "QUICK": constants["PLACES"] and _is_quick(maker.work)}
     for name in ("SOURCE", "TANGENT"):
         del constants[name]
     values = [step.rows, maker.work.cells, *_both(step.axes)]
@@ -231,10 +242,11 @@ def _scale(maker: Maker, share: str) -> None:
     axes = tuple(carried(axis.output) for axis in work.axes)
     rows, last = math.prod(axis.output for axis in axes[:-1]), axes[-1]
     flags = {"SOURCE": "cells", "SINK": "slopes", "TANGENT": False, "PLACES": False, "AGAIN": False}
-    constants = {**_constants(work, axes, True), **flags, "CELLS": 0, "UNROLL": True}
+    sides = tile(rows, last.output, TILE)
+    constants = {**_constants(work, axes, True), **flags, "CELLS": 0, "UNROLL": True, "QUICK": False, "EDGE": True}
     tensors = ["g"] * 6 + [share, "g"]
     values = [rows, 0, 1, work.cells, *_both(axes), *_sizes(axis.length for axis in work.axes)]
-    maker.launch(walk, (rows, last.output), tile(rows, last.output, TILE), tensors, values, constants)
+    maker.launch(walk, (rows, last.output), sides, tensors, values, constants)
 
 
 # --- the way back ---------------------------------------------------------------------------------
@@ -300,8 +312,10 @@ def _gather(
     if found is not None:
         over = math.prod(found.blocks[:-1]), found.blocks[-1]
         constants |= found.constants
+        sides = tile(*over, TILE // 2)
+        constants["EDGE"] = over[1] % sides[1] > 0
         values = [over[0], *_both(axes), *_sizes(found.blocks)]
-        maker.launch(gather_taps, over, tile(*over, TILE // 2), tensors, values, constants)
+        maker.launch(gather_taps, over, sides, tensors, values, constants)
     else:
         over = math.prod(axis.length for axis in axes[:-1]), last.length
         unroll = windows if windows <= (UNROLLED_POWERS if form == "slopes" else UNROLLED) else 0

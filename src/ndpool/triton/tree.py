@@ -84,7 +84,7 @@ def tree(
         place = block * COLS + lane
         at, real = cell(place, row, last, inside & (place < cells), sizes, outs, RANK, AXES)
         v = tl.load(a_in + at, mask=real, other=KIND[WORST])
-        a, b, d, n = look(a, b, d, n, v, at, real, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE)
+        a, b, d, n = look(a, b, d, n, v, at, real, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE, False)
     if KIND[NAME] != "sum" and KIND[NAME] != "avg":
         a = _best(a, KIND)
     elif KIND[SUMS] == "error":

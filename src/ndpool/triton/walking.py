@@ -44,11 +44,14 @@ def walk(
     o0, o1, o2, o3, o4, o5, o6, o7,
     f0, f1, f2, f3, f4, f5, f6, f7,
     KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, WHOLE: tl.constexpr, CELLS: tl.constexpr,
-    DIVISOR: tl.constexpr, SOURCE: tl.constexpr, SINK: tl.constexpr, TANGENT: tl.constexpr, PLACES: tl.constexpr, AGAIN: tl.constexpr,
+    DIVISOR: tl.constexpr, SOURCE: tl.constexpr, SINK: tl.constexpr, TANGENT: tl.constexpr, PLACES: tl.constexpr, AGAIN: tl.constexpr, QUICK: tl.constexpr,
     COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr,
-    UNROLL: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    UNROLL: tl.constexpr, EDGE: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    """`AXES` and the sizes s are those of the source, o those of the sink; `WHOLE` and f those of the pool."""
+    """`AXES` and the sizes s are those of the source, o those of the sink; `WHOLE` and f those of the pool.
+
+    A `QUICK` kernel finds places by equality with the best cell, and looks closer only where that does not tell.
+    """
     sizes = (s0, s1, s2, s3, s4, s5, s6, s7)
     outs = (o0, o1, o2, o3, o4, o5, o6, o7)
     col_blocks = tl.cdiv(outs[RANK - 1], COLS)
@@ -60,6 +63,7 @@ def walk(
     col = program % col_blocks * COLS + tl.arange(0, COLS)[None, :]
     inside = (row < rows) & (col < outs[RANK - 1])
     row = tl.minimum(row, rows - 1)
+    seen = col < outs[RANK - 1] if EDGE else tl.full([1, 1], True, tl.int1)
 
     a = tl.full([ROWS, COLS], KIND[WORST], COMPUTE)
     b = tl.full([ROWS, COLS], -1 if PLACES else 0, SECOND)
@@ -67,29 +71,37 @@ def walk(
     n = tl.zeros([ROWS, COLS], tl.int32)
     if UNROLL:
         for place in tl.static_range(CELLS):
-            at, real = cell(place, row, col, inside, sizes, outs, RANK, AXES)
+            at, real = cell(place, row, col, seen, sizes, outs, RANK, AXES)
             v = tl.load(a_in + at, mask=real, other=KIND[WORST])
             a, b, d, n = look(
-                a, b, d, n, v, at, real, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE
+                a, b, d, n, v, at, real, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE, place == 0
             )
-        if AGAIN:
+        if QUICK:
             for place in tl.static_range(CELLS - 1, -1, -1):
-                at, real = cell(place, row, col, inside, sizes, outs, RANK, AXES)
+                at, real = cell(place, row, col, seen, sizes, outs, RANK, AXES)
                 v = tl.load(a_in + at, mask=real, other=KIND[WORST])
-                b, d = look_again(
-                    a, b, d, v, at, real, place * scale, b_in, d_in, n_in, KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE
-                )
+                b = tl.where(v.to(COMPUTE) == a, place, b)
+            if are_odd(a, KIND):
+                b, d = _all_again(
+                    a, b, d, row, col, seen, sizes, outs, a_in, b_in, d_in, n_in, scale,
+                    KIND, RANK, AXES, CELLS, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE,
+                )  # fmt: skip
+        elif AGAIN:
+            b, d = _all_again(
+                a, b, d, row, col, seen, sizes, outs, a_in, b_in, d_in, n_in, scale,
+                KIND, RANK, AXES, CELLS, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE,
+            )  # fmt: skip
     else:
         for place in range(cells):
-            at, real = cell(place, row, col, inside, sizes, outs, RANK, AXES)
+            at, real = cell(place, row, col, seen, sizes, outs, RANK, AXES)
             v = tl.load(a_in + at, mask=real, other=KIND[WORST])
             a, b, d, n = look(
-                a, b, d, n, v, at, real, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE
+                a, b, d, n, v, at, real, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE, False
             )
         if AGAIN:
             for left in range(cells):
                 place = cells - 1 - left
-                at, real = cell(place, row, col, inside, sizes, outs, RANK, AXES)
+                at, real = cell(place, row, col, seen, sizes, outs, RANK, AXES)
                 v = tl.load(a_in + at, mask=real, other=KIND[WORST])
                 b, d = look_again(
                     a, b, d, v, at, real, place * scale, b_in, d_in, n_in, KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE
@@ -100,6 +112,30 @@ def walk(
         (f0, f1, f2, f3, f4, f5, f6, f7), outs, all_cells,
         KIND, RANK, WHOLE, DIVISOR, SINK, TANGENT, PLACES, SLOPE, PLACES or AGAIN or KIND[SUMS] != "plain",
     )  # fmt: skip
+
+
+@triton.jit
+def _all_again(
+    a, b, d, row, col, seen, sizes, outs, a_in, b_in, d_in, n_in, scale,
+    KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, CELLS: tl.constexpr, SOURCE: tl.constexpr,
+    TANGENT: tl.constexpr, PLACES: tl.constexpr, COMPUTE: tl.constexpr, SLOPE: tl.constexpr,
+):  # fmt: skip
+    for place in tl.static_range(CELLS - 1, -1, -1):
+        at, real = cell(place, row, col, seen, sizes, outs, RANK, AXES)
+        v = tl.load(a_in + at, mask=real, other=KIND[WORST])
+        b, d = look_again(
+            a, b, d, v, at, real, place * scale, b_in, d_in, n_in, KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE
+        )
+    return b, d
+
+
+@triton.jit
+def are_odd(best, KIND: tl.constexpr):
+    """Whether any best cell cannot be found by equality alone: a NaN, or one that equals what stands for padding."""
+    odd = best == KIND[WORST]
+    if best.dtype.is_floating():
+        odd = odd | (best != best)
+    return tl.max(tl.max(odd.to(tl.int32), 1), 0) > 0
 
 
 @triton.jit
@@ -136,8 +172,9 @@ def store_result(
 def look(
     a, b, d, n, v, at, real, b_in, d_in, n_in,
     KIND: tl.constexpr, SOURCE: tl.constexpr, TANGENT: tl.constexpr, COMPUTE: tl.constexpr, SLOPE: tl.constexpr,
+    FIRST: tl.constexpr,
 ):  # fmt: skip
-    """The state with one cell, or one part's state, more."""
+    """The state with one cell, or one part's state, more. The `FIRST` of a sum has nothing to be added to."""
     if KIND[NAME] == "sum" or KIND[NAME] == "avg":
         if v.dtype.is_floating():
             v = v.to(COMPUTE)
@@ -153,7 +190,7 @@ def look(
             if KIND[SKIP] != "no":
                 n += tl.load(n_in + at, mask=real, other=0)
         else:
-            a, b = _added(a, b, v, KIND, COMPUTE)
+            a, b = _added(a, b, v, KIND, COMPUTE, FIRST)
         if TANGENT:
             d += tl.load(d_in + at, mask=real, other=0).to(SLOPE)
     else:
@@ -174,10 +211,12 @@ def look(
 
 
 @triton.jit
-def _added(a, b, v, KIND: tl.constexpr, COMPUTE: tl.constexpr):
+def _added(a, b, v, KIND: tl.constexpr, COMPUTE: tl.constexpr, FIRST: tl.constexpr):
     """A sum with one cell more: beside its error, or in two halves."""
     if KIND[SUMS] == "halves":
         return a + (v & 4294967295).to(tl.int64), b + (v >> 32).to(tl.int64)
+    elif FIRST:
+        return v.to(COMPUTE) + tl.zeros_like(a), b
     elif KIND[SUMS] == "error":
         a, e = two_sum(a, v.to(COMPUTE))
         return a, b + e

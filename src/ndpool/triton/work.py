@@ -37,6 +37,10 @@ PART, LEAST_PART = 4096, 128
 
 LARGEST_INT = 2**31 - 1
 
+#: The columns over which the cells of one window lie, and how many of 16 bits may be added one after the other.
+COLUMNS_OF_TREE = 2048
+IN_A_ROW = 512
+
 
 class Axis(NamedTuple):
     """One axis in the order of memory."""
@@ -210,16 +214,20 @@ class Numbers:
     slope: str
 
 
-def numbers(plan: Plan, cells: int, at_once: bool) -> Numbers:
+def numbers(plan: Plan, steps: tuple[Walk, ...]) -> Numbers:
     """How a kind is computed. Sums of floats have more bits than these (rule "Accumulation").
 
-    Those of 16 bits have 32, or 64 where there are many cells. Those of 64 bits are kept beside their error, and so are
-    those of 32 bits where a window is added up `at_once`, since doubles are slow to be made; elsewhere they have 64.
+    Those of 16 bits have 32, or 64 where many cells are added one after the other. Those of 64 bits are kept beside their
+    error, and so are those of 32 bits where a window is walked at once, since doubles are slow to be made; elsewhere they
+    have 64.
     """
+    cells = math.prod(step.cells for step in steps)
+    at_once = len(steps) == 1 and not steps[0].tree
+    in_a_row = max(step.cells // COLUMNS_OF_TREE if step.tree else step.cells for step in steps)
     option, _, rounding = plan.option.partition(" ")
     dtype, narrow = plan.dtype, plan.dtype in ("float16", "bfloat16")
     floats = "float" in dtype
-    wide = "float32" if narrow and cells <= 256 else "float64"
+    wide = "float32" if narrow and in_a_row <= IN_A_ROW else "float64"
     sums, slope = "plain", wide
     if plan.kind in ("sum", "avg"):
         compute = second = wide if floats else "int64"
@@ -277,8 +285,7 @@ class Taps(NamedTuple):
 
     steps: tuple[int, ...]
     taps: tuple[tuple[tuple[int, ...], ...], ...]
-    below: tuple[int, ...]
-    above: tuple[int, ...]
+    margins: tuple[int, ...]
     phases: int
     pairs: bool
     blocks: tuple[int, ...]
@@ -292,8 +299,7 @@ class Taps(NamedTuple):
             "TAPS": tuple(tap for phase in self.taps for tap in (*phase, *[none] * (most - len(phase)))),
             "COUNTS": tuple(map(len, self.taps)),
             "MOST": most,
-            "BELOW": self.below,
-            "ABOVE": self.above,
+            "MARGINS": self.margins,
             "PHASES": self.phases,
             "PAIRS": self.pairs,
         }
@@ -323,10 +329,9 @@ def taps(axes: tuple[Axis, ...]) -> Taps | None:
     }
     listed = tuple(found[phase] for phase in sorted(found, key=lambda phase: (phase[:-1], phase[-1])))
     blocks = tuple(-(-axis.length // step) for axis, step in zip(axes, steps, strict=True))
-    away = [[o for phase in line for o, _ in phase] or [0] for line in lines]
-    below = tuple(int(min(each) < 0) for each in away)
-    above = tuple(int(n - 1 + max(each) >= a.output) for n, each, a in zip(blocks, away, axes, strict=True))
-    return Taps(steps, listed, below, above, math.prod(steps[:-1]), steps[-1] == 2, blocks)
+    furthest = [max((o for phase in line for o, _ in phase), default=0) for line in lines]
+    margins = tuple(min(a.output - n, most) for n, most, a in zip(blocks, furthest, axes, strict=True))
+    return Taps(steps, listed, margins, math.prod(steps[:-1]), steps[-1] == 2, blocks)
 
 
 def _taps_along(axis: Axis, inner: int) -> list[list[tuple[int, int]]]:
