@@ -16,6 +16,7 @@ from torch import Tensor
 from ..plan import Order, winner_bytes, without
 from ..windows import Global, Window
 from . import autograd, engine
+from .devices import ENGINES
 from .engine import TensorPool
 from .schema import SCHEMA, decode
 from .sizes import number_of_outputs
@@ -180,7 +181,7 @@ _LIBRARY = torch.library.Library("ndpool", "FRAGMENT")  # type: ignore[no-untype
 def _register(name: str) -> None:
     called = f"ndpool::{name}"
     torch.library.define(called, f"({_SIGNATURES[name]}, {SCHEMA}) -> {_RESULTS.get(name, 'Tensor')}")
-    torch.library.impl(called, "cpu")(_with_pool(_KERNELS[name]))
+    torch.library.impl(called, tuple(ENGINES))(_with_pool(_KERNELS[name]))
     torch.library.register_fake(called)(_with_pool(_FAKES[name]))
     _LIBRARY.impl(name, autograd.kernel(name, decode, _VALUES), "Autograd", with_keyset=True)  # type: ignore[no-untyped-call]
     torch.library.register_vmap(called, _vmap(name))
