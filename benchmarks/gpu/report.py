@@ -63,9 +63,9 @@ def line(record: dict[str, Any], copy: float) -> str:
 def works(records: list[dict[str, Any]], copy: float) -> list[str]:
     met = sum(not missed(record, copy) for record in records)
     head = [
-        f"A copy moves {copy / 1e12:.2f} TB/s, reads and writes counted. The shares are of that speed, for the bytes that "
-        "the work has to move: x and y, the winners, and what the derivative keeps. The last columns say how many times "
-        f"as fast as PyTorch and compiled PyTorch ndpool is. {met} of {len(records)} works meet their target.\n"
+        f"A copy moves {copy / 1e12:.2f} TB/s, reads and writes counted. The shares are of that speed, for the bytes "
+        "that the work has to move: x and y, the winners, and what the derivative keeps. The last columns say how many "
+        f"times as fast as PyTorch and compiled PyTorch ndpool is. {met} of {len(records)} works meet their target.\n"
     ]
     shares = [f"share: {name}" for name in CONTENDERS]
     columns = ["pool", "work", *shares, "x PyTorch", "x compiled PyTorch", "target"]
@@ -90,8 +90,8 @@ def random_pools(records: list[dict[str, Any]], seed: int) -> list[str]:
         gains = [gain for gain, _ in chosen]
         slower = sum(gain < 0.97 for gain in gains)
         lines.append(
-            f"{operation}: {len(gains)} pools (seed {seed}), median {statistics.median(gains):.2f} x as fast as PyTorch; "
-            f"{slower} slower than PyTorch by more than 3%. The five worst:\n"
+            f"{operation}: {len(gains)} pools (seed {seed}), median {statistics.median(gains):.2f} x as fast as "
+            f"PyTorch; {slower} slower than PyTorch by more than 3%. The five worst:\n"
         )
         lines += table(["x PyTorch", "pool"], (row(f"{gain:.2f}", name) for gain, name in chosen[:5]))
     wrong = [r["pool"] for r in records if not r["agree"]]

@@ -120,7 +120,7 @@ def functions(work: Work) -> dict[str, Callable[[torch.Tensor], torch.Tensor]]:
 
 
 def tensors(work: Work, device: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """x and a cotangent."""
+    """An input and a cotangent."""
     torch.manual_seed(0)
     drawn, dtype = work.drawn, getattr(torch, work.drawn.dtype)
     x, g = (torch.randn(shape, device=device, dtype=dtype) for shape in (drawn.shape, work.plan.output_shape))

@@ -3,9 +3,10 @@
 Nothing is copied that the engine can read as it lies: a tensor that is dense in some order of its axes (channels last,
 say) is handed over in that order, and the result is written in the same one.
 
-On the CPU the engine makes the results, through the table of C functions by which PyTorch shares its tensors (`TensorPlan`): a
-small tensor is pooled in less time than PyTorch takes to make the result, and a large one is best written where the one
-before it was, which the caches still hold. Where that cannot be, the common way is open: PyTorch makes them.
+On the CPU the engine makes the results, through the table of C functions by which PyTorch shares its tensors
+(`TensorPlan`): a small tensor is pooled in less time than PyTorch takes to make the result, and a large one is best
+written where the one before it was, which the caches still hold. Elsewhere, and where that cannot be, PyTorch makes
+them.
 """
 
 from __future__ import annotations
