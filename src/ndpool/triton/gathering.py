@@ -1,11 +1,14 @@
-"""The kernel of the way back: every cell asks the windows that see it, in a fixed order. Nothing is scattered.
+"""The kernels of the way back: every cell asks the windows that see it, in a fixed order. Nothing is scattered.
 
     sums       gx_i = sum of h_o
     winners    gx_i = sum of g_o where the winner of o is i
     slopes     gx_i = sum of f(x_i, r_o) h_o
 
-Along an axis, cell i is seen by the outputs (i + lo)//stride - j, for j from 0 up. Where the last axis goes in steps of
-2, a place of the tile stands for a pair of cells, which ask the same windows and are stored side by side.
+`gather_taps` is for windows in small steps. Cells are taken in blocks of a step along each axis. All cells in the same place
+of their block, which is a phase, are seen from the same places of the windows around them: their taps, which are constants.
+Along the last axis, cells in steps of 2 are pairs in a place of the tile, and are stored side by side.
+
+`gather_any` finds the windows over a cell by division, along any axes.
 """
 
 from __future__ import annotations
@@ -13,58 +16,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .arithmetic import LEAD, NAME, OPTION, PARAMETER, SKIP, SUMS, are_equal, is_there, power, shifted, sign_of, two_sum
+from .arithmetic import NAME, PARAMETER, SKIP, SUMS, are_equal, is_there, power, shifted, sign_of, two_sum
 from .windows import ADAPTIVE, DILATION, INNER, KERNEL, LO, STRIDE, window_start
-
-
-@triton.jit
-def _window(i, j, size, out, AXES: tl.constexpr, axis: tl.constexpr):
-    """The j-th output over cell i along an axis, the cell's place in it, and whether there is such an output."""
-    if AXES[axis][ADAPTIVE]:
-        o = (((i + 1).to(tl.int64) * out + size - 1) // size - 1).to(i.dtype) - j
-        place = i - window_start(o, size, out, AXES, axis)
-        first = (i.to(tl.int64) * out // size).to(i.dtype)
-        return o, place, o >= first
-    elif AXES[axis][KERNEL] == 1 and AXES[axis][STRIDE] == 1 and AXES[axis][LO] == 0:
-        return i, i * 0, i >= 0
-    else:
-        o = tl.minimum((i + AXES[axis][LO]) // AXES[axis][STRIDE], out - 1) - j
-        away = i + AXES[axis][LO] - o * AXES[axis][STRIDE]
-        place = away // AXES[axis][DILATION]
-        seen = (o >= 0) & (place < AXES[axis][KERNEL])
-        if AXES[axis][DILATION] > 1:
-            seen = seen & (away == place * AXES[axis][DILATION])
-        return o, place, seen
-
-
-@triton.jit
-def _asked(number, row, col, sizes, outs, RANK: tl.constexpr, AXES: tl.constexpr, ASKED: tl.constexpr):
-    """One of the windows over each cell of a tile: its offset, the cell's place in it, and whether it is there.
-
-    `ASKED` has for each axis how many windows may see a cell, and how many of these numbers lie inside it.
-    """
-    offset = row.to(tl.int64) * 0
-    place = col * 0
-    seen = col < sizes[RANK - 1]
-    rest = row
-    step = row.to(tl.int64) * 0 + 1
-    for axis in tl.static_range(RANK - 1, -1, -1):
-        if axis == RANK - 1:
-            i = col
-        elif axis == 0:
-            i = rest
-        else:
-            i = rest % sizes[axis]
-            rest = rest // sizes[axis]
-        o, at, is_seen = _window(i, number // ASKED[axis][1] % ASKED[axis][0], sizes[axis], outs[axis], AXES, axis)
-        seen = seen & is_seen
-        place = place + at * AXES[axis][INNER]
-        if axis == RANK - 1:
-            offset = offset + o
-        else:
-            offset = offset + o * step
-        step = step * outs[axis]
-    return offset, place, seen
 
 
 @triton.jit
@@ -73,7 +26,7 @@ def _part(
 ):
     """The sum with what one window gives to each cell."""
     if FORM == "winners":
-        wins = seen & (tl.load(winners + offset, mask=seen, other=0) == place.to(winners.dtype.element_ty))
+        wins = seen & (tl.load(winners + offset, mask=seen, other=0) == place)
         part = tl.where(wins, tl.load(g + offset, mask=seen, other=0).to(SLOPE), 0)
     else:
         part = tl.load(g + offset, mask=seen, other=0).to(SLOPE)
@@ -94,61 +47,219 @@ def _part(
 
 
 @triton.jit
-def gather(
-    g, winners, reference, x, gx, rows,
-    s0, s1, s2, s3, s4, s5, s6, s7,
-    o0, o1, o2, o3, o4, o5, o6, o7,
-    KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, ASKED: tl.constexpr, WINDOWS: tl.constexpr,
-    DIVISOR: tl.constexpr, FORM: tl.constexpr, COMPUTE: tl.constexpr, SLOPE: tl.constexpr, UNROLL: tl.constexpr,
-    WIDE: tl.constexpr, PAIRS: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
-):  # fmt: skip
-    sizes = (s0, s1, s2, s3, s4, s5, s6, s7)
-    outs = (o0, o1, o2, o3, o4, o5, o6, o7)
-    last = sizes[RANK - 1]
-    col_blocks = tl.cdiv(last, COLS)
-    program = tl.program_id(0)
-    row = program // col_blocks
-    if WIDE:
-        row = row.to(tl.int64)
-    row = row * ROWS + tl.arange(0, ROWS)[:, None]
-    inside = row < rows
-    row = tl.minimum(row, rows - 1)
-    if PAIRS:
-        col = program % col_blocks * COLS + 2 * tl.arange(0, COLS // 2)[None, :]
-        left = _gathered(row, col, sizes, outs, g, winners, reference, x, KIND, RANK, AXES, ASKED, WINDOWS, DIVISOR, FORM, COMPUTE, SLOPE, UNROLL)
-        right = _gathered(row, col + 1, sizes, outs, g, winners, reference, x, KIND, RANK, AXES, ASKED, WINDOWS, DIVISOR, FORM, COMPUTE, SLOPE, UNROLL)
-        found = tl.interleave(left, right)
-    else:
-        col = program % col_blocks * COLS + tl.arange(0, COLS)[None, :]
-        found = _gathered(row, col, sizes, outs, g, winners, reference, x, KIND, RANK, AXES, ASKED, WINDOWS, DIVISOR, FORM, COMPUTE, SLOPE, UNROLL)
-    col = program % col_blocks * COLS + tl.arange(0, COLS)[None, :]
-    tl.store(gx + row.to(tl.int64) * last + col, found.to(gx.dtype.element_ty), mask=inside & (col < last))
-
-
-@triton.jit
-def _gathered(
-    row, col, sizes, outs, g, winners, reference, x,
-    KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, ASKED: tl.constexpr, WINDOWS: tl.constexpr,
-    DIVISOR: tl.constexpr, FORM: tl.constexpr, COMPUTE: tl.constexpr, SLOPE: tl.constexpr, UNROLL: tl.constexpr,
-):  # fmt: skip
-    """What each cell of a tile gets."""
-    sum = tl.zeros([row.shape[0], col.shape[1]], SLOPE)
-    error = tl.zeros([row.shape[0], col.shape[1]], SLOPE)
-    cells = sum
-    if FORM == "slopes":
-        cells = tl.load(x + row.to(tl.int64) * sizes[RANK - 1] + col, mask=col < sizes[RANK - 1], other=0).to(COMPUTE)
-    if UNROLL:
-        for number in tl.static_range(WINDOWS):
-            offset, place, seen = _asked(number, row, col, sizes, outs, RANK, AXES, ASKED)
-            sum, error = _part(sum, error, cells, offset, place, seen, g, winners, reference, KIND, FORM, SLOPE)
-    else:
-        for number in range(WINDOWS):
-            offset, place, seen = _asked(number, row, col, sizes, outs, RANK, AXES, ASKED)
-            sum, error = _part(sum, error, cells, offset, place, seen, g, winners, reference, KIND, FORM, SLOPE)
+def _finished(sum, error, x, KIND: tl.constexpr, DIVISOR: tl.constexpr, FORM: tl.constexpr):
     if KIND[SUMS] == "error":
         sum = sum + error
     if DIVISOR > 1:
         sum = sum / DIVISOR
     if FORM == "slopes" and KIND[SKIP] != "no":
-        sum = tl.where(is_there(cells, KIND), sum, 0)
+        sum = tl.where(is_there(x, KIND), sum, 0)
     return sum
+
+
+# --- windows in small steps -----------------------------------------------------------------------
+
+
+@triton.jit
+def gather_taps(
+    g, winners, reference, x, gx, rows,
+    s0, s1, s2, s3, s4, s5, s6, s7,
+    o0, o1, o2, o3, o4, o5, o6, o7,
+    b0, b1, b2, b3, b4, b5, b6, b7,
+    KIND: tl.constexpr, RANK: tl.constexpr, STEPS: tl.constexpr, TAPS: tl.constexpr, COUNTS: tl.constexpr,
+    MOST: tl.constexpr, BELOW: tl.constexpr, ABOVE: tl.constexpr, PHASES: tl.constexpr, PAIRS: tl.constexpr, ALIGN: tl.constexpr,
+    DIVISOR: tl.constexpr, FORM: tl.constexpr, COMPUTE: tl.constexpr, SLOPE: tl.constexpr,
+    WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """The sizes b are in blocks: rows and columns of a tile number those.
+
+    `TAPS` lists for each phase the windows that see its cells, MOST of them or fewer: along each axis how far from the block
+    they are, and last the place that the cell has in them. `BELOW` and `ABOVE` tell the axes along which that may be no window.
+    """
+    sizes = (s0, s1, s2, s3, s4, s5, s6, s7)
+    outs = (o0, o1, o2, o3, o4, o5, o6, o7)
+    blocks = (b0, b1, b2, b3, b4, b5, b6, b7)
+    col_blocks = tl.cdiv(blocks[RANK - 1], COLS)
+    program = tl.program_id(0)
+    row = program // col_blocks
+    if WIDE:
+        row = row.to(tl.int64)
+    row = row * ROWS + tl.arange(0, ROWS)[:, None]
+    first = program % col_blocks * COLS
+    col = first + tl.arange(0, COLS)[None, :]
+    inside = row < rows
+    row = tl.minimum(row, rows - 1)
+    size = sizes[RANK - 1]
+    for phase in tl.static_range(PHASES):
+        at, real = _phase_row(phase, row, inside, size // ALIGN, sizes, blocks, RANK, STEPS)
+        at = at * ALIGN
+        if PAIRS:
+            i = first * 2 + tl.arange(0, 2 * COLS)[None, :]
+            kept = real & (i < size)
+            cells = tl.zeros([ROWS, 2 * COLS], SLOPE)
+            if FORM == "slopes":
+                cells = tl.load(x + at + i, mask=kept, other=0).to(COMPUTE)
+            left_x, right_x = tl.split(tl.reshape(cells, [ROWS, COLS, 2]))
+            left = _asked(
+                2 * phase, row, col, left_x, inside, outs, blocks, g, winners, reference,
+                KIND, RANK, TAPS, COUNTS, MOST, BELOW, ABOVE, DIVISOR, FORM, SLOPE,
+            )  # fmt: skip
+            right = _asked(
+                2 * phase + 1, row, col, right_x, inside, outs, blocks, g, winners, reference,
+                KIND, RANK, TAPS, COUNTS, MOST, BELOW, ABOVE, DIVISOR, FORM, SLOPE,
+            )  # fmt: skip
+            found = tl.interleave(left, right)
+        else:
+            i = col
+            kept = real & (i < size)
+            cells = tl.zeros([ROWS, COLS], SLOPE)
+            if FORM == "slopes":
+                cells = tl.load(x + at + i, mask=kept, other=0).to(COMPUTE)
+            found = _asked(
+                phase, row, col, cells, inside, outs, blocks, g, winners, reference,
+                KIND, RANK, TAPS, COUNTS, MOST, BELOW, ABOVE, DIVISOR, FORM, SLOPE,
+            )  # fmt: skip
+        tl.store(gx + at + i, found.to(gx.dtype.element_ty), mask=kept)
+
+
+@triton.jit
+def _phase_row(phase, row, real, step, sizes, blocks, RANK: tl.constexpr, STEPS: tl.constexpr):
+    """Where the rows of cells in this phase of their blocks start, and whether there are such."""
+    offset = row * 0
+    rest = row
+    number = phase
+    for axis in tl.static_range(RANK - 2, -1, -1):
+        if axis == 0:
+            b = rest
+        else:
+            b = rest % blocks[axis]
+            rest = rest // blocks[axis]
+        at = b * STEPS[axis] + number % STEPS[axis]
+        if STEPS[axis] > 1:
+            real = real & (at < sizes[axis])
+        number = number // STEPS[axis]
+        offset = offset + at * step
+        step = step * sizes[axis]
+    return offset, real
+
+
+@triton.jit
+def _asked(
+    phase: tl.constexpr, row, col, x, inside, outs, blocks, g, winners, reference,
+    KIND: tl.constexpr, RANK: tl.constexpr, TAPS: tl.constexpr, COUNTS: tl.constexpr, MOST: tl.constexpr,
+    BELOW: tl.constexpr, ABOVE: tl.constexpr, DIVISOR: tl.constexpr, FORM: tl.constexpr, SLOPE: tl.constexpr,
+):  # fmt: skip
+    """What the cells of one phase get."""
+    sum = tl.zeros([row.shape[0], col.shape[1]], SLOPE)
+    error = tl.zeros([row.shape[0], col.shape[1]], SLOPE)
+    for tap in tl.static_range(MOST):
+        if tap < COUNTS[phase]:
+            seen = inside & (col < blocks[RANK - 1])
+            offset = row * 0
+            rest = row
+            step = 1
+            for axis in tl.static_range(RANK - 1, -1, -1):
+                if axis == RANK - 1:
+                    b = col
+                elif axis == 0:
+                    b = rest
+                else:
+                    b = rest % blocks[axis]
+                    rest = rest // blocks[axis]
+                o = b + TAPS[phase * MOST + tap][axis]
+                if BELOW[axis]:
+                    seen = seen & (o >= 0)
+                if ABOVE[axis]:
+                    seen = seen & (o < outs[axis])
+                offset = offset + o * step
+                step = step * outs[axis]
+            sum, error = _part(sum, error, x, offset, TAPS[phase * MOST + tap][RANK], seen, g, winners, reference, KIND, FORM, SLOPE)
+    return _finished(sum, error, x, KIND, DIVISOR, FORM)
+
+
+# --- any windows ----------------------------------------------------------------------------------
+
+
+@triton.jit
+def gather_any(
+    g, winners, reference, x, gx, rows, windows,
+    s0, s1, s2, s3, s4, s5, s6, s7,
+    o0, o1, o2, o3, o4, o5, o6, o7,
+    KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, ASKED: tl.constexpr, ALIGN: tl.constexpr,
+    DIVISOR: tl.constexpr, FORM: tl.constexpr, COMPUTE: tl.constexpr, SLOPE: tl.constexpr, UNROLL: tl.constexpr,
+    WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """`ASKED` has for each axis how many windows may see a cell, and how many of these numbers lie inside it."""
+    sizes = (s0, s1, s2, s3, s4, s5, s6, s7)
+    outs = (o0, o1, o2, o3, o4, o5, o6, o7)
+    size = sizes[RANK - 1]
+    col_blocks = tl.cdiv(size, COLS)
+    program = tl.program_id(0)
+    row = program // col_blocks
+    if WIDE:
+        row = row.to(tl.int64)
+    row = row * ROWS + tl.arange(0, ROWS)[:, None]
+    col = program % col_blocks * COLS + tl.arange(0, COLS)[None, :]
+    inside = (row < rows) & (col < size)
+    row = tl.minimum(row, rows - 1)
+    at = row * (size // ALIGN) * ALIGN + col
+    sum = tl.zeros([ROWS, COLS], SLOPE)
+    error = tl.zeros([ROWS, COLS], SLOPE)
+    cells = sum
+    if FORM == "slopes":
+        cells = tl.load(x + at, mask=inside, other=0).to(COMPUTE)
+    if UNROLL:
+        for number in tl.static_range(UNROLL):
+            offset, place, seen = _found(number, row, col, inside, sizes, outs, RANK, AXES, ASKED)
+            sum, error = _part(sum, error, cells, offset, place, seen, g, winners, reference, KIND, FORM, SLOPE)
+    else:
+        for number in range(windows):
+            offset, place, seen = _found(number, row, col, inside, sizes, outs, RANK, AXES, ASKED)
+            sum, error = _part(sum, error, cells, offset, place, seen, g, winners, reference, KIND, FORM, SLOPE)
+    sum = _finished(sum, error, cells, KIND, DIVISOR, FORM)
+    tl.store(gx + at, sum.to(gx.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _found(number, row, col, seen, sizes, outs, RANK: tl.constexpr, AXES: tl.constexpr, ASKED: tl.constexpr):
+    """One of the windows over each cell of a tile: its offset, the cell's place in it, and whether it is there."""
+    offset = row * 0
+    place = col * 0
+    rest = row
+    step = 1
+    for axis in tl.static_range(RANK - 1, -1, -1):
+        if axis == RANK - 1:
+            i = col
+        elif axis == 0:
+            i = rest
+        else:
+            i = rest % sizes[axis]
+            rest = rest // sizes[axis]
+        j = number // ASKED[axis][1] % ASKED[axis][0]
+        o, at, is_seen = _window(i, j, seen, sizes[axis], outs[axis], AXES, axis)
+        seen = is_seen
+        place = place + at * AXES[axis][INNER]
+        offset = offset + o * step
+        step = step * outs[axis]
+    return offset, place, seen
+
+
+@triton.jit
+def _window(i, j, seen, size, out, AXES: tl.constexpr, axis: tl.constexpr):
+    """The j-th output over cell i along an axis, the cell's place in it, and whether there is such an output."""
+    if AXES[axis][ADAPTIVE] == 2:
+        return i * 0, i, seen
+    elif AXES[axis][ADAPTIVE] == 1:
+        o = (((i + 1).to(tl.int64) * out + size - 1) // size - 1).to(i.dtype) - j
+        place = i - window_start(o, size, out, AXES, axis)
+        return o, place, seen & (o >= (i.to(tl.int64) * out // size).to(i.dtype))
+    elif AXES[axis][KERNEL] == 1 and AXES[axis][STRIDE] == 1 and AXES[axis][LO] == 0:
+        return i, i * 0, seen
+    else:
+        o = tl.minimum((i + AXES[axis][LO]) // AXES[axis][STRIDE], out - 1) - j
+        away = i + AXES[axis][LO] - o * AXES[axis][STRIDE]
+        place = away // AXES[axis][DILATION]
+        seen = seen & (o >= 0) & (place < AXES[axis][KERNEL])
+        if AXES[axis][DILATION] > 1:
+            seen = seen & (away == place * AXES[axis][DILATION])
+        return o, place, seen

@@ -87,9 +87,10 @@ def tree(
     lane = tl.arange(0, COLS)[None, :]
     for start in range(0, cells, COLS):
         place = start + lane
-        at, real = cell(place, row, last, sizes, outs, RANK, AXES)
+        at, real = cell(place, row, last, inside & (place < cells), sizes, outs, RANK, AXES)
+        v = tl.load(a_in + at, mask=real, other=KIND[WORST])
         a, b, d, n = look(
-            a, b, d, n, at, real & (place < cells), place * scale, a_in, b_in, d_in, n_in,
+            a, b, d, n, v, at, real, place * scale, b_in, d_in, n_in,
             KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE,
         )  # fmt: skip
     if KIND[NAME] == "sum" or KIND[NAME] == "avg":
@@ -112,16 +113,15 @@ def tree(
     if AGAIN:
         for start in range(0, cells, COLS):
             place = start + lane
-            at, real = cell(place, row, last, sizes, outs, RANK, AXES)
-            b, d = look_again(
-                a, b, d, at, real & (place < cells), a_in, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE
-            )
+            at, real = cell(place, row, last, inside & (place < cells), sizes, outs, RANK, AXES)
+            v = tl.load(a_in + at, mask=real, other=KIND[WORST])
+            b, d = look_again(a, b, d, v, at, real, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE)
         b = tl.reduce(b, 1, _total, keep_dims=True)
     if TANGENT:
         d = tl.reduce(d, 1, _total, keep_dims=True)
     n = tl.reduce(n, 1, _total, keep_dims=True)
     store_result(
-        a, b, d, n, row, last, out.to(tl.int64), inside, d_in, a_out, b_out, d_out, n_out,
+        a, b, d, n, row, last, out, inside, d_in, a_out, b_out, d_out, n_out,
         (f0, f1, f2, f3, f4, f5, f6, f7), outs, all_cells,
-        KIND, RANK, WHOLE, DIVISOR, SINK, TANGENT, PLACES, SLOPE,
+        KIND, RANK, WHOLE, DIVISOR, SINK, TANGENT, PLACES, SLOPE, PLACES or AGAIN or KIND[SUMS] != "plain",
     )  # fmt: skip

@@ -67,29 +67,33 @@ def walk(
     n = tl.zeros([ROWS, COLS], tl.int32)
     if UNROLL:
         for place in tl.static_range(CELLS):
-            at, real = cell(place, row, col, sizes, outs, RANK, AXES)
+            at, real = cell(place, row, col, inside, sizes, outs, RANK, AXES)
+            v = tl.load(a_in + at, mask=real, other=KIND[WORST])
             a, b, d, n = look(
-                a, b, d, n, at, real, place * scale, a_in, b_in, d_in, n_in, KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE
+                a, b, d, n, v, at, real, place * scale, b_in, d_in, n_in, KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE
             )
         if AGAIN:
             for place in tl.static_range(CELLS):
-                at, real = cell(place, row, col, sizes, outs, RANK, AXES)
-                b, d = look_again(a, b, d, at, real, a_in, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE)
+                at, real = cell(place, row, col, inside, sizes, outs, RANK, AXES)
+                v = tl.load(a_in + at, mask=real, other=KIND[WORST])
+                b, d = look_again(a, b, d, v, at, real, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE)
     else:
         for place in range(cells):
-            at, real = cell(place, row, col, sizes, outs, RANK, AXES)
+            at, real = cell(place, row, col, inside, sizes, outs, RANK, AXES)
+            v = tl.load(a_in + at, mask=real, other=KIND[WORST])
             a, b, d, n = look(
-                a, b, d, n, at, real, place * scale, a_in, b_in, d_in, n_in, KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE
+                a, b, d, n, v, at, real, place * scale, b_in, d_in, n_in, KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE
             )
         if AGAIN:
             for place in range(cells):
-                at, real = cell(place, row, col, sizes, outs, RANK, AXES)
-                b, d = look_again(a, b, d, at, real, a_in, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE)
+                at, real = cell(place, row, col, inside, sizes, outs, RANK, AXES)
+                v = tl.load(a_in + at, mask=real, other=KIND[WORST])
+                b, d = look_again(a, b, d, v, at, real, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE)
 
     store_result(
-        a, b, d, n, row, col, row.to(tl.int64) * outs[RANK - 1] + col, inside, d_in, a_out, b_out, d_out, n_out,
+        a, b, d, n, row, col, row * outs[RANK - 1] + col, inside, d_in, a_out, b_out, d_out, n_out,
         (f0, f1, f2, f3, f4, f5, f6, f7), outs, all_cells,
-        KIND, RANK, WHOLE, DIVISOR, SINK, TANGENT, PLACES, SLOPE,
+        KIND, RANK, WHOLE, DIVISOR, SINK, TANGENT, PLACES, SLOPE, PLACES or AGAIN or KIND[SUMS] != "plain",
     )  # fmt: skip
 
 
@@ -97,12 +101,13 @@ def walk(
 def store_result(
     a, b, d, n, row, col, out, inside, g, a_out, b_out, d_out, n_out, whole, outs, all_cells,
     KIND: tl.constexpr, RANK: tl.constexpr, WHOLE: tl.constexpr, DIVISOR: tl.constexpr,
-    SINK: tl.constexpr, TANGENT: tl.constexpr, PLACES: tl.constexpr, SLOPE: tl.constexpr,
+    SINK: tl.constexpr, TANGENT: tl.constexpr, PLACES: tl.constexpr, SLOPE: tl.constexpr, SECONDS: tl.constexpr,
 ):  # fmt: skip
     """What the sink takes of finished states."""
     if SINK == "states":
         tl.store(a_out + out, a, mask=inside)
-        tl.store(b_out + out, b, mask=inside)
+        if SECONDS:
+            tl.store(b_out + out, b, mask=inside)
         if TANGENT:
             tl.store(d_out + out, d, mask=inside)
         if KIND[SKIP] != "no":
@@ -124,13 +129,12 @@ def store_result(
 
 @triton.jit
 def look(
-    a, b, d, n, at, real, place, a_in, b_in, d_in, n_in,
+    a, b, d, n, v, at, real, place, b_in, d_in, n_in,
     KIND: tl.constexpr, SOURCE: tl.constexpr, TANGENT: tl.constexpr, PLACES: tl.constexpr,
     COMPUTE: tl.constexpr, SLOPE: tl.constexpr,
 ):  # fmt: skip
     """The state with one cell, or one part's state, more."""
     if KIND[NAME] == "sum" or KIND[NAME] == "avg":
-        v = tl.load(a_in + at, mask=real, other=0)
         if v.dtype.is_floating():
             v = v.to(COMPUTE)
         if KIND[SKIP] != "no" and SOURCE == "cells":
@@ -138,7 +142,10 @@ def look(
             v = tl.where(real, v, 0)
             n += real.to(tl.int32)
         if SOURCE == "states":
-            a, b = _added_state(a, b, v, tl.load(b_in + at, mask=real, other=0), KIND)
+            if KIND[SUMS] == "plain":
+                a += v
+            else:
+                a, b = _added_state(a, b, v, tl.load(b_in + at, mask=real, other=0), KIND)
             if KIND[SKIP] != "no":
                 n += tl.load(n_in + at, mask=real, other=0)
         else:
@@ -146,7 +153,7 @@ def look(
         if TANGENT:
             d += tl.load(d_in + at, mask=real, other=0).to(SLOPE)
     else:
-        v = tl.load(a_in + at, mask=real, other=KIND[WORST]).to(COMPUTE)
+        v = v.to(COMPUTE)
         if KIND[SKIP] != "no":
             if SOURCE == "cells":
                 real = real & is_there(v, KIND)
@@ -194,11 +201,11 @@ def _added_state(a, b, v, w, KIND: tl.constexpr):
 
 @triton.jit
 def look_again(
-    a, b, d, at, real, a_in, b_in, d_in, n_in,
+    a, b, d, v, at, real, b_in, d_in, n_in,
     KIND: tl.constexpr, SOURCE: tl.constexpr, TANGENT: tl.constexpr, COMPUTE: tl.constexpr, SLOPE: tl.constexpr,
 ):  # fmt: skip
     """What depends on the best cell: how many there are, or the sum of what each is beside it."""
-    v = tl.load(a_in + at, mask=real, other=KIND[WORST]).to(COMPUTE)
+    v = v.to(COMPUTE)
     if KIND[SKIP] != "no":
         if SOURCE == "cells":
             real = real & is_there(v, KIND)

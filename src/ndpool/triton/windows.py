@@ -3,6 +3,8 @@
 A kernel has its axes as two tuples of lengths, `sizes` of the input and `outs` of the output, and as a constant, AXES,
 with an `AxisNumbers` for each. An axis that is carried has a kernel of one cell. A tile has rows, which number all axes
 but the last, and columns, which number the last.
+
+Offsets are 32-bit numbers where the rows of a tile are, and 64-bit numbers in larger arrays.
 """
 
 from __future__ import annotations
@@ -22,17 +24,24 @@ class AxisNumbers(NamedTuple):
     dilation: int
     lo: int
     hi: int
+    #: 1 where the windows are bins, 2 where there is one window over the whole axis.
     adaptive: int
     inner: int
+    #: Whether a window may reach beyond the last cell.
+    overhangs: int
 
 
-KERNEL, STRIDE, DILATION, LO, HI, ADAPTIVE, INNER = (tl.constexpr(i) for i in range(7))
+KERNEL, STRIDE, DILATION, LO, HI, ADAPTIVE, INNER, OVERHANGS = (
+    tl.constexpr(i) for i in range(len(AxisNumbers._fields))
+)
 
 
 @triton.jit
 def window_start(o, size, out, AXES: tl.constexpr, axis: tl.constexpr):
     """The first cell that output o sees along an axis; it may be padding."""
-    if AXES[axis][ADAPTIVE]:
+    if AXES[axis][ADAPTIVE] == 2:
+        return o * 0
+    elif AXES[axis][ADAPTIVE] == 1:
         return (o.to(tl.int64) * size // out).to(o.dtype)
     else:
         return o * AXES[axis][STRIDE] - AXES[axis][LO]
@@ -41,42 +50,53 @@ def window_start(o, size, out, AXES: tl.constexpr, axis: tl.constexpr):
 @triton.jit
 def window_end(o, size, out, AXES: tl.constexpr, axis: tl.constexpr):
     """The cell after the last one that output o can see along an axis."""
-    if AXES[axis][ADAPTIVE]:
+    if AXES[axis][ADAPTIVE] == 1:
         return (((o + 1).to(tl.int64) * size + out - 1) // out).to(o.dtype)
     else:
         return o * 0 + size
 
 
 @triton.jit
-def cell(place, row, col, sizes, outs, RANK: tl.constexpr, AXES: tl.constexpr):
-    """The cell at this place of every window of a tile: its offset, and whether it is a real one."""
-    real = col < outs[RANK - 1]
-    offset = row.to(tl.int64) * 0
+def along(o, place, real, size, out, AXES: tl.constexpr, axis: tl.constexpr):
+    """The cell at a place of the windows of o along one axis, and whether that too is a real one."""
+    if AXES[axis][KERNEL] == 1 and AXES[axis][STRIDE] == 1 and AXES[axis][LO] + AXES[axis][ADAPTIVE] == 0:
+        return o, real
+    else:
+        if AXES[axis][KERNEL] == 0:
+            k = place
+        else:
+            k = place // AXES[axis][INNER] % AXES[axis][KERNEL]
+        at = window_start(o, size, out, AXES, axis) + k * AXES[axis][DILATION]
+        if AXES[axis][LO] > 0:
+            real = real & (at >= 0)
+        if AXES[axis][OVERHANGS]:
+            real = real & (at < window_end(o, size, out, AXES, axis))
+        return at, real
+
+
+@triton.jit
+def row_cell(place, row, real, step, sizes, outs, RANK: tl.constexpr, AXES: tl.constexpr):
+    """The offset of the first column of the cells at a place, along all axes but the last, which is `step` long."""
+    offset = row * 0
     rest = row
-    step = row.to(tl.int64) * 0 + 1
-    for axis in tl.static_range(RANK - 1, -1, -1):
-        if axis == RANK - 1:
-            o = col
-        elif axis == 0:
+    for axis in tl.static_range(RANK - 2, -1, -1):
+        if axis == 0:
             o = rest
         else:
             o = rest % outs[axis]
             rest = rest // outs[axis]
-        if AXES[axis][KERNEL] == 1 and AXES[axis][STRIDE] == 1 and AXES[axis][LO] + AXES[axis][ADAPTIVE] == 0:
-            at = o
-        else:
-            if AXES[axis][KERNEL] == 0:
-                k = place
-            else:
-                k = place // AXES[axis][INNER] % AXES[axis][KERNEL]
-            at = window_start(o, sizes[axis], outs[axis], AXES, axis) + k * AXES[axis][DILATION]
-            real = real & (at >= 0) & (at < window_end(o, sizes[axis], outs[axis], AXES, axis))
-        if axis == RANK - 1:
-            offset = offset + at
-        else:
-            offset = offset + at * step
+        at, real = along(o, place, real, sizes[axis], outs[axis], AXES, axis)
+        offset = offset + at * step
         step = step * sizes[axis]
     return offset, real
+
+
+@triton.jit
+def cell(place, row, col, inside, sizes, outs, RANK: tl.constexpr, AXES: tl.constexpr):
+    """The cell at this place of every window of a tile: its offset, and whether it is a real one."""
+    offset, real = row_cell(place, row, inside, sizes[RANK - 1], sizes, outs, RANK, AXES)
+    at, real = along(col, place, real, sizes[RANK - 1], outs[RANK - 1], AXES, RANK - 1)
+    return offset + at, real
 
 
 @triton.jit

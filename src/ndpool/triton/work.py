@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,8 +23,8 @@ MOST_AXES = 8
 #: Windows of up to so many cells go over all axes at once.
 DIRECT_CELLS = 32
 
-#: Loops of up to so many steps are unrolled.
-UNROLLED = 32
+#: Loops of up to so many steps are unrolled; those with exponentials and powers in each, which compile for long.
+UNROLLED, UNROLLED_POWERS = 32, 9
 
 #: Windows from this length on are read by neighbouring threads, where they lie along the last axis and apart.
 LONG = 16
@@ -175,9 +176,11 @@ def axis_numbers(axes: tuple[Axis, ...], unrolled: bool = True) -> tuple[tuple[i
 
 def _axis_numbers(axis: Axis, inner: int, alone: bool) -> AxisNumbers:
     if axis.is_whole and axis.length > 1:
-        return AxisNumbers(0 if alone else axis.kernel, 1, 1, 0, 0, 1, inner)
+        return AxisNumbers(0 if alone else axis.kernel, 1, 1, 0, 0, 2, inner, 0)
     kernel = 0 if alone and axis.kernel > 1 and axis.adaptive else axis.kernel
-    return AxisNumbers(kernel, axis.stride, axis.dilation, axis.lo, axis.hi, axis.adaptive, inner)
+    last = (axis.output - 1) * axis.stride - axis.lo + (axis.kernel - 1) * axis.dilation
+    overhangs = int(bool(axis.adaptive) or last >= axis.length)
+    return AxisNumbers(kernel, axis.stride, axis.dilation, axis.lo, axis.hi, axis.adaptive, inner, overhangs)
 
 
 def divisor(plan: Plan, axes: tuple[Axis, ...]) -> int:
@@ -260,3 +263,72 @@ def _windows_over_a_cell(axis: Axis) -> int:
     if axis.adaptive or axis.is_whole:
         return min(axis.output, -(-axis.output // axis.length) + 1)
     return min(axis.output, axis.dilation * (axis.kernel - 1) // axis.stride + 1) if axis.kernel > 1 else 1
+
+
+class Taps(NamedTuple):
+    """The way back of windows in small steps; see `gathering`."""
+
+    steps: tuple[int, ...]
+    taps: tuple[tuple[tuple[int, ...], ...], ...]
+    below: tuple[int, ...]
+    above: tuple[int, ...]
+    phases: int
+    pairs: bool
+    blocks: tuple[int, ...]
+
+    @property
+    def padded(self) -> tuple[tuple[int, ...], ...]:
+        """The taps of all phases, with as many for each."""
+        most = max(map(len, self.taps))
+        none = (0,) * (len(self.steps) + 1)
+        return tuple(tap for phase in self.taps for tap in (*phase, *[none] * (most - len(phase))))
+
+
+#: The way back goes by taps where blocks have up to so many cells, and these up to so many taps in all.
+BLOCK_CELLS = 8
+MOST_TAPS = 64
+
+
+def taps(axes: tuple[Axis, ...]) -> Taps | None:
+    """Who sees each phase of a block of cells; None where that is not the same in all blocks, or too much."""
+    steps = tuple(axis.stride if axis.kernel > 1 or axis.stride > 1 else 1 for axis in axes)
+    if any(a.adaptive or (a.is_whole and a.length > 1) for a in axes) or math.prod(steps) > BLOCK_CELLS or steps[-1] > 2:
+        return None
+    lines = [_taps_along(axis, math.prod(a.kernel for a in axes[i + 1 :])) for i, axis in enumerate(axes)]
+    if math.prod(sum(map(len, line)) for line in lines) > MOST_TAPS:
+        return None
+    # The last axis's phase comes first, then those of the axes before it, from the inside.
+    orders = itertools.product(*(range(step) for step in steps))
+    found = {
+        phase: tuple(
+            (*(o for o, _ in each), sum(place for _, place in each))
+            for each in itertools.product(*(line[p] for line, p in zip(lines, phase, strict=True)))
+        )
+        for phase in orders
+    }
+    listed = tuple(found[phase] for phase in sorted(found, key=lambda phase: (phase[:-1], phase[-1])))
+    blocks = tuple(-(-axis.length // step) for axis, step in zip(axes, steps, strict=True))
+    away = [[o for phase in line for o, _ in phase] or [0] for line in lines]
+    below = tuple(int(min(each) < 0) for each in away)
+    above = tuple(int(n - 1 + max(each) >= a.output) for n, each, a in zip(blocks, away, axes, strict=True))
+    return Taps(steps, listed, below, above, math.prod(steps[:-1]), steps[-1] == 2, blocks)
+
+
+def _taps_along(axis: Axis, inner: int) -> list[list[tuple[int, int]]]:
+    """For each phase along one axis, how far from its block the outputs over it are, and the place it has in them."""
+    found: list[list[tuple[int, int]]] = []
+    for phase in range(axis.stride if axis.kernel > 1 or axis.stride > 1 else 1):
+        away = [phase + axis.lo - k * axis.dilation for k in range(axis.kernel)]
+        found.append([(a // axis.stride, k * inner) for k, a in enumerate(away) if a % axis.stride == 0][::-1])
+    return found
+
+
+def shifts(axis: Axis) -> tuple[tuple[int, int, int], ...]:
+    """The pairs of cells that windows in steps of 2 see: how far each is, and the places of its two cells, or -1.
+
+    >>> shifts(Axis(8, 4, kernel=3, stride=2, lo=1))
+    ((-1, -1, 0), (0, 1, 2))
+    """
+    places = {k - axis.lo: k for k in range(axis.kernel)}
+    pairs = sorted({cell // 2 for cell in places})
+    return tuple((pair, places.get(2 * pair, -1), places.get(2 * pair + 1, -1)) for pair in pairs)

@@ -1,0 +1,59 @@
+"""The kernel that takes winners back along one axis, for windows that see too many cells for each to ask them all.
+
+Along the innermost axis, a cell gets the gradient of all windows whose winner lies in its column. These windows agree on
+the rest of the place, which is the best cell of that column: the first of its best, whichever windows see it. So the
+sum goes on along the next axis with that rest, and the cost is the sum of the kernel's sides.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def winners_along(
+    g, winners, g_out, rest_out, rows, windows, all_cells, size, out, inner,
+    KERNEL: tl.constexpr, STRIDE: tl.constexpr, DILATION: tl.constexpr, LO: tl.constexpr,
+    FIRST: tl.constexpr, LAST: tl.constexpr, SLOPE: tl.constexpr,
+    WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """Rows number what is outside of the axis, columns its cells and what is inside of it.
+
+    The `FIRST` kernel of several reads the winners of a plan; the `LAST` writes no rest.
+    """
+    columns = size * inner
+    col_blocks = tl.cdiv(columns, COLS)
+    program = tl.program_id(0)
+    row = program // col_blocks
+    if WIDE:
+        row = row.to(tl.int64)
+    row = row * ROWS + tl.arange(0, ROWS)[:, None]
+    col = program % col_blocks * COLS + tl.arange(0, COLS)[None, :]
+    inside = (row < rows) & (col < columns)
+    row = tl.minimum(row, rows - 1)
+    i = col // inner
+    top = tl.minimum((i + LO) // STRIDE, out - 1)
+    sum = tl.zeros([ROWS, COLS], SLOPE)
+    rest = tl.full([ROWS, COLS], -1, tl.int32)
+    for j in range(windows):
+        o = top - j
+        away = i + LO - o * STRIDE
+        place = away // DILATION
+        seen = inside & (o >= 0) & (place < KERNEL) & (away == place * DILATION)
+        offset = row * out * inner + o * inner + col % inner
+        winner = tl.load(winners + offset, mask=seen, other=0).to(tl.int32)
+        if FIRST:
+            seen = seen & (winner < all_cells)
+        else:
+            seen = seen & (winner >= 0)
+        if LAST:
+            wins = seen & (winner == place)
+        else:
+            wins = seen & (winner % KERNEL == place)
+            rest = tl.where(wins, winner // KERNEL, rest)
+        sum += tl.where(wins, tl.load(g + offset, mask=wins, other=0).to(SLOPE), 0)
+    at = row * columns + col
+    tl.store(g_out + at, sum.to(g_out.dtype.element_ty), mask=inside)
+    if not LAST:
+        tl.store(rest_out + at, rest, mask=inside)

@@ -1,0 +1,107 @@
+"""The kernel for windows in steps of 2 along the last axis: rows are read whole, two cells to a place of the tile.
+
+    row       0 1 2 3 4 5 ...         read at once, and split into
+    left      0   2   4   ...
+    right       1   3   5 ...
+
+A window of places -1, 0 and 1 is the right cell of the pair before, and both cells of its own. `SHIFTS` lists the pairs that
+windows see: (how far the pair is, the place of its left cell or -1, the place of its right cell or -1).
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from .arithmetic import SUMS, WORST
+from .walking import look, look_again, store_result
+from .windows import row_cell
+
+
+@triton.jit
+def _pair(x, at, col, inside, size, SHIFT: tl.constexpr, OVER: tl.constexpr, KIND: tl.constexpr, COLS: tl.constexpr):
+    """The left and the right cell of each pair, and whether they are real."""
+    i = (col + SHIFT) * 2 + tl.arange(0, 2 * COLS)[None, :]
+    real = inside
+    if SHIFT < 0:
+        real = real & (i >= 0)
+    if OVER:
+        real = real & (i < size)
+    v = tl.load(x + at + i, mask=real, other=KIND[WORST])
+    left, right = tl.split(tl.reshape(v, [v.shape[0], COLS, 2]))
+    return left, right
+
+
+@triton.jit
+def _is_real(col, inside, size, SHIFT: tl.constexpr, SIDE: tl.constexpr, OVER: tl.constexpr):
+    if SHIFT < 0:
+        inside = inside & (col + SHIFT >= 0)
+    if OVER:
+        inside = inside & ((col + SHIFT) * 2 + SIDE < size)
+    return inside
+
+
+@triton.jit
+def walk_pairs(
+    x, g, a_out, b_out, d_out, rows, all_cells,
+    s0, s1, s2, s3, s4, s5, s6, s7,
+    o0, o1, o2, o3, o4, o5, o6, o7,
+    KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, WHOLE: tl.constexpr, ROW_CELLS: tl.constexpr,
+    SHIFTS: tl.constexpr, PAIRS: tl.constexpr, KERNEL: tl.constexpr, ALIGN: tl.constexpr, OVER: tl.constexpr,
+    DIVISOR: tl.constexpr, SINK: tl.constexpr, PLACES: tl.constexpr, AGAIN: tl.constexpr,
+    COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr,
+    WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """As `walk`, from cells."""
+    sizes = (s0, s1, s2, s3, s4, s5, s6, s7)
+    outs = (o0, o1, o2, o3, o4, o5, o6, o7)
+    size = sizes[RANK - 1]
+    col_blocks = tl.cdiv(outs[RANK - 1], COLS)
+    program = tl.program_id(0)
+    row = program // col_blocks
+    if WIDE:
+        row = row.to(tl.int64)
+    row = row * ROWS + tl.arange(0, ROWS)[:, None]
+    first = program % col_blocks * COLS
+    col = first + tl.arange(0, COLS)[None, :]
+    there = row < rows
+    inside = there & (col < outs[RANK - 1])
+    row = tl.minimum(row, rows - 1)
+
+    a = tl.full([ROWS, COLS], KIND[WORST], COMPUTE)
+    b = tl.full([ROWS, COLS], -1 if PLACES else 0, SECOND)
+    d = tl.zeros([ROWS, COLS], SLOPE)
+    n = tl.zeros([ROWS, COLS], tl.int32)
+    for line in tl.static_range(ROW_CELLS):
+        at, real = row_cell(line * KERNEL, row, there, size // ALIGN, sizes, outs, RANK, AXES)
+        at = at * ALIGN
+        for s in tl.static_range(PAIRS):
+            left, right = _pair(x, at, first, real, size, SHIFTS[s][0], OVER, KIND, COLS)
+            if SHIFTS[s][1] >= 0:
+                is_real = _is_real(col, real & inside, size, SHIFTS[s][0], 0, OVER)
+                a, b, d, n = look(
+                    a, b, d, n, left, at, is_real, line * KERNEL + SHIFTS[s][1], x, x, x,
+                    KIND, "cells", False, PLACES, COMPUTE, SLOPE,
+                )  # fmt: skip
+            if SHIFTS[s][2] >= 0:
+                is_real = _is_real(col, real & inside, size, SHIFTS[s][0], 1, OVER)
+                a, b, d, n = look(
+                    a, b, d, n, right, at, is_real, line * KERNEL + SHIFTS[s][2], x, x, x,
+                    KIND, "cells", False, PLACES, COMPUTE, SLOPE,
+                )  # fmt: skip
+    if AGAIN:
+        for line in tl.static_range(ROW_CELLS):
+            at, real = row_cell(line * KERNEL, row, there, size // ALIGN, sizes, outs, RANK, AXES)
+            at = at * ALIGN
+            for s in tl.static_range(PAIRS):
+                left, right = _pair(x, at, first, real, size, SHIFTS[s][0], OVER, KIND, COLS)
+                if SHIFTS[s][1] >= 0:
+                    is_real = _is_real(col, real & inside, size, SHIFTS[s][0], 0, OVER)
+                    b, d = look_again(a, b, d, left, at, is_real, x, x, x, KIND, "cells", False, COMPUTE, SLOPE)
+                if SHIFTS[s][2] >= 0:
+                    is_real = _is_real(col, real & inside, size, SHIFTS[s][0], 1, OVER)
+                    b, d = look_again(a, b, d, right, at, is_real, x, x, x, KIND, "cells", False, COMPUTE, SLOPE)
+    store_result(
+        a, b, d, n, row, col, row * outs[RANK - 1] + col, inside, g, a_out, b_out, d_out, x,
+        sizes, outs, all_cells, KIND, RANK, WHOLE, DIVISOR, SINK, False, PLACES, SLOPE, True,
+    )  # fmt: skip
