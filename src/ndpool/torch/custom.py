@@ -53,8 +53,8 @@ def _check(pool: Pool, x: Tensor) -> None:
         )
     if not x.is_cpu:
         raise NotImplementedError(
-            f"the tensor is on {x.device}, and {pool.kind!r} is a kind of your own, which the specification computes on "
-            "the CPU; call .cpu() on the tensor"
+            f"the tensor is on {x.device}, and {pool.kind!r} is a kind of your own, which the specification computes "
+            "on the CPU; call .cpu() on the tensor"
         )
     check_dtype(x.dtype)
 

@@ -47,8 +47,11 @@ def check_same_device(name: str, a: Tensor, device: torch.device) -> None:
 
 
 def launch(run: Callable[..., None], result: Tensor, *arguments: Any) -> None:
-    """`run(*arguments)`, while the device of the result is the current one: there, on its stream, a kernel goes."""
-    if result.is_cuda and result.get_device() != torch._C._cuda_getDevice():
+    """`run(*arguments)`, while the device of the result is the current one: there, on its stream, a kernel goes.
+
+    What only passes for a tensor is being traced, and nothing is launched.
+    """
+    if type(result) is Tensor and result.is_cuda and result.get_device() != torch._C._cuda_getDevice():
         with torch.cuda.device(result.device):
             run(*arguments)
     else:

@@ -14,6 +14,7 @@ from torch import Tensor
 from ..plan import Plan
 from .columns import winners_along
 from .gathering import gather_any, gather_taps
+from .launching import launch
 from .pairs import walk_pairs
 from .places import place_kernel
 from .tree import tree
@@ -242,7 +243,8 @@ def _launch(
     rows_of_tile, cols = sides
     grid = -(-rows // rows_of_tile) * (1 if kernel is tree else -(-columns // cols))
     wide = max(a.numel() for a in arguments if isinstance(a, Tensor)) > LARGEST_INT // 2
-    kernel[(grid,)](*arguments, **constants, WIDE=wide, ROWS=rows_of_tile, COLS=cols, num_warps=WARPS)
+    more = {"WIDE": wide, "ROWS": rows_of_tile, "COLS": cols, "num_warps": WARPS}
+    launch(kernel, grid, arguments, constants | more)
 
 
 WARPS = 4
