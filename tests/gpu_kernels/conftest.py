@@ -28,7 +28,11 @@ import torch
 from ndpool.torch import devices
 
 if DEVICE != "cuda":
+    from ndpool.triton import recipes
+
     devices.ENGINES["cpu"] = "ndpool.triton"
+    # The interpreter computes whole tiles, however few of their places are asked for.
+    recipes.TILE, recipes.TREE, recipes.TREE_COLUMNS = 256, 256, 64
 
 #: The interpreter computes with NumPy, which warns of what is no error on a card.
 IGNORED = ["ignore:.*:RuntimeWarning:triton.*", "ignore:TRITON_DEFAULT_FP_FUSION:UserWarning"]

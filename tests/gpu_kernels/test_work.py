@@ -11,7 +11,7 @@ from on_device import OnDevice
 
 from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, spec
 from ndpool.plan import plan_of
-from ndpool.triton import engine, work
+from ndpool.triton import recipes, work
 
 KINDS = [Max(), Min("split"), Max("all"), Sum(), Avg(count_include_pad=False), SmoothMax(-0.5), Lp(2)]
 
@@ -41,7 +41,7 @@ POOLS = [
 def send(monkeypatch, numbers):
     """All pools go by these numbers of the planner, wherever they are read."""
     for name, value in numbers.items():
-        for module in (work, engine):
+        for module in (work, recipes):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, value)
 
@@ -100,7 +100,7 @@ def test_the_same_bits_for_every_tile(kind, dtype, monkeypatch):
     expected = fresh(pool, x).everything(t, g)
     for most in (16, 128, 4096):
         monkeypatch.setattr(
-            engine, "tile", lambda rows, columns, _=0, most=most: (1, most) if most < 100 else (4, most // 4)
+            recipes, "tile", lambda rows, columns, _=0, most=most: (1, most) if most < 100 else (4, most // 4)
         )
         found = fresh(pool, x).everything(t, g)
         for name, result in found.items():

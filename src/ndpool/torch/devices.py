@@ -1,14 +1,12 @@
-"""Who computes: the engine that a tensor's device chooses, and a launch on that device.
+"""Who computes: the engine that a tensor's device chooses.
 
 The native engine reads tensors as they lie, with gaps or without. Triton's reads them dense, and bools as bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -44,15 +42,3 @@ def check_same_device(name: str, a: Tensor, device: torch.device) -> None:
     """That an operand lies where x does: an engine reads addresses, which mean nothing elsewhere."""
     if a.device != device:
         raise ValueError(f"{name} is on {a.device} and x on {device}; give {name}.to({str(device)!r})")
-
-
-def launch(run: Callable[..., None], result: Tensor, *arguments: Any) -> None:
-    """`run(*arguments)`, while the device of the result is the current one: there, on its stream, a kernel goes.
-
-    What only passes for a tensor is being traced, and nothing is launched.
-    """
-    if type(result) is Tensor and result.is_cuda and result.get_device() != torch._C._cuda_getDevice():
-        with torch.cuda.device(result.device):
-            run(*arguments)
-    else:
-        run(*arguments)

@@ -26,7 +26,7 @@ from ..plan import Order, Plan, plan_of
 from ..plan import put as put
 from ..plan import strides as strides
 from ..pool import Pool
-from .devices import check_same_device, engine_on, launch
+from .devices import check_same_device, engine_on
 
 Size: TypeAlias = tuple[int, ...]
 
@@ -232,8 +232,8 @@ class Tensors:
         return torch.empty_strided(self.size, self.plan.strides, dtype=dtype, device=device)
 
     def run(self, operation: str, *memory: Any) -> None:
-        """An operation of the engine, whose last tensor is a result."""
-        launch(getattr(self.engine, operation), memory[-1], self.plan, *memory, torch.get_num_threads())
+        """An operation of the engine."""
+        getattr(self.engine, operation)(self.plan, *memory, torch.get_num_threads())
 
     def takes(self, x: Tensor) -> bool:
         """Whether the short way is for this tensor."""

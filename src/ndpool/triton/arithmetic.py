@@ -80,11 +80,10 @@ def is_there(v, KIND: tl.constexpr):
 
 @triton.jit
 def two_sum(a, b):
-    """`a + b`, and what rounding took from it; nothing where the sum is not finite."""
+    """`a + b`, and what rounding took from it; that says nothing once the sum is not finite."""
     s = a + b
     part = s - a
-    error = (a - (s - part)) + (b - part)
-    return s, tl.where(s - s == 0, error, 0.0)
+    return s, (a - (s - part)) + (b - part)
 
 
 @triton.jit

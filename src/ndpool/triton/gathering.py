@@ -49,9 +49,13 @@ def _part(
 @triton.jit
 def _finished(sum, error, x, KIND: tl.constexpr, DIVISOR: tl.constexpr, FORM: tl.constexpr):
     if KIND[SUMS] == "error":
-        sum = sum + error
-    if DIVISOR > 1:
+        sum = tl.where(sum - sum == 0, sum + error, sum)
+    if DIVISOR > 1 and sum.dtype == tl.float64:
         sum = sum / DIVISOR
+    elif DIVISOR > 1:
+        q = sum * (1 / DIVISOR)
+        left = tl.fma(q, tl.full(q.shape, -DIVISOR, q.dtype), sum)
+        sum = tl.where(q - q == 0, q + left * (1 / DIVISOR), q)
     if FORM == "slopes" and KIND[SKIP] != "no":
         sum = tl.where(is_there(x, KIND), sum, 0)
     return sum
@@ -89,16 +93,14 @@ def gather_taps(
     col = first + tl.arange(0, COLS)[None, :]
     inside = row < rows
     row = tl.minimum(row, rows - 1)
-    size = sizes[RANK - 1]
+    # All phases ask before any is stored: those that ask the same window read it once.
+    found = ()
     for phase in tl.static_range(PHASES):
-        at, real = _phase_row(phase, row, inside, size // ALIGN, sizes, blocks, RANK, STEPS)
-        at = at * ALIGN
+        at, i, kept = _phase_cells(phase, row, first, inside, sizes, blocks, RANK, STEPS, PAIRS, ALIGN, COLS)
+        cells = tl.zeros(kept.shape, SLOPE)
+        if FORM == "slopes":
+            cells = tl.load(x + at + i, mask=kept, other=0).to(COMPUTE)
         if PAIRS:
-            i = first * 2 + tl.arange(0, 2 * COLS)[None, :]
-            kept = real & (i < size)
-            cells = tl.zeros([ROWS, 2 * COLS], SLOPE)
-            if FORM == "slopes":
-                cells = tl.load(x + at + i, mask=kept, other=0).to(COMPUTE)
             left_x, right_x = tl.split(tl.reshape(cells, [ROWS, COLS, 2]))
             left = _asked(
                 2 * phase, row, col, left_x, inside, outs, blocks, g, winners, reference,
@@ -108,18 +110,31 @@ def gather_taps(
                 2 * phase + 1, row, col, right_x, inside, outs, blocks, g, winners, reference,
                 KIND, RANK, TAPS, COUNTS, MOST, BELOW, ABOVE, DIVISOR, FORM, SLOPE,
             )  # fmt: skip
-            found = tl.interleave(left, right)
+            found = found + (tl.interleave(left.to(gx.dtype.element_ty), right.to(gx.dtype.element_ty)),)
         else:
-            i = col
-            kept = real & (i < size)
-            cells = tl.zeros([ROWS, COLS], SLOPE)
-            if FORM == "slopes":
-                cells = tl.load(x + at + i, mask=kept, other=0).to(COMPUTE)
-            found = _asked(
+            gets = _asked(
                 phase, row, col, cells, inside, outs, blocks, g, winners, reference,
                 KIND, RANK, TAPS, COUNTS, MOST, BELOW, ABOVE, DIVISOR, FORM, SLOPE,
             )  # fmt: skip
-        tl.store(gx + at + i, found.to(gx.dtype.element_ty), mask=kept)
+            found = found + (gets.to(gx.dtype.element_ty),)
+    for phase in tl.static_range(PHASES):
+        at, i, kept = _phase_cells(phase, row, first, inside, sizes, blocks, RANK, STEPS, PAIRS, ALIGN, COLS)
+        tl.store(gx + at + i, found[phase], mask=kept)
+
+
+@triton.jit
+def _phase_cells(
+    phase, row, first, inside, sizes, blocks, RANK: tl.constexpr, STEPS: tl.constexpr, PAIRS: tl.constexpr,
+    ALIGN: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """The cells of a tile that are in this phase along all axes but the last: rows, columns, and which there are."""
+    size = sizes[RANK - 1]
+    at, real = _phase_row(phase, row, inside, size // ALIGN, sizes, blocks, RANK, STEPS)
+    if PAIRS:
+        i = first * 2 + tl.arange(0, 2 * COLS)[None, :]
+    else:
+        i = first + tl.arange(0, COLS)[None, :]
+    return at * ALIGN, i, real & (i < size)
 
 
 @triton.jit

@@ -1,12 +1,28 @@
-"""How a kernel is launched: at once, or as a node of the graph that PyTorch's compiler is tracing."""
+"""Launches of kernels, prepared once: what changes from call to call are the tensors alone.
+
+Triton looks at every argument of every call, to find the kernel that was compiled for its like. Here the numbers are the
+same each time, and of tensors only the dtype, which is the plan's, and whether they start at a multiple of 16 bytes matter.
+So the compiled kernel is kept, and launched with nothing looked at, where all tensors start so.
+
+While PyTorch's compiler traces, a launch is a node of its graph.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.library import wrap_triton
+
+#: Tensors that start at a multiple of so many bytes are read and written in whole vectors.
+ALIGNED = 16
+
+
+#: How many modes there are: who traces PyTorch's operators has one.
+_modes = torch._C._len_torch_dispatch_stack
 
 
 class _Spelled(float):
@@ -27,9 +43,62 @@ def spelled(value: Any) -> Any:
     return _Spelled(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def launch(kernel: Any, grid: int, arguments: list[Any], constants: dict[str, Any]) -> None:
-    """`kernel` over so many programs. Who traces PyTorch's operators has a mode, and sees the kernel as one of them."""
-    if torch._C._len_torch_dispatch_stack():
-        kernel = wrap_triton(kernel)
-        constants = {name: spelled(value) for name, value in constants.items()}
-    kernel[(grid,)](*arguments, **constants)
+class Launch:
+    """A kernel with its grid, the names of its tensors, its numbers and its constants."""
+
+    __slots__ = ("compiled", "constants", "grid", "kernel", "numbers", "tensors", "warps")
+
+    def __init__(
+        self, kernel: Any, grid: int, tensors: Sequence[str], numbers: Sequence[int], constants: dict[str, Any], warps: int
+    ) -> None:
+        self.kernel, self.grid, self.tensors, self.warps = kernel, (grid, 1, 1), tuple(tensors), warps
+        self.numbers, self.constants = tuple(numbers), constants
+        #: What Triton compiled for each device.
+        self.compiled: dict[int, Any] = {}
+
+    def run(self, given: dict[str, Tensor], device: int | None) -> None:
+        tensors = [given[name] for name in self.tensors]
+        aligned = device is not None and not any(a.data_ptr() % ALIGNED for a in tensors)
+        if aligned and device in self.compiled:
+            compiled, constants = self.compiled[device]
+            compiled[self.grid](*tensors, *self.numbers, *constants)
+            return
+        made = self.kernel[self.grid](*tensors, *self.numbers, **self.constants, num_warps=self.warps)
+        if aligned and device is not None:
+            names = self.kernel.arg_names[len(tensors) + len(self.numbers) :]
+            self.compiled[device] = made, tuple(self.constants[name] for name in names)
+
+    def trace(self, given: dict[str, Tensor]) -> None:
+        """The launch as a node of the graph in the making."""
+        tensors = [given[name] for name in self.tensors]
+        constants = {name: spelled(value) for name, value in self.constants.items()}
+        wrap_triton(self.kernel)[self.grid](*tensors, *self.numbers, **constants, num_warps=self.warps)
+
+
+class Recipe:
+    """Launches one after the other, and the room that they need between them, by name: a length and a dtype."""
+
+    __slots__ = ("launches", "rooms")
+
+    def __init__(self, launches: Sequence[Launch], rooms: dict[str, tuple[int, torch.dtype]]) -> None:
+        self.launches, self.rooms = tuple(launches), rooms
+
+    def run(self, **given: Tensor) -> None:
+        """On the device of the tensors, and on its current stream."""
+        some = next(iter(given.values()))
+        if not some.is_cuda or _modes():  # Triton's interpreter, or someone who traces
+            self._run(given, some.device, None)
+        elif some.get_device() == torch.cuda.current_device():
+            self._run(given, some.device, some.get_device())
+        else:
+            with torch.cuda.device(some.device):
+                self._run(given, some.device, some.get_device())
+
+    def _run(self, given: dict[str, Tensor], device: torch.device, number: int | None) -> None:
+        for name, (length, dtype) in self.rooms.items():
+            given[name] = torch.empty(length, dtype=dtype, device=device)
+        for launch in self.launches:
+            if number is None and device.type == "cuda":
+                launch.trace(given)
+            else:
+                launch.run(given, number)

@@ -79,28 +79,28 @@ def walk_pairs(
             left, right = _pair(x, at, first, real, size, SHIFTS[s][0], OVER, KIND, COLS)
             if SHIFTS[s][1] >= 0:
                 is_real = _is_real(col, real & inside, size, SHIFTS[s][0], 0, OVER)
-                a, b, d, n = look(
-                    a, b, d, n, left, at, is_real, line * KERNEL + SHIFTS[s][1], x, x, x,
-                    KIND, "cells", False, PLACES, COMPUTE, SLOPE,
-                )  # fmt: skip
+                a, b, d, n = look(a, b, d, n, left, at, is_real, x, x, x, KIND, "cells", False, COMPUTE, SLOPE)
             if SHIFTS[s][2] >= 0:
                 is_real = _is_real(col, real & inside, size, SHIFTS[s][0], 1, OVER)
-                a, b, d, n = look(
-                    a, b, d, n, right, at, is_real, line * KERNEL + SHIFTS[s][2], x, x, x,
-                    KIND, "cells", False, PLACES, COMPUTE, SLOPE,
-                )  # fmt: skip
+                a, b, d, n = look(a, b, d, n, right, at, is_real, x, x, x, KIND, "cells", False, COMPUTE, SLOPE)
     if AGAIN:
-        for line in tl.static_range(ROW_CELLS):
+        for line in tl.static_range(ROW_CELLS - 1, -1, -1):
             at, real = row_cell(line * KERNEL, row, there, size // ALIGN, sizes, outs, RANK, AXES)
             at = at * ALIGN
-            for s in tl.static_range(PAIRS):
+            for s in tl.static_range(PAIRS - 1, -1, -1):
                 left, right = _pair(x, at, first, real, size, SHIFTS[s][0], OVER, KIND, COLS)
-                if SHIFTS[s][1] >= 0:
-                    is_real = _is_real(col, real & inside, size, SHIFTS[s][0], 0, OVER)
-                    b, d = look_again(a, b, d, left, at, is_real, x, x, x, KIND, "cells", False, COMPUTE, SLOPE)
                 if SHIFTS[s][2] >= 0:
                     is_real = _is_real(col, real & inside, size, SHIFTS[s][0], 1, OVER)
-                    b, d = look_again(a, b, d, right, at, is_real, x, x, x, KIND, "cells", False, COMPUTE, SLOPE)
+                    b, d = look_again(
+                        a, b, d, right, at, is_real, line * KERNEL + SHIFTS[s][2], x, x, x,
+                        KIND, "cells", False, PLACES, COMPUTE, SLOPE,
+                    )  # fmt: skip
+                if SHIFTS[s][1] >= 0:
+                    is_real = _is_real(col, real & inside, size, SHIFTS[s][0], 0, OVER)
+                    b, d = look_again(
+                        a, b, d, left, at, is_real, line * KERNEL + SHIFTS[s][1], x, x, x,
+                        KIND, "cells", False, PLACES, COMPUTE, SLOPE,
+                    )  # fmt: skip
     store_result(
         a, b, d, n, row, col, row * outs[RANK - 1] + col, inside, g, a_out, b_out, d_out, x,
         sizes, outs, all_cells, KIND, RANK, WHOLE, DIVISOR, SINK, False, PLACES, SLOPE, True,

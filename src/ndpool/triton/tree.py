@@ -9,23 +9,12 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .arithmetic import LEAD, NAME, SKIP, SUMS, WORST, beats, better, two_sum
+from .arithmetic import LEAD, NAME, SUMS, WORST, two_sum
 from .walking import look, look_again, store_result
 from .windows import cell
 
-
-@triton.jit
-def _first_of(a, p, b, q):
-    """The better of two cells with their places (none is -1), the first where they tie; of "max"."""
-    wins = (q >= 0) & ((p < 0) | (b > a) | ((b != b) & (a == a)) | (((a == b) | ((a != a) & (b != b))) & (q < p)))
-    return tl.where(wins, b, a), tl.where(wins, q, p)
-
-
-@triton.jit
-def _least_of(a, p, b, q):
-    """The same of "min"."""
-    wins = (q >= 0) & ((p < 0) | (b < a) | ((b != b) & (a == a)) | (((a == b) | ((a != a) & (b != b))) & (q < p)))
-    return tl.where(wins, b, a), tl.where(wins, q, p)
+#: More than any place.
+_NONE = tl.constexpr(2**31 - 1)
 
 
 @triton.jit
@@ -36,6 +25,11 @@ def _larger(a, b):
 @triton.jit
 def _smaller(a, b):
     return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def _smaller_place(a, b):
+    return tl.minimum(a, b)
 
 
 @triton.jit
@@ -85,37 +79,33 @@ def tree(
     d = tl.zeros([ROWS, COLS], SLOPE)
     n = tl.zeros([ROWS, COLS], tl.int32)
     lane = tl.arange(0, COLS)[None, :]
-    for start in range(0, cells, COLS):
-        place = start + lane
+    blocks = tl.cdiv(cells, COLS)
+    for block in range(blocks):
+        place = block * COLS + lane
         at, real = cell(place, row, last, inside & (place < cells), sizes, outs, RANK, AXES)
         v = tl.load(a_in + at, mask=real, other=KIND[WORST])
-        a, b, d, n = look(
-            a, b, d, n, v, at, real, place * scale, b_in, d_in, n_in,
-            KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE,
-        )  # fmt: skip
-    if KIND[NAME] == "sum" or KIND[NAME] == "avg":
-        if KIND[SUMS] == "error":
-            a, b = tl.reduce((a, b), 1, _total_with_error, keep_dims=True)
-        else:
-            a = tl.reduce(a, 1, _total, keep_dims=True)
-            b = tl.reduce(b, 1, _total, keep_dims=True)
-    elif PLACES:
-        places = b
-        if KIND[LEAD] == "max":
-            a, b = tl.reduce((a, b), 1, _first_of, keep_dims=True)
-        else:
-            a, b = tl.reduce((a, b), 1, _least_of, keep_dims=True)
-        d = tl.where(places == b, d, 0)
-    else:
+        a, b, d, n = look(a, b, d, n, v, at, real, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE)
+    if KIND[NAME] != "sum" and KIND[NAME] != "avg":
         a = _best(a, KIND)
-        if not AGAIN:
-            b = tl.reduce(b, 1, _total, keep_dims=True)
+    elif KIND[SUMS] == "error":
+        a, b = tl.reduce((a, b), 1, _total_with_error, keep_dims=True)
+    else:
+        a = tl.reduce(a, 1, _total, keep_dims=True)
     if AGAIN:
-        for start in range(0, cells, COLS):
-            place = start + lane
+        for left in range(blocks):
+            place = (blocks - 1 - left) * COLS + lane
             at, real = cell(place, row, last, inside & (place < cells), sizes, outs, RANK, AXES)
             v = tl.load(a_in + at, mask=real, other=KIND[WORST])
-            b, d = look_again(a, b, d, v, at, real, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE)
+            b, d = look_again(
+                a, b, d, v, at, real, place * scale, b_in, d_in, n_in,
+                KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE,
+            )  # fmt: skip
+    if PLACES:
+        places = tl.where(b < 0, _NONE, b)
+        b = tl.reduce(places, 1, _smaller_place, keep_dims=True)
+        d = tl.where(places == b, d, 0)
+        b = tl.where(b == _NONE, -1, b)
+    elif KIND[SUMS] != "error":
         b = tl.reduce(b, 1, _total, keep_dims=True)
     if TANGENT:
         d = tl.reduce(d, 1, _total, keep_dims=True)

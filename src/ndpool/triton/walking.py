@@ -70,25 +70,30 @@ def walk(
             at, real = cell(place, row, col, inside, sizes, outs, RANK, AXES)
             v = tl.load(a_in + at, mask=real, other=KIND[WORST])
             a, b, d, n = look(
-                a, b, d, n, v, at, real, place * scale, b_in, d_in, n_in, KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE
+                a, b, d, n, v, at, real, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE
             )
         if AGAIN:
-            for place in tl.static_range(CELLS):
+            for place in tl.static_range(CELLS - 1, -1, -1):
                 at, real = cell(place, row, col, inside, sizes, outs, RANK, AXES)
                 v = tl.load(a_in + at, mask=real, other=KIND[WORST])
-                b, d = look_again(a, b, d, v, at, real, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE)
+                b, d = look_again(
+                    a, b, d, v, at, real, place * scale, b_in, d_in, n_in, KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE
+                )
     else:
         for place in range(cells):
             at, real = cell(place, row, col, inside, sizes, outs, RANK, AXES)
             v = tl.load(a_in + at, mask=real, other=KIND[WORST])
             a, b, d, n = look(
-                a, b, d, n, v, at, real, place * scale, b_in, d_in, n_in, KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE
+                a, b, d, n, v, at, real, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE
             )
         if AGAIN:
-            for place in range(cells):
+            for left in range(cells):
+                place = cells - 1 - left
                 at, real = cell(place, row, col, inside, sizes, outs, RANK, AXES)
                 v = tl.load(a_in + at, mask=real, other=KIND[WORST])
-                b, d = look_again(a, b, d, v, at, real, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE)
+                b, d = look_again(
+                    a, b, d, v, at, real, place * scale, b_in, d_in, n_in, KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE
+                )
 
     store_result(
         a, b, d, n, row, col, row * outs[RANK - 1] + col, inside, d_in, a_out, b_out, d_out, n_out,
@@ -129,9 +134,8 @@ def store_result(
 
 @triton.jit
 def look(
-    a, b, d, n, v, at, real, place, b_in, d_in, n_in,
-    KIND: tl.constexpr, SOURCE: tl.constexpr, TANGENT: tl.constexpr, PLACES: tl.constexpr,
-    COMPUTE: tl.constexpr, SLOPE: tl.constexpr,
+    a, b, d, n, v, at, real, b_in, d_in, n_in,
+    KIND: tl.constexpr, SOURCE: tl.constexpr, TANGENT: tl.constexpr, COMPUTE: tl.constexpr, SLOPE: tl.constexpr,
 ):  # fmt: skip
     """The state with one cell, or one part's state, more."""
     if KIND[NAME] == "sum" or KIND[NAME] == "avg":
@@ -165,16 +169,7 @@ def look(
             v = tl.where(real, v, KIND[WORST])
         if KIND[NAME] == "lp" and SOURCE == "cells":
             v = tl.where(real, tl.abs(v), v)
-        if PLACES:
-            wins = real & (beats(v, a, KIND) | (b < 0))
-            if SOURCE == "states":
-                place = place + tl.load(b_in + at, mask=real, other=0)
-            b = tl.where(wins, place, b).to(b.dtype)
-            a = tl.where(wins, v, a)
-            if TANGENT:
-                d = tl.where(wins, tl.load(d_in + at, mask=real, other=0).to(SLOPE), d)
-        else:
-            a = better(a, v, KIND)
+        a = better(a, v, KIND)
     return a, b, d, n
 
 
@@ -201,10 +196,14 @@ def _added_state(a, b, v, w, KIND: tl.constexpr):
 
 @triton.jit
 def look_again(
-    a, b, d, v, at, real, b_in, d_in, n_in,
-    KIND: tl.constexpr, SOURCE: tl.constexpr, TANGENT: tl.constexpr, COMPUTE: tl.constexpr, SLOPE: tl.constexpr,
+    a, b, d, v, at, real, place, b_in, d_in, n_in,
+    KIND: tl.constexpr, SOURCE: tl.constexpr, TANGENT: tl.constexpr, PLACES: tl.constexpr,
+    COMPUTE: tl.constexpr, SLOPE: tl.constexpr,
 ):  # fmt: skip
-    """What depends on the best cell: how many there are, or the sum of what each is beside it."""
+    """What depends on the best cell: its place, how many there are, or the sum of what each is beside it.
+
+    Cells come from the last to the first, so that the first of several winners stays.
+    """
     v = v.to(COMPUTE)
     if KIND[SKIP] != "no":
         if SOURCE == "cells":
@@ -215,7 +214,16 @@ def look_again(
         times = tl.load(b_in + at, mask=real, other=0)
     else:
         times = real.to(b.dtype)
-    if KIND[NAME] == "max" or KIND[NAME] == "min":
+    if PLACES:
+        wins = real & (v == a)
+        if v.dtype.is_floating():
+            wins = wins | (real & (v != v))  # where there is a NaN, nothing equals the best cell
+        if SOURCE == "states":
+            place = place + times
+        b = tl.where(wins, place, b).to(b.dtype)
+        if TANGENT:
+            d = tl.where(wins, tl.load(d_in + at, mask=wins, other=0).to(SLOPE), d)
+    elif KIND[NAME] == "max" or KIND[NAME] == "min":
         wins = real & are_equal(v, a)
         b += tl.where(wins, times, 0)
         if TANGENT:
@@ -246,7 +254,7 @@ def _with_padding(a, b, d, pad, KIND: tl.constexpr):
 def _divided(a, b, n, KIND: tl.constexpr, DIVISOR: tl.constexpr):
     """A sum of floats or of integers as a float, by its divisor."""
     if KIND[SUMS] == "error":
-        total = a + b
+        total = tl.where(a - a == 0, a + b, a)
     elif KIND[SUMS] == "halves":
         total = b.to(tl.float64) * 4294967296.0 + a.to(tl.float64)
     elif a.dtype.is_floating():
@@ -255,12 +263,15 @@ def _divided(a, b, n, KIND: tl.constexpr, DIVISOR: tl.constexpr):
         total = a.to(tl.float64)
     if KIND[NAME] == "sum" or DIVISOR == 1:
         return total
-    elif DIVISOR > 0 and total.dtype == tl.float64:
-        return total / DIVISOR
-    elif DIVISOR > 0:
-        return tl.div_rn(total, tl.full(total.shape, DIVISOR, total.dtype))
     elif total.dtype == tl.float64:
-        return total / tl.maximum(n, 1)
+        return total / (DIVISOR if DIVISOR > 0 else tl.maximum(n, 1))
+    elif DIVISOR > 0:
+        # The quotient, and what it leaves: as good as a division, which takes ten times as long.
+        q = total * (1 / DIVISOR)
+        left = tl.fma(q, tl.full(q.shape, -DIVISOR, q.dtype), a)
+        if KIND[SUMS] == "error":
+            left = left + b
+        return tl.where(q - q == 0, q + left * (1 / DIVISOR), q)
     else:
         return tl.div_rn(total, tl.maximum(n, 1).to(total.dtype) + tl.zeros_like(total))
 
@@ -301,7 +312,7 @@ def _store_outputs(
         if PLACES:
             b = tl.where(few, tl.maximum(b, 0) + all_cells, b)
     tl.store(y + out, value.to(y.dtype.element_ty), mask=inside)
-    if PLACES:
+    if PLACES and not TANGENT:
         tl.store(winners + out, b.to(winners.dtype.element_ty), mask=inside)
     if TANGENT:
         tl.store(dy + out, d.to(dy.dtype.element_ty), mask=inside)

@@ -29,9 +29,11 @@ UNROLLED, UNROLLED_POWERS = 32, 9
 #: Windows from this length on are read by neighbouring threads, where they lie along the last axis and apart.
 LONG = 16
 
-#: Outputs that keep the whole card busy, and the cells of a part of a window where there are fewer.
-MANY_OUTPUTS = 1 << 14
-PART = 4096
+#: Outputs that keep the whole card busy: one in each place of a tile, or one a tile.
+MANY_OUTPUTS, MANY_TREES = 1 << 18, 1 << 10
+
+#: The cells of a part of a window where there are fewer: at most, and at least.
+PART, LEAST_PART = 4096, 128
 
 LARGEST_INT = 2**31 - 1
 
@@ -141,11 +143,11 @@ def _is_long(axes: tuple[Axis, ...], i: int) -> bool:
 
 
 def _is_starved(axes: tuple[Axis, ...], cells: int) -> bool:
+    """Whether there are so few outputs, of so many cells each, that most of the card would have nothing to do."""
     outputs = math.prod(axis.output for axis in axes)
-    return cells > PART and outputs * (COLUMNS_OF_TREE if axes[-1].is_whole else 1) < MANY_OUTPUTS * 8
-
-
-COLUMNS_OF_TREE = 128
+    if axes[-1].is_whole:
+        return outputs < MANY_TREES and cells > 2 * PART
+    return outputs < MANY_OUTPUTS and cells > 2 * LEAST_PART
 
 
 def _parts(axes: tuple[Axis, ...], i: int) -> tuple[Walk, ...]:
@@ -153,14 +155,13 @@ def _parts(axes: tuple[Axis, ...], i: int) -> tuple[Walk, ...]:
     length = axes[i].length
     outputs = math.prod(axis.output for axis in axes)
     part = PART
-    while not axes[-1].is_whole and part > 64 and length * outputs < part * MANY_OUTPUTS:
+    while not axes[-1].is_whole and part > LEAST_PART and length * outputs < part * MANY_OUTPUTS:
         part //= 2
     count = -(-length // part)
-    cut = Axis(length, count, part, part)
-    first = (*axes[:i], cut, *axes[i + 1 :])
+    first = (*axes[:i], Axis(length, count, part, part), *axes[i + 1 :])
     second = (*axes[:i], Axis(count, 1, count, count), *axes[i + 1 :])
-    long = i == len(axes) - 1
-    return Walk(first, 1, long), Walk(second, part, long)
+    is_last = i == len(axes) - 1
+    return Walk(first, 1, is_last), Walk(second, part, is_last)
 
 
 def axis_numbers(axes: tuple[Axis, ...], unrolled: bool = True) -> tuple[tuple[int, ...], ...]:
@@ -209,9 +210,12 @@ class Numbers:
     slope: str
 
 
-def numbers(plan: Plan, cells: int) -> Numbers:
-    """Sums of floats have more bits than these (rule "Accumulation"): those of 16 bits have 32, or 64 where there are
-    many; those of 32 bits 64; those of 64 bits are kept beside their error."""
+def numbers(plan: Plan, cells: int, at_once: bool) -> Numbers:
+    """How a kind is computed. Sums of floats have more bits than these (rule "Accumulation").
+
+    Those of 16 bits have 32, or 64 where there are many cells. Those of 64 bits are kept beside their error, and so are
+    those of 32 bits where a window is added up `at_once`, since doubles are slow to be made; elsewhere they have 64.
+    """
     option, _, rounding = plan.option.partition(" ")
     dtype, narrow = plan.dtype, plan.dtype in ("float16", "bfloat16")
     floats = "float" in dtype
@@ -221,6 +225,8 @@ def numbers(plan: Plan, cells: int) -> Numbers:
         compute = second = wide if floats else "int64"
         if dtype == "float64":
             sums = "error"
+        elif dtype == "float32" and at_once:
+            compute, second, sums = "float32", "float32", "error"
         elif dtype in ("int64", "uint64") and plan.kind == "avg":
             sums = "halves"
     elif plan.kind in ("max", "min"):
@@ -255,11 +261,12 @@ def _worst(plan: Plan, lead: str, compute: str) -> float:
 
 def asked(axes: tuple[Axis, ...]) -> tuple[tuple[int, int], ...]:
     """For each axis, how many windows may see a cell along it, and the product of those numbers of the axes inside."""
-    counts = [_windows_over_a_cell(axis) for axis in axes]
+    counts = [windows_over_a_cell(axis) for axis in axes]
     return tuple((count, math.prod(counts[i + 1 :])) for i, count in enumerate(counts))
 
 
-def _windows_over_a_cell(axis: Axis) -> int:
+def windows_over_a_cell(axis: Axis) -> int:
+    """How many windows may see a cell along an axis."""
     if axis.adaptive or axis.is_whole:
         return min(axis.output, -(-axis.output // axis.length) + 1)
     return min(axis.output, axis.dilation * (axis.kernel - 1) // axis.stride + 1) if axis.kernel > 1 else 1
@@ -277,11 +284,19 @@ class Taps(NamedTuple):
     blocks: tuple[int, ...]
 
     @property
-    def padded(self) -> tuple[tuple[int, ...], ...]:
-        """The taps of all phases, with as many for each."""
-        most = max(map(len, self.taps))
-        none = (0,) * (len(self.steps) + 1)
-        return tuple(tap for phase in self.taps for tap in (*phase, *[none] * (most - len(phase))))
+    def constants(self) -> dict[str, object]:
+        """What the kernel is compiled for: every phase has as many taps, of which it may use fewer."""
+        most, none = max(map(len, self.taps)), (0,) * (len(self.steps) + 1)
+        return {
+            "STEPS": self.steps,
+            "TAPS": tuple(tap for phase in self.taps for tap in (*phase, *[none] * (most - len(phase)))),
+            "COUNTS": tuple(map(len, self.taps)),
+            "MOST": most,
+            "BELOW": self.below,
+            "ABOVE": self.above,
+            "PHASES": self.phases,
+            "PAIRS": self.pairs,
+        }
 
 
 #: The way back goes by taps where blocks have up to so many cells, and these up to so many taps in all.

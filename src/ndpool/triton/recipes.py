@@ -1,0 +1,392 @@
+"""From a plan to launches: what each operation does, in which kernels, with which tiles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+import triton.language as tl
+
+from ..plan import Plan
+from .columns import winners_along
+from .gathering import gather_any, gather_taps
+from .launching import Launch, Recipe
+from .pairs import walk_pairs
+from .places import place_kernel
+from .tree import tree
+from .walking import walk
+from .work import (
+    DIRECT_CELLS,
+    LARGEST_INT,
+    MOST_AXES,
+    UNROLLED,
+    UNROLLED_POWERS,
+    Axis,
+    Walk,
+    asked,
+    axis_numbers,
+    carried,
+    divisor,
+    joined,
+    numbers,
+    shifts,
+    taps,
+    walks,
+    windows_over_a_cell,
+)
+
+_TYPES = {
+    **{name: getattr(tl, name) for name in ("float16", "bfloat16", "float32", "float64")},
+    **{f"{sign}int{bits}": getattr(tl, f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+_TENSORS = {name: getattr(torch, name) for name in _TYPES}
+
+_KINDS = ("max", "min", "sum", "avg", "smooth_max", "lp")
+
+#: The places of a tile; those of a tile whose columns are the cells of one window, and how many of these there are.
+TILE = 1024
+TREE, TREE_COLUMNS = 4096, 2048
+
+
+class Work:
+    """A plan as the kernels see it, and the recipes that have been made of it."""
+
+    def __init__(self, plan: Plan) -> None:
+        if plan.kind not in _KINDS:
+            raise NotImplementedError(
+                f"{plan.kind} has no kernel for GPUs yet, which have {', '.join(_KINDS)}; call .cpu() on the tensor"
+            )
+        self.plan = plan
+        self.axes = joined(plan)
+        self.cells = math.prod(axis.kernel for axis in self.axes)
+        self.walks = walks(self.axes)
+        self.numbers = numbers(plan, self.cells, len(self.walks) == 1 and not self.walks[0].tree)
+        self.divisor = divisor(plan, self.axes)
+        self.whole = axis_numbers(self.axes, unrolled=False)
+        self.inputs, self.outputs = math.prod(plan.shape), math.prod(plan.output_shape)
+        over = [windows_over_a_cell(axis) for axis in self.axes]
+        #: Whether cells are seen by so many windows that the way back goes along one axis after the other.
+        self.back_by_axes = math.prod(over) > DIRECT_CELLS and sum(n > 1 for n in over) > 1
+        #: Whether offsets are beyond 32 bits.
+        self.wide = max(self.inputs, self.outputs) > LARGEST_INT // 2
+        self._recipes: dict[str, Recipe] = {}
+
+    def recipe(self, operation: str) -> Recipe:
+        try:
+            return self._recipes[operation]
+        except KeyError:
+            return self._recipes.setdefault(operation, _MAKERS[operation](self).recipe())
+
+
+class Maker:
+    """A recipe in the making."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.launches: list[Launch] = []
+        self.rooms: dict[str, tuple[int, torch.dtype]] = {}
+
+    def recipe(self) -> Recipe:
+        return Recipe(self.launches, self.rooms)
+
+    def room(self, name: str, length: int, dtype: str) -> str:
+        self.rooms[name] = length, _TENSORS[dtype]
+        return name
+
+    def launch(
+        self,
+        kernel: Any,
+        over: tuple[int, int],
+        sides: tuple[int, int],
+        tensors: Iterable[str],
+        values: Iterable[int],
+        constants: dict[str, Any],
+        warps: int = 4,
+    ) -> None:
+        """A kernel over so many rows and columns, in tiles with these sides."""
+        grid = -(-over[0] // sides[0]) * -(-over[1] // sides[1])
+        if grid:
+            constants = {**constants, "WIDE": self.work.wide, "ROWS": sides[0], "COLS": sides[1]}
+            self.launches.append(Launch(kernel, grid, tuple(tensors), tuple(values), constants, warps))
+
+
+def _sizes(lengths: Iterable[int]) -> list[int]:
+    """The lengths of the axes, and 1 for those that are not there."""
+    found = list(lengths)
+    return found + [1] * (MOST_AXES - len(found))
+
+
+def _both(axes: tuple[Axis, ...]) -> list[int]:
+    return [*_sizes(axis.length for axis in axes), *_sizes(axis.output for axis in axes)]
+
+
+def power_of_two(n: int) -> int:
+    """The next one.
+
+    >>> power_of_two(5), power_of_two(8), power_of_two(0)
+    (8, 8, 1)
+    """
+    return 1 << max(n - 1, 0).bit_length()
+
+
+def tile(rows: int, columns: int, most: int) -> tuple[int, int]:
+    """The sides of a tile over an array of so many rows and columns: long rows lie in memory as they are.
+
+    >>> tile(1000, 112, 1024), tile(2, 7, 1024)
+    ((8, 128), (2, 8))
+    """
+    cols = min(most, 256, power_of_two(columns))
+    return max(1, min(most // cols, power_of_two(rows))), cols
+
+
+# --- walks ----------------------------------------------------------------------------------------
+
+
+def _walk(maker: Maker, sink: str, made: tuple[str, str, str], tangent: str = "", g: str = "") -> None:
+    """All walks of a plan, into the tensors `made`: y, winners and dy, or for slopes the reference, nothing, the share."""
+    work, name, option = maker.work, maker.work.plan.kind, maker.work.plan.option
+    extreme = name in ("max", "min")
+    places = extreme and (bool(made[1]) or (bool(tangent) and option == "first"))
+    counts = extreme and option != "first" and not made[1] and bool(tangent or g) and option != ("all" if g else "")
+    again = name in ("smooth_max", "lp") or places or counts
+    source: tuple[str, ...] = ("x", "x", tangent or "x", "x")
+    for i, step in enumerate(work.walks):
+        last = i == len(work.walks) - 1
+        sinks = (made[0], made[1], made[2], "") if last else _states(maker, i, step, bool(tangent), again)
+        if last and g:
+            source = (*source[:2], g, source[3])
+        tensors = [each or source[0] for each in (*source, *sinks)]
+        flags = {"SINK": sink if last else "states", "TANGENT": bool(tangent), "PLACES": places, "AGAIN": again}
+        _one_walk(maker, step, {**flags, "SOURCE": "states" if i else "cells"}, tensors)
+        source = tuple(each or sinks[0] for each in sinks)
+
+
+def _states(maker: Maker, i: int, step: Walk, tangent: bool, again: bool) -> tuple[str, str, str, str]:
+    kind = maker.work.numbers
+    second = again or kind.kind.sums != "plain"
+    return (
+        maker.room(f"a{i}", step.outputs, kind.compute),
+        maker.room(f"b{i}", step.outputs, kind.second) if second else "",
+        maker.room(f"d{i}", step.outputs, kind.slope) if tangent else "",
+        maker.room(f"n{i}", step.outputs, "int32") if maker.work.plan.skipped is not None else "",
+    )
+
+
+def _constants(work: Work, axes: tuple[Axis, ...], unrolled: bool) -> dict[str, Any]:
+    return {
+        "KIND": tuple(work.numbers.kind),
+        "RANK": len(axes),
+        "AXES": axis_numbers(axes, unrolled),
+        "WHOLE": work.whole,
+        "DIVISOR": work.divisor,
+        "COMPUTE": _TYPES[work.numbers.compute],
+        "SECOND": _TYPES[work.numbers.second],
+        "SLOPE": _TYPES[work.numbers.slope],
+    }
+
+
+def _one_walk(maker: Maker, step: Walk, flags: dict[str, Any], tensors: list[str]) -> None:
+    work, axes, last = maker.work, step.axes, step.axes[-1]
+    powers = flags["AGAIN"] and not flags["PLACES"]
+    unroll = not step.tree and step.cells <= (UNROLLED_POWERS if powers else UNROLLED)
+    constants = {**_constants(work, axes, unroll), **flags}
+    if unroll and flags["SOURCE"] == "cells" and not flags["TANGENT"] and _in_pairs(last):
+        _walk_in_pairs(maker, step, constants, tensors)
+        return
+    rows = step.outputs if step.tree else step.rows
+    values = [rows, step.cells, step.scale, work.cells, *_both(axes), *_sizes(axis.length for axis in work.axes)]
+    constants["CELLS"] = step.cells if unroll else 0
+    if step.tree:
+        cols = min(TREE_COLUMNS, power_of_two(step.cells))
+        sides = max(1, min(TREE // cols, power_of_two(rows))), cols
+        maker.launch(tree, (rows, 1), sides, tensors, values, constants)
+    else:
+        constants["UNROLL"] = unroll
+        maker.launch(walk, (rows, last.output), tile(rows, last.output, TILE), tensors, values, constants)
+
+
+def _in_pairs(axis: Axis) -> bool:
+    """Whether windows go in steps of 2, over rows that are worth to be read whole."""
+    return axis.stride == 2 and axis.dilation == 1 and axis.kernel > 1 and axis.output >= 8 and not axis.adaptive
+
+
+def _walk_in_pairs(maker: Maker, step: Walk, constants: dict[str, Any], tensors: list[str]) -> None:
+    last = step.axes[-1]
+    sides = tile(step.rows, last.output, TILE)
+    seen = shifts(last)
+    over = 2 * (last.output + seen[-1][0]) > last.length or last.output % sides[1] > 0
+    constants |= {"ROW_CELLS": step.cells // last.kernel, "SHIFTS": seen, "PAIRS": len(seen), "KERNEL": last.kernel}
+    constants |= {"ALIGN": math.gcd(last.length, 8), "OVER": over}
+    for name in ("SOURCE", "TANGENT"):
+        del constants[name]
+    values = [step.rows, maker.work.cells, *_both(step.axes)]
+    maker.launch(walk_pairs, (step.rows, last.output), sides, [tensors[0], tensors[2], *tensors[4:7]], values, constants)
+
+
+def _scale(maker: Maker, share: str) -> None:
+    """Each cotangent by the divisor of its window: a walk over no cells."""
+    work = maker.work
+    axes = tuple(carried(axis.output) for axis in work.axes)
+    rows, last = math.prod(axis.output for axis in axes[:-1]), axes[-1]
+    flags = {"SOURCE": "cells", "SINK": "slopes", "TANGENT": False, "PLACES": False, "AGAIN": False}
+    constants = {**_constants(work, axes, True), **flags, "CELLS": 0, "UNROLL": True}
+    tensors = ["g"] * 6 + [share, "g"]
+    values = [rows, 0, 1, work.cells, *_both(axes), *_sizes(axis.length for axis in work.axes)]
+    maker.launch(walk, (rows, last.output), tile(rows, last.output, TILE), tensors, values, constants)
+
+
+# --- the way back ---------------------------------------------------------------------------------
+
+
+def _sums_back(maker: Maker, g: str, by: int) -> None:
+    work = maker.work
+    if not work.back_by_axes:
+        _gather(maker, work.axes, "sums", (g, "", "", ""), "gx", by)
+        return
+    for left, axes in _one_by_one(work.axes):
+        cells = math.prod(axis.length for axis in axes)
+        made = maker.room(f"sum{left}", cells, work.numbers.slope) if left else "gx"
+        _gather(maker, axes, "sums", (g, "", "", ""), made, 1 if left else by)
+        g = made
+
+
+def _winners_by_axes(maker: Maker) -> None:
+    work, g, winners = maker.work, "g", "winners"
+    steps = list(_one_by_one(work.axes))
+    slope = "float64" if work.plan.dtype == "float32" else work.numbers.slope
+    for left, axes in steps:
+        at = next(j for j, axis in enumerate(axes) if not axis.is_carried)
+        axis, inner = axes[at], math.prod(a.length for a in axes[at + 1 :])
+        rows, cells = math.prod(a.length for a in axes[:at]), math.prod(a.length for a in axes)
+        made = maker.room(f"sum{left}", cells, slope) if left else "gx"
+        rest = maker.room(f"rest{left}", cells, "int32") if left else "gx"
+        constants = dict(zip(("KERNEL", "STRIDE", "DILATION", "LO"), axis[2:6], strict=True))
+        constants |= {"FIRST": left == len(steps) - 1, "LAST": left == 0, "SLOPE": _TYPES[slope]}
+        values = [rows, windows_over_a_cell(axis), work.cells, axis.length, axis.output, inner]
+        columns = axis.length * inner
+        sides = tile(rows, columns, TILE)
+        maker.launch(winners_along, (rows, columns), sides, [g, winners, made, rest], values, constants)
+        g, winners = made, rest
+
+
+def _one_by_one(axes: tuple[Axis, ...]) -> Iterator[tuple[int, tuple[Axis, ...]]]:
+    """The axes with one pooled at a time, from the innermost, for the way back; and how many are left after it."""
+    pooled = [i for i, axis in enumerate(axes) if not axis.is_carried]
+    for left, i in enumerate(reversed(pooled)):
+        before = tuple(carried(axis.output) for axis in axes[:i])
+        after = tuple(carried(axis.length) for axis in axes[i + 1 :])
+        yield len(pooled) - 1 - left, (*before, axes[i], *after)
+
+
+def _gather(
+    maker: Maker, axes: tuple[Axis, ...], form: str, given: tuple[str, str, str, str], gx: str, by: int
+) -> None:
+    """`given` are the gradients of windows, their winners, their references and x; "" for those that are not asked."""
+    work, counts, found, last = maker.work, asked(axes), taps(axes), axes[-1]
+    windows = counts[0][0] * counts[0][1]
+    slope, sums = _added_in(work, form, windows)
+    tensors = [*(each or given[0] for each in given), gx]
+    constants = {
+        "KIND": tuple(work.numbers.kind._replace(sums=sums)),
+        "RANK": len(axes),
+        "ALIGN": math.gcd(last.length, 8),
+        "DIVISOR": by,
+        "FORM": form,
+        "COMPUTE": _TYPES[work.numbers.compute],
+        "SLOPE": _TYPES[slope],
+    }
+    if found is not None:
+        over = math.prod(found.blocks[:-1]), found.blocks[-1]
+        constants |= found.constants
+        values = [over[0], *_both(axes), *_sizes(found.blocks)]
+        maker.launch(gather_taps, over, tile(*over, TILE // 2), tensors, values, constants)
+    else:
+        over = math.prod(axis.length for axis in axes[:-1]), last.length
+        unroll = windows if windows <= (UNROLLED_POWERS if form == "slopes" else UNROLLED) else 0
+        constants |= {"AXES": axis_numbers(axes), "ASKED": counts, "UNROLL": unroll}
+        maker.launch(gather_any, over, tile(*over, TILE), tensors, [over[0], windows, *_both(axes)], constants)
+
+
+def _added_in(work: Work, form: str, windows: int) -> tuple[str, str]:
+    """The dtype in which gradients are added up, and how: more bits than they have, where there is more than one."""
+    dtype = work.plan.derivative
+    if windows > 1 and dtype in ("float32", "float64") and form != "slopes":
+        return dtype, "error"
+    if windows > 1 and dtype == "float64":
+        return dtype, "error"
+    return (dtype if dtype == "float32" and form != "slopes" else work.numbers.slope), "plain"
+
+
+# --- the operations -------------------------------------------------------------------------------
+
+
+def _forward(work: Work) -> Maker:
+    maker = Maker(work)
+    _walk(maker, "outputs", ("y", "", ""))
+    return maker
+
+
+def _linearize(work: Work) -> Maker:
+    maker = Maker(work)
+    _walk(maker, "outputs", ("y", "winners", ""))
+    return maker
+
+
+def _jvp(work: Work) -> Maker:
+    maker = Maker(work)
+    _walk(maker, "outputs", ("y", "", "dy"), tangent="t")
+    return maker
+
+
+def _pull(work: Work) -> Maker:
+    maker, plan, kind = Maker(work), work.plan, work.numbers
+    if plan.residual.winners:
+        if work.back_by_axes:
+            _winners_by_axes(maker)
+        else:
+            _gather(maker, work.axes, "winners", ("g", "winners", "", ""), "gx", 1)
+    elif plan.is_linear and work.divisor:
+        _sums_back(maker, "g", work.divisor)
+    elif plan.is_linear:
+        _scale(maker, maker.room("share", work.outputs, kind.slope))
+        _sums_back(maker, "share", 1)
+    else:
+        share, reference = "g", "y"
+        if not (plan.kind in ("max", "min") and plan.option == "all"):
+            share = maker.room("share", work.outputs, kind.slope)
+            smooth = plan.kind in ("smooth_max", "lp")
+            reference = maker.room("reference", work.outputs, kind.compute) if smooth else ("y" if plan.residual.y else "")
+            _walk(maker, "slopes", (reference if smooth else "", "", share), g="g")
+        _gather(maker, work.axes, "slopes", (share, "", reference, "x"), "gx", 1)
+    return maker
+
+
+def _indices(work: Work) -> Maker:
+    return _places(work, "", "found")
+
+
+def _push(work: Work) -> Maker:
+    return _places(work, "t", "dy")
+
+
+def _places(work: Work, t: str, found: str) -> Maker:
+    maker, axes = Maker(work), joined(work.plan, indexed=True)
+    over = math.prod(axis.output for axis in axes[:-1]), axes[-1].output
+    pooled = [int(len(each) > 1) for each in work.plan.dims if len(each) > 1 or each[0] != 1]
+    constants = {"RANK": len(axes), "AXES": axis_numbers(axes), "POOLED": tuple(pooled) or (0,), "INDICES": not t}
+    constants["SKIPS"] = work.plan.skipped is not None
+    values = [over[0], work.cells, *_both(axes)]
+    maker.launch(place_kernel, over, tile(*over, TILE), ["winners", t or "winners", found], values, constants)
+    return maker
+
+
+_MAKERS = {
+    "forward": _forward,
+    "linearize": _linearize,
+    "jvp": _jvp,
+    "push": _push,
+    "pull": _pull,
+    "indices": _indices,
+}
