@@ -8,6 +8,7 @@ The interpreter computes what a kernel says, one program after the other. What i
 - that a kernel compiles, and what the compiler makes of it: contracted products, the card's `exp` and division;
 - races between programs, and memory that is read before it is written;
 - streams, graphs, several devices, launches that come too late;
+- subnormal numbers of bfloat16, of which it makes others;
 - tensors of more than some thousand cells in a time that a test may take;
 - `torch.compile`, which looks into a kernel that is compiled (`test_tracing.py` has that without a GPU, up to the code).
 """

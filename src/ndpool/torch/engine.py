@@ -165,7 +165,9 @@ class Tensors:
 
     def __init__(self, pool: TensorPool, plan: Plan, device: str = "cpu") -> None:
         self.engine = engine_on(device)
-        self.engine.engine_plan(plan)  # which says what is too large before any memory is asked for
+        # These say what is too large, or not there, before any memory is asked for.
+        native.engine_plan(plan)
+        self.engine.engine_plan(plan)
         self.pool, self.plan, self.size, self.order = pool, plan, plan.shape, plan.order
         self.result = DTYPES[plan.result]
         # Bools are computed as they lie; the smooth kinds compute integers in float64.

@@ -86,8 +86,8 @@ def _is_known(inputs: Sequence[Any]) -> bool:
 def _seen_by_compiler(name: str) -> Callable[..., Any]:
     """What an operator is for `torch.compile`: the engine's allocations and launches, which it can place as it likes.
 
-    The operator stays whole in an exported program, which is to say what is computed, and where a size is a symbol, which
-    the engine cannot plan for.
+    The operator stays whole in an exported program, which is to say what is computed, and where a size is a symbol,
+    which the engine cannot plan for.
     """
 
     def decomposed(mode: Any, operator: Any, types: Any, inputs: Sequence[Any], kwargs: Any) -> Any:
