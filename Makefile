@@ -7,7 +7,7 @@ BUILD_TOOLS := 'scikit-build-core>=0.10' 'nanobind>=2.4' 'cmake>=3.18' ninja
 PIP_INSTALL := -m pip install --no-compile --constraint constraints.txt
 PIP := $(BIN)/python $(PIP_INSTALL)
 
-.PHONY: demo examples docs test test-torch test-onnx test-images test-docs core-test arm compilers sanitize wheel lint format bench bench-compare clean
+.PHONY: demo examples docs test test-torch test-onnx test-images test-triton test-gpu test-docs core-test arm compilers sanitize wheel lint format bench bench-compare clean
 
 demo: .venv/.cli
 	$(BIN)/ndpool demo --force
@@ -35,6 +35,20 @@ test-onnx: .venv/.test-onnx
 # Labels, rasters and images beside the libraries that pool them elsewhere: likewise.
 test-images: .venv/.test-images
 	$(BIN)/python -m pytest tests/image_peers
+
+# The kernels for GPUs in Triton's interpreter: likewise. Triton is a gigabyte.
+test-triton: .venv/.test-triton
+	TRITON_INTERPRET=1 $(BIN)/python -m pytest -n auto tests/gpu_kernels
+
+# The same kernels, and the adapter of PyTorch, on a GPU. GPU_PYTHON has PyTorch for CUDA, Triton and what tests need; ndpool is the
+# one that is built here.
+GPU_PYTHON ?= $(BIN)/python
+GPU_JOBS ?= 8
+test-gpu:
+	@$(GPU_PYTHON) -c "import torch; raise SystemExit(not torch.cuda.is_available())" || { \
+		echo "There is no GPU that PyTorch sees here: torch.cuda.is_available() is False, or $(GPU_PYTHON) has no PyTorch."; exit 1; }
+	NDPOOL_TEST_DEVICE=cuda $(GPU_PYTHON) -m pytest -n $(GPU_JOBS) tests/gpu_kernels
+	NDPOOL_TEST_DEVICE=cuda $(GPU_PYTHON) -m pytest -n $(GPU_JOBS) tests/pytorch
 
 # The site as a reader sees it, in Chromium.
 test-docs: .venv/.docs .venv/.test
@@ -173,6 +187,9 @@ endef
 
 .venv/.test-onnx: .venv/.test
 	$(call install-extra,test-onnx,the tests of exported models)
+
+.venv/.test-triton: .venv/.test
+	$(call install-extra,test-triton,the tests of the kernels for GPUs; Triton is large)
 
 .venv/.test-images: .venv/.test
 	$(call install-extra,test-images,the tests beside other libraries)

@@ -17,6 +17,9 @@ from ndpool import Adaptive, Global, Kind, Max, Pool, Window, spec
 from ndpool.torch.engine import TensorPool
 
 
+pytestmark = pytest.mark.cpu_only("kinds of one's own are computed by the specification, on the CPU")
+
+
 class Product(Kind):
     """The product of the cells: curved, and written for any numbers."""
 

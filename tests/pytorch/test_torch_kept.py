@@ -153,7 +153,7 @@ def test_plans_are_let_go():
         x = torch.arange(float(length))
         assert_close(engine.forward(pool, x), x[1::2])
     assert len(pool.plans) == len(pool.seen_forward) == engine._PLANS_KEPT
-    assert {size[0] for size, _, _ in pool.plans} == set(range(many - engine._PLANS_KEPT, many))
+    assert {size[0] for size, *_ in pool.plans} == set(range(many - engine._PLANS_KEPT, many))
     assert_close(engine.forward(pool, torch.arange(4.0)), torch.tensor([1.0, 3.0]))
 
 

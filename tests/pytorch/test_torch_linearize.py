@@ -129,6 +129,7 @@ def test_windows_of_zeros_do_not_bend():
 # --- one cache, one geometry, one set of errors ---------------------------------------------------
 
 
+@pytest.mark.cpu_only("it is about the native engine, which arrays and tensors share")
 def test_arrays_and_tensors_have_one_plan():
     pool, x = Pool(Max(), Window((2, 2)), (-2, -1)), torch.randn(3, 6, 6)
     tensors, arrays = TensorPool(pool).plan_of(x), pool._plan(x.numpy())
@@ -151,6 +152,7 @@ HUGE = [
 ]
 
 
+@pytest.mark.cpu_only("of a GPU's memory PyTorch itself says that there is none left")
 @pytest.mark.parametrize(("arguments", "error", "message"), HUGE)
 def test_huge_windows_of_tensors_and_arrays(arguments, error, message):
     """One error for both, which names the window, the shape and the remedy; no bare word of the allocator's."""
@@ -178,6 +180,7 @@ class Starving:
         return method
 
 
+@pytest.mark.cpu_only("it is about the native engine")
 @pytest.mark.parametrize("quick", [None, Starving()], ids=["common", "short"])
 @pytest.mark.parametrize("kind", [Max(), Max("all"), SmoothMax(1.0)], ids=repr)
 def test_memory_that_runs_out_is_explained(kind, quick, monkeypatch):
@@ -245,6 +248,7 @@ def test_tensors_leave_the_number_of_threads_alone():
         assert (ndpool.get_num_threads(), torch.get_num_threads()) == (3, 2)
 
 
+@pytest.mark.cpu_only("it is about the native engine and its threads")
 @pytest.mark.usefixtures("threads")
 def test_tensors_are_pooled_with_the_threads_of_pytorch(monkeypatch):
     """Each operation is handed their number; the results are those of any other."""
@@ -286,6 +290,7 @@ class Watched:
         return lambda *arguments: self.seen.append((name, arguments[-1]))
 
 
+@pytest.mark.cpu_only("it is about the native engine and its threads")
 @pytest.mark.usefixtures("threads")
 def test_the_short_way_is_handed_their_number_too():
     torch.set_num_threads(5)

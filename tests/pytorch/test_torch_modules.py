@@ -317,7 +317,7 @@ def test_a_model_elsewhere_is_left(kind):
     """Or the part of it that is there: a tensor that is offloaded comes back to where the others are."""
     model = torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1), torch.nn.MaxPool2d(2), nn.MinPool2d(2))
     with FakeTensorMode():
-        there = torch.empty(2, device="cuda:0")
+        there = torch.empty(2, device="xpu:0")
     if kind == "parameter":
         model.register_parameter("there", torch.nn.Parameter(there))
     else:
@@ -325,7 +325,7 @@ def test_a_model_elsewhere_is_left(kind):
     report = convert(model)
     assert report.replaced == {}
     assert report.left == {
-        "1": "the model is on cuda:0, for which ndpool has no engine",
+        "1": "the model is on xpu:0, for which ndpool has no engine",
         "2": "it is ndpool's already",
     }
     assert type(model[1]) is torch.nn.MaxPool2d

@@ -8,6 +8,7 @@ import warnings
 import pytest
 import torch
 from torch.testing import assert_close
+from torch_cases import DEVICE
 
 import ndpool.torch.functional as ours
 
@@ -21,7 +22,7 @@ OPERATORS = {
     for info in op_db
     if "pool" in info.name and info.name.startswith("nn.functional.") and "fractional" not in info.name
 }
-CASES = [(*name, dtype) for name, info in OPERATORS.items() for dtype in sorted(info.dtypes, key=str)]
+CASES = [(*name, dtype) for name, info in OPERATORS.items() for dtype in sorted(info.supported_dtypes(DEVICE), key=str)]
 #: Where an average rounds once and PyTorch more often, or in another order.
 TOLERANCE = {
     torch.float16: {"rtol": 2e-3, "atol": 2e-3},
@@ -63,7 +64,7 @@ def test_samples(name, variant, dtype):
     torch.manual_seed(0)
     exact = "max" in name or not dtype.is_floating_point
     count = 0
-    for sample in OPERATORS[name, variant].sample_inputs("cpu", dtype):
+    for sample in OPERATORS[name, variant].sample_inputs(DEVICE, dtype):
         compare(name, sample, exact)
         count += 1
     assert count
@@ -73,7 +74,7 @@ ERRORS = [
     pytest.param(name[0], error.sample_input, id=f"{name[0]}-{number}")
     for name, info in OPERATORS.items()
     if info.error_inputs_func
-    for number, error in enumerate(info.error_inputs("cpu"))
+    for number, error in enumerate(info.error_inputs(DEVICE))
 ]
 
 

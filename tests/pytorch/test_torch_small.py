@@ -19,6 +19,8 @@ from ndpool import Avg, Global, Lp, Max, Pool, Sum, Window, _engine
 from ndpool.torch import engine
 from ndpool.torch.engine import TensorPool
 
+pytestmark = pytest.mark.cpu_only("the short way leads to the native engine")
+
 T = torch.nn.functional
 FORMATS = [torch.contiguous_format, torch.channels_last]
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]

@@ -8,7 +8,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.library import opcheck
 from torch.testing import assert_close
-from torch_cases import FEW_POOLS, POOLS, distinct
+from torch_cases import DEVICE, FEW_POOLS, POOLS, distinct
 
 import ndpool.torch.functional as F
 from ndpool import Avg, Global, Max, Pool, Window
@@ -146,7 +146,7 @@ def test_fake_and_meta(pool):
             fake = F.pool(mode.from_tensor(x), pool)
         for pretended in (meta, fake):
             assert (pretended.shape, pretended.stride(), pretended.dtype) == (real.shape, real.stride(), real.dtype)
-        assert (meta.device.type, fake.device.type) == ("meta", "cpu")
+        assert (meta.device.type, fake.device.type) == ("meta", DEVICE)
 
 
 def test_make_fx_sees_the_operator():

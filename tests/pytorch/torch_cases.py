@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 
 from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window
+
+#: Where the suite runs: "cpu" or "cuda".
+DEVICE = os.environ.get("NDPOOL_TEST_DEVICE", "cpu")
 
 KINDS = [
     *(kind(ties) for kind in (Max, Min) for ties in ("first", "split", "all")),

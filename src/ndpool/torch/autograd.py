@@ -27,6 +27,7 @@ from ..kinds import Sum
 from ..plan import Order
 from ..pool import Pool
 from . import engine
+from .devices import check_device
 from .engine import PLAIN, Size, TensorPool, Tensors, opaque
 from .schema import Values, encode
 
@@ -46,9 +47,9 @@ _modes, _tracing, _transforms, _profiled = (
 def is_plain(a: Tensor) -> bool:
     """Whether the engine may have this call to itself, but for a derivative that is recorded for backward.
 
-    That is the case of nearly all calls: a tensor on the CPU that is no subclass, and nobody who watches.
+    That is the case of nearly all calls: a tensor where there is an engine, no subclass, and nobody who watches.
     """
-    return _is_unwatched() and type(a) in PLAIN and a.is_cpu
+    return _is_unwatched() and type(a) in PLAIN and (a.is_cpu or a.is_cuda)
 
 
 def _is_unwatched() -> bool:
@@ -84,11 +85,10 @@ def is_batched_the_old_way(a: Tensor) -> bool:
     return bool(torch._C._dispatch_keys(a).has(_BATCHED))
 
 
-def check_device(a: Tensor) -> None:
-    if not is_compiling() and not a.is_cpu and a.device.type != "meta":
-        raise NotImplementedError(
-            f"the tensor is on {a.device}, for which ndpool has no engine; call .cpu() on it, or PyTorch's own function"
-        )
+def check_engine(a: Tensor) -> None:
+    """That there is an engine where the tensor is; compiled code finds that out when it runs."""
+    if not is_compiling():
+        check_device(a.device)
 
 
 def _shown(pool: TensorPool, run: Callable[[TensorPool, Tensor], Any], x: Tensor) -> Any:
@@ -112,7 +112,7 @@ def forward(pool: TensorPool, x: Tensor) -> Tensor:
         run = _recorded if x.requires_grad and torch.is_grad_enabled() else engine.forward
         y = _shown(pool, run, x) if _profiled() else run(pool, x)
     else:
-        check_device(x)
+        check_engine(x)
         y = torch.ops.ndpool.forward(x, *encode(pool.pool))
     return y
 
@@ -123,7 +123,7 @@ def forward_with_winners(pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
         run = _recorded_with_winners if _is_recorded(x) else engine.forward_with_winners
         y, winners = _shown(pool, run, x) if _profiled() else run(pool, x)
     else:
-        check_device(x)
+        check_engine(x)
         y, winners = torch.ops.ndpool.forward_with_winners(x, *encode(pool.pool))
     return y, winners
 
@@ -132,7 +132,7 @@ def with_indices(pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
     """`y`, and the flat index over the pooled axes of the first winner in each window, whatever the policy for ties."""
     if pool.wins:
         if is_kept():
-            check_device(x)
+            check_engine(x)
             y, found = torch.ops.ndpool.forward_with_indices(x, *encode(pool.pool))
             return y, found
         y, winners = forward_with_winners(pool, x)

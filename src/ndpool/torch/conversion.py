@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from . import nn
+from .devices import ENGINES
 
 #: PyTorch's pooling modules, and what takes their place.
 REPLACEMENTS: dict[type[torch.nn.Module], type[torch.nn.Module]] = {
@@ -97,7 +98,7 @@ def _replaced(
 def _reason_to_leave_all(model: torch.nn.Module) -> str | None:
     """Why no pool of this model can be ndpool's, whichever it is, or None."""
     tensors = itertools.chain(model.parameters(), model.buffers())
-    elsewhere = next((a.device for a in tensors if a.device.type not in ("cpu", "meta")), None)
+    elsewhere = next((a.device for a in tensors if a.device.type not in (*ENGINES, "meta")), None)
     if elsewhere is not None:
         return f"the model is on {elsewhere}, for which ndpool has no engine"
     if any(map(_is_quantised, model.modules())):

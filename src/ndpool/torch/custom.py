@@ -16,7 +16,7 @@ from torch.compiler import is_compiling
 
 from .. import spec
 from ..pool import Pool
-from .autograd import Dims, check_device, in_front, is_batched_the_old_way, keep, rule
+from .autograd import Dims, in_front, is_batched_the_old_way, keep, rule
 from .engine import PLAIN, check_dtype, dense, opaque, strides
 
 
@@ -51,7 +51,11 @@ def _check(pool: Pool, x: Tensor) -> None:
             f"{pool.kind!r} is a kind of your own, which the specification computes from the numbers: it cannot be "
             "compiled, exported, traced or pretended; call it in eager code, or under torch.compiler.disable"
         )
-    check_device(x)
+    if not x.is_cpu:
+        raise NotImplementedError(
+            f"the tensor is on {x.device}, and {pool.kind!r} is a kind of your own, which the specification computes "
+            "on the CPU; call .cpu() on the tensor"
+        )
     check_dtype(x.dtype)
 
 

@@ -19,6 +19,7 @@ from ..memory import Kept
 from ..pool import Pool
 from . import autograd, functional
 from .calls import pooled
+from .devices import check_same_device
 from .engine import PLAIN, TensorPool
 from .pools import over_pool
 
@@ -39,7 +40,7 @@ def jvp(pool: Pool, x: Tensor, t: Any) -> tuple[Tensor, Tensor]:
     """`y`, and its change `dy` along `t`."""
     found = over_pool(pool, x.dim())
     _check_float(x)
-    t = _direction("t", t, x.shape, x.dtype)
+    t = _direction("t", t, x.shape, x)
     return autograd.forward(found, x), autograd.jvp(found, t, x, None)
 
 
@@ -61,21 +62,21 @@ class TensorLinear:
     """The derivative J of a pool at x, and its transpose. It keeps the winners, nothing, x, or x and y."""
 
     def __init__(self, pool: TensorPool, x: Tensor, y: Tensor, kept: Kept) -> None:
-        self._pool, self._size, self._order, self._dtype = pool, x.shape, pool.order_of(x), x.dtype
-        self._outputs = y.shape
+        self._pool, self._size, self._order = pool, x.shape, pool.order_of(x)
+        self._outputs, self._like = y.shape, x.new_empty(0)
         #: The tensors that are kept, which must not be written to.
         self.residual = kept
 
     def push(self, t: Any) -> Tensor:
         """`dy = J t`."""
         kept = self.residual
-        return autograd.jvp(self._pool, _direction("t", t, self._size, self._dtype), kept.x, kept.winners)
+        return autograd.jvp(self._pool, _direction("t", t, self._size, self._like), kept.x, kept.winners)
 
     def pull(self, g: Any, out: None = None) -> Tensor:
         """`gx = J^T g`."""
         if out is not None:
             raise TypeError("out is given beside a tensor x, and is for NumPy arrays alone; write out.copy_(pull(g))")
-        g = _direction("g", g, self._outputs, self._dtype)
+        g = _direction("g", g, self._outputs, self._like)
         return autograd.vjp(self._pool, g, self._size, self._order, *self.residual)
 
     def indices(self) -> Tensor:
@@ -90,12 +91,13 @@ def _check_float(x: Tensor) -> None:
         raise TypeError(f"x has dtype {x.dtype}, and derivatives of tensors are for floats; give x.double()")
 
 
-def _direction(name: str, a: Any, shape: torch.Size, dtype: torch.dtype) -> Tensor:
-    """A tangent or a cotangent, in the dtype of `x`."""
+def _direction(name: str, a: Any, shape: torch.Size, like: Tensor) -> Tensor:
+    """A tangent or a cotangent, in the dtype of `x` and on its device, which `like` has."""
     if not isinstance(a, Tensor):
         raise TypeError(f"{name} is a {type(a).__name__} and x is a tensor; give torch.as_tensor({name})")
     if a.is_complex():
         raise TypeError(f"{name} has dtype {a.dtype} beside an input of real numbers; give real numbers")
     if a.shape != shape:
         raise ValueError(f"{name} has shape {tuple(a.shape)} and should have {tuple(shape)}")
-    return a.to(dtype)
+    check_same_device(name, a, like.device)
+    return a.to(like.dtype)

@@ -3,9 +3,10 @@
 Nothing is copied that the engine can read as it lies: a tensor that is dense in some order of its axes (channels last,
 say) is handed over in that order, and the result is written in the same one.
 
-The engine makes the results, through the table of C functions by which PyTorch shares its tensors (`TensorPlan`): a
-small tensor is pooled in less time than PyTorch takes to make the result, and a large one is best written where the one
-before it was, which the caches still hold. Where that cannot be, the common way is open: PyTorch makes them.
+On the CPU the engine makes the results, through the table of C functions by which PyTorch shares its tensors
+(`TensorPlan`): a small tensor is pooled in less time than PyTorch takes to make the result, and a large one is best
+written where the one before it was, which the caches still hold. Elsewhere, and where that cannot be, PyTorch makes
+them.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ..plan import Order, Plan, plan_of
 from ..plan import put as put
 from ..plan import strides as strides
 from ..pool import Pool
+from .devices import check_same_device, engine_on
 
 Size: TypeAlias = tuple[int, ...]
 
@@ -39,9 +41,6 @@ TYPES = {
 }
 DTYPES = {name: dtype for dtype, name in TYPES.items()}
 WINNERS = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32, 8: torch.uint64}
-
-#: Where the engine works, whatever `torch.set_default_device` says.
-CPU = torch.device("cpu")
 
 #: Tensors that are what they seem, and not a subclass with a meaning of its own.
 PLAIN = (Tensor, torch.nn.Parameter)
@@ -95,20 +94,20 @@ class TensorPool:
     def kind(self) -> Kind:
         return self.pool.kind
 
-    def plan(self, size: Size, order: Order, dtype: torch.dtype) -> Tensors:
-        key = (size, order, dtype)
+    def plan(self, size: Size, order: Order, dtype: torch.dtype, cuda: bool = False) -> Tensors:
+        key = (size, order, dtype, cuda)
         try:
             return self.plans[key]
         except KeyError:
             pass
         check_dtype(dtype)
         plan = plan_of(self.pool, tuple(size), TYPES[dtype], order)
-        return put(self.plans, key, Tensors(self, plan), _PLANS_KEPT)
+        return put(self.plans, key, Tensors(self, plan, "cuda" if cuda else "cpu"), _PLANS_KEPT)
 
     def plan_of(self, x: Tensor) -> Tensors:
         """For the output and its derivative."""
         try:
-            plan = self.seen[x.shape, x.stride(), x.dtype]
+            plan = self.seen[x.shape, x.stride(), x.dtype, x.is_cuda]
         except (KeyError, RuntimeError) as missing:
             plan = self._seen_first(x, self.order_of, self.seen, missing)
         self.latest = plan if plan.quick is not None else None
@@ -117,7 +116,7 @@ class TensorPool:
     def forward_plan_of(self, x: Tensor) -> Tensors:
         """For the output alone."""
         try:
-            plan = self.seen_forward[x.shape, x.stride(), x.dtype]
+            plan = self.seen_forward[x.shape, x.stride(), x.dtype, x.is_cuda]
         except (KeyError, RuntimeError) as missing:
             plan = self._seen_first(x, self.forward_order_of, self.seen_forward, missing)
         if plan.plan.finds_first:
@@ -130,8 +129,8 @@ class TensorPool:
         check_dense_layout(x)
         if isinstance(missing, RuntimeError):  # which is how a tensor says that it has no shape or strides
             raise missing
-        plan = self.plan(x.shape, order_of(x), x.dtype)
-        return put(seen, (x.shape, x.stride(), x.dtype), plan, _PLANS_KEPT)
+        plan = self.plan(x.shape, order_of(x), x.dtype, x.is_cuda)
+        return put(seen, (x.shape, x.stride(), x.dtype, x.is_cuda), plan, _PLANS_KEPT)
 
     def axes_of(self, ndim: int) -> list[int]:
         """The pooled axes of a tensor with so many, in ascending order."""
@@ -160,12 +159,15 @@ def memory_order(strides: Sequence[int], pooled: Sequence[int]) -> Order:
 
 
 class Tensors:
-    """A plan on tensors of one size, order and dtype."""
+    """A plan on tensors of one size, order and dtype, on devices of one type."""
 
-    __slots__ = ("dtype", "order", "plan", "pool", "quick", "result", "size", "winner")
+    __slots__ = ("dtype", "engine", "order", "plan", "pool", "quick", "result", "size", "winner")
 
-    def __init__(self, pool: TensorPool, plan: Plan) -> None:
-        native.engine_plan(plan)  # which says what is too large before any memory is asked for
+    def __init__(self, pool: TensorPool, plan: Plan, device: str = "cpu") -> None:
+        self.engine = engine_on(device)
+        # These say what is too large, or not there, before any memory is asked for.
+        native.engine_plan(plan)
+        self.engine.engine_plan(plan)
         self.pool, self.plan, self.size, self.order = pool, plan, plan.shape, plan.order
         self.result = DTYPES[plan.result]
         # Bools are computed as they lie; the smooth kinds compute integers in float64.
@@ -178,7 +180,9 @@ class Tensors:
         return native.engine_plan(self.plan)
 
     def _quick(self) -> _engine.TensorPlan | None:
-        """The short way, in a PyTorch that opens it."""
+        """The short way to the native engine, in a PyTorch that opens it."""
+        if self.engine is not native:
+            return None
         plan = self.plan
         empty = not math.prod(plan.shape) or not math.prod(plan.output_shape)
         if empty or plan.residual.winners > 4 or not hasattr(Tensor, "__dlpack_c_exchange_api__"):
@@ -187,11 +191,15 @@ class Tensors:
         return _engine.TensorPlan(self.native, Tensor, *layout, TYPES[self.dtype], plan.result)
 
     def inside(self, a: Tensor) -> Memory:
-        """A tensor shaped like x, as the engine reads it: where it lies, dense or not."""
+        """A tensor shaped like x, as the engine reads it: where it lies, dense or, for the native one, not."""
+        if self.engine is not native:
+            return self.inside_x(a)
         return readable(a if a.dtype == self.dtype else a.to(self.dtype), self.order, self.plan.strides)
 
     def cotangent(self, g: Tensor) -> Memory:
         """A tensor shaped like y, likewise: its pooled axes may be gone."""
+        if self.engine is not native:
+            return self.inside_y(g)
         if g.dim() == len(self.size):
             return readable(g, self.order, self.plan.output_strides)
         if g.stride() == self.plan.output_strides:
@@ -202,22 +210,32 @@ class Tensors:
 
     def inside_x(self, a: Tensor) -> Tensor:
         """A tensor shaped like x, where it has to be dense."""
-        return dense(a if a.dtype == self.dtype else a.to(self.dtype), self.order, self.plan.strides)
+        return self.bare(dense(a if a.dtype == self.dtype else a.to(self.dtype), self.order, self.plan.strides))
 
     def inside_y(self, a: Tensor) -> Tensor:
         """A tensor shaped like y, likewise."""
-        return dense(a, self.plan.output_order, self.plan.output_strides)
+        return self.bare(dense(a, self.plan.output_order, self.plan.output_strides))
 
-    def new_y(self, dtype: torch.dtype) -> Tensor:
+    def bare(self, a: Tensor) -> Tensor:
+        """The tensor in the dtype of the plan, which has bytes where the tensor has bools."""
+        return a.view(torch.uint8) if a.dtype is torch.bool and self.engine is not native else a
+
+    def new_y(self, dtype: torch.dtype, device: torch.device) -> Tensor:
         """Room for a result. It must not be a view: forward mode would want tangents with the layout of the base."""
         try:
-            return torch.empty_strided(self.plan.output_shape, self.plan.output_strides, dtype=dtype, device=CPU)
+            return torch.empty_strided(self.plan.output_shape, self.plan.output_strides, dtype=dtype, device=device)
         except RuntimeError:  # which is how PyTorch says that there is no memory
+            if device.type != "cpu":  # where it says how much there is, in an error of its own
+                raise
             raise self.plan.no_room() from None
 
-    def new_x(self, dtype: torch.dtype) -> Tensor:
+    def new_x(self, dtype: torch.dtype, device: torch.device) -> Tensor:
         """Room for a tensor shaped like x."""
-        return torch.empty_strided(self.size, self.plan.strides, dtype=dtype, device=CPU)
+        return torch.empty_strided(self.size, self.plan.strides, dtype=dtype, device=device)
+
+    def run(self, operation: str, *memory: Any) -> None:
+        """An operation of the engine."""
+        getattr(self.engine, operation)(self.plan, *memory, torch.get_num_threads())
 
     def takes(self, x: Tensor) -> bool:
         """Whether the short way is for this tensor."""
@@ -231,8 +249,8 @@ class Tensors:
                 raise native.starved(self.plan) from None
             if made is not None:
                 return made  # type: ignore[no-any-return]
-        y = self.new_y(self.result)
-        native.forward(self.plan, self.inside(x), y, torch.get_num_threads())
+        y = self.new_y(self.result, x.device)
+        self.run("forward", self.inside(x), self.bare(y))
         return y
 
     def forward_with_winners(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -244,8 +262,8 @@ class Tensors:
             if made is not None:
                 return made  # type: ignore[return-value]
         assert self.winner is not None
-        y, winners = self.new_y(self.result), self.new_y(self.winner)
-        native.linearize(self.plan, self.inside(x), y, winners, torch.get_num_threads())
+        y, winners = self.new_y(self.result, x.device), self.new_y(self.winner, x.device)
+        self.run("linearize", self.inside(x), self.bare(y), winners)
         return y, winners
 
     def pull(self, g: Tensor, x: Tensor | None, y: Tensor | None, winners: Tensor | None) -> Tensor | None:
@@ -322,9 +340,9 @@ def forward_with_winners(pool: TensorPool, x: Tensor) -> tuple[Tensor, Tensor]:
 @opaque
 def indices(pool: TensorPool, winners: Tensor, size: Size) -> Tensor:
     """Each winner's flat row-major index over the pooled axes."""
-    plan = pool.plan(size, y_order(pool, winners, size), torch.float64)
-    found = plan.new_y(torch.int64)
-    native.indices(plan.plan, plan.inside_y(winners), found, torch.get_num_threads())
+    plan = pool.plan(size, y_order(pool, winners, size), torch.float64, winners.is_cuda)
+    found = plan.new_y(torch.int64, winners.device)
+    plan.run("indices", plan.inside_y(winners), found)
     return found
 
 
@@ -333,13 +351,15 @@ def jvp(pool: TensorPool, t: Tensor, x: Tensor | None, winners: Tensor | None) -
     """`dy`, linear in `t`; from `x` where it is known, else from the winners or, for linear kinds, from neither."""
     if pool.linear:
         return forward(pool, t)
-    plan = pool.plan_of(t if x is None else x)
-    dy, threads = plan.new_y(plan.dtype), torch.get_num_threads()
+    plan, device = pool.plan_of(t if x is None else x), t.device
+    dy = plan.new_y(plan.dtype, device)
     if x is None:
         assert winners is not None
-        native.push(plan.plan, (None, None, plan.inside_y(winners)), plan.inside_x(t), dy, threads)
+        check_same_device("t", t, winners.device)
+        plan.run("push", (None, None, plan.inside_y(winners)), plan.inside_x(t), dy)
     else:
-        native.jvp(plan.plan, plan.inside(x), plan.inside(t), plan.new_y(plan.result), dy, threads)
+        check_same_device("t", t, x.device)
+        plan.run("jvp", plan.inside(x), plan.inside(t), plan.new_y(plan.result, device), dy)
     return dy
 
 
@@ -348,9 +368,12 @@ def vjp(
     pool: TensorPool, g: Tensor, size: Size, order: Order, x: Tensor | None, y: Tensor | None, winners: Tensor | None
 ) -> Tensor:
     """`gx`, linear in `g`, for an input of this size and order; what is not known of y and the winners x tells."""
-    plan = pool.plan(size, order, g.dtype)
+    plan = pool.plan(size, order, g.dtype, g.is_cuda)
     if (made := plan.pull(g, x, y, winners)) is not None:
         return made
+    for kept in (x, y, winners):
+        if kept is not None:
+            check_same_device("g", g, kept.device)
     keeps = plan.plan.residual
     if keeps.winners and winners is None:
         assert x is not None
@@ -361,8 +384,8 @@ def vjp(
     kept_x = plan.inside(x) if keeps.x and x is not None else None
     kept_y = plan.inside_y(y) if keeps.y and y is not None else None
     kept_winners = plan.inside_y(winners) if keeps.winners and winners is not None else None
-    gx = plan.new_x(g.dtype)
-    native.pull(plan.plan, (kept_x, kept_y, kept_winners), plan.cotangent(g), gx, torch.get_num_threads())
+    gx = plan.new_x(g.dtype, g.device)
+    plan.run("pull", (kept_x, kept_y, kept_winners), plan.cotangent(g), gx)
     return gx
 
 

@@ -12,10 +12,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses.functional_tensor import FunctionalTensorMode
+from torch.export._trace import custom_triton_ops_decomposition_disabled
 
 from ..plan import Order, winner_bytes, without
 from ..windows import Global, Window
 from . import autograd, engine
+from .devices import ENGINES
 from .engine import TensorPool
 from .schema import SCHEMA, decode
 from .sizes import number_of_outputs
@@ -67,6 +70,33 @@ _KERNELS: dict[str, Callable[..., Any]] = {
     "jvp": engine.jvp,
     "vjp": _vjp,
 }
+
+
+# --- kernels that the compiler sees ---------------------------------------------------------------
+
+
+def _is_known(inputs: Sequence[Any]) -> bool:
+    """Whether all tensors are on CUDA, and all their sizes and those among the other inputs are numbers."""
+    tensors = [a for a in inputs if isinstance(a, Tensor)]
+    numbers = [n for a in tensors for n in (*a.shape, *a.stride())]
+    numbers += [n for a in inputs if isinstance(a, list | tuple) for n in a]
+    return all(a.is_cuda for a in tensors) and all(type(n) is int for n in numbers)
+
+
+def _seen_by_compiler(name: str) -> Callable[..., Any]:
+    """What an operator is for `torch.compile`: the engine's allocations and launches, which it can place as it likes.
+
+    The operator stays whole in an exported program, which is to say what is computed, and where a size is a symbol,
+    which the engine cannot plan for.
+    """
+
+    def decomposed(mode: Any, operator: Any, types: Any, inputs: Sequence[Any], kwargs: Any) -> Any:
+        if custom_triton_ops_decomposition_disabled() or not _is_known(inputs[:-_VALUES]):
+            return mode.__torch_dispatch__(operator, types, inputs, kwargs)
+        with mode:
+            return _KERNELS[name](_pool_of(inputs), *inputs[:-_VALUES])
+
+    return decomposed
 
 
 # --- fake kernels ---------------------------------------------------------------------------------
@@ -180,9 +210,10 @@ _LIBRARY = torch.library.Library("ndpool", "FRAGMENT")  # type: ignore[no-untype
 def _register(name: str) -> None:
     called = f"ndpool::{name}"
     torch.library.define(called, f"({_SIGNATURES[name]}, {SCHEMA}) -> {_RESULTS.get(name, 'Tensor')}")
-    torch.library.impl(called, "cpu")(_with_pool(_KERNELS[name]))
+    torch.library.impl(called, tuple(ENGINES))(_with_pool(_KERNELS[name]))
     torch.library.register_fake(called)(_with_pool(_FAKES[name]))
     _LIBRARY.impl(name, autograd.kernel(name, decode, _VALUES), "Autograd", with_keyset=True)  # type: ignore[no-untyped-call]
+    torch.library.register_torch_dispatch(called, FunctionalTensorMode, _seen_by_compiler(name))
     torch.library.register_vmap(called, _vmap(name))
 
 

@@ -3,18 +3,44 @@
 Triton looks at every argument of every call, to find the kernel that was compiled for its like. Here the numbers are the
 same each time, and of tensors only the dtype, which is the plan's, and whether they start at a multiple of 16 bytes matter.
 So the compiled kernel is kept, and launched with nothing looked at, where all tensors start so.
+
+While PyTorch's compiler traces, a launch is a node of its graph.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.library import wrap_triton
 
 #: Tensors that start at a multiple of so many bytes are read and written in whole vectors.
 ALIGNED = 16
+
+
+#: How many modes there are: who traces PyTorch's operators has one.
+_modes = torch._C._len_torch_dispatch_stack
+
+
+class _Spelled(float):
+    """A float whose `repr` is an expression: the compiler writes constants into a program, where `inf` is no name."""
+
+    def __repr__(self) -> str:
+        return f"float({str(float(self))!r})"
+
+
+def spelled(value: Any) -> Any:
+    """A constant, however deep in tuples, that can be written down and read again.
+
+    >>> spelled(("max", (1, float("-inf"))))
+    ('max', (1, float('-inf')))
+    """
+    if isinstance(value, tuple):
+        return tuple(map(spelled, value))
+    return _Spelled(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class Launch:
@@ -49,6 +75,12 @@ class Launch:
             rest = (*self.numbers, *(self.constants[name] for name in names))
             self.compiled[device] = made.run, made.function, made.packed_metadata, rest
 
+    def trace(self, given: dict[str, Tensor]) -> None:
+        """The launch as a node of the graph in the making."""
+        tensors = [given[name] for name in self.tensors]
+        constants = {name: spelled(value) for name, value in self.constants.items()}
+        wrap_triton(self.kernel)[self.grid](*tensors, *self.numbers, **constants, num_warps=self.warps)
+
 
 class Recipe:
     """Launches one after the other, and the room that they need between them, by name: a length and a dtype."""
@@ -61,7 +93,7 @@ class Recipe:
     def run(self, **given: Tensor) -> None:
         """On the device of the tensors, and on its current stream."""
         some = next(iter(given.values()))
-        if not some.is_cuda:  # Triton's interpreter
+        if not some.is_cuda or _modes():  # Triton's interpreter, or someone who traces
             self._run(given, some.device, None)
         elif some.get_device() == torch.cuda.current_device():
             self._run(given, some.device, some.get_device())
@@ -73,4 +105,7 @@ class Recipe:
         for name, (length, dtype) in self.rooms.items():
             given[name] = torch.empty(length, dtype=dtype, device=device)
         for launch in self.launches:
-            launch.run(given, number)
+            if number is None and device.type == "cuda":
+                launch.trace(given)
+            else:
+                launch.run(given, number)

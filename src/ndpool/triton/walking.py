@@ -351,7 +351,7 @@ def _store_outputs(
         if PLACES:
             b = tl.where(few, tl.maximum(b, 0) + all_cells, b)
     tl.store(y + out, value.to(y.dtype.element_ty), mask=inside)
-    if PLACES:
+    if PLACES and not TANGENT:
         tl.store(winners + out, b.to(winners.dtype.element_ty), mask=inside)
     if TANGENT:
         tl.store(dy + out, d.to(dy.dtype.element_ty), mask=inside)

@@ -1,0 +1,139 @@
+"""What was measured, in words: the report is made anew from all that `gpu.json` holds."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from typing import Any
+
+from .overhead import GOAL
+
+CONTENDERS = ("ndpool", "PyTorch", "compiled PyTorch")
+
+
+def row(*cells: object) -> str:
+    return "| " + " | ".join(map(str, cells)) + " |"
+
+
+def table(columns: Iterable[str], rows: Iterable[str]) -> list[str]:
+    columns = list(columns)
+    return [row(*columns), "|" + "---|" * len(columns), *rows, ""]
+
+
+# --- the table of pools ---------------------------------------------------------------------------
+
+
+def share(record: dict[str, Any], contender: str, copy: float) -> float | None:
+    """The contender's speed as a share of the copy's."""
+    seconds = record["seconds"].get(contender)
+    return record["bytes"] / seconds / copy if seconds else None
+
+
+def times_as_fast(record: dict[str, Any], contender: str) -> float | None:
+    mine, theirs = record["seconds"].get("ndpool"), record["seconds"].get(contender)
+    return theirs / mine if mine and theirs else None
+
+
+def missed(record: dict[str, Any], copy: float) -> list[str]:
+    """What of the goal is not reached."""
+    goal, found = record["goal"], []
+    reached = {
+        "share": share(record, "ndpool", copy),
+        "eager": times_as_fast(record, "PyTorch"),
+        "compiled": times_as_fast(record, "compiled PyTorch"),
+    }
+    for name, value in reached.items():
+        if goal[name] and value is not None and value < goal[name]:
+            found.append(f"{name} {value:.2f} < {goal[name]:.2f}")
+    return found if reached["share"] is not None else ["ndpool failed"]
+
+
+def _number(value: float | None, unit: str = "") -> str:
+    return "—" if value is None else f"{value:.2f}{unit}"
+
+
+def line(record: dict[str, Any], copy: float) -> str:
+    shares = [_number(share(record, name, copy)) for name in CONTENDERS]
+    ratios = [_number(times_as_fast(record, name), " x") for name in CONTENDERS[1:]]
+    short = missed(record, copy)
+    met = "; ".join(short) if short else ("met" if any(record["goal"].values()) else "—")
+    return row(record["work"], record["operation"], *shares, *ratios, met)
+
+
+def works(records: list[dict[str, Any]], copy: float) -> list[str]:
+    met = sum(not missed(record, copy) for record in records)
+    head = [
+        f"A copy moves {copy / 1e12:.2f} TB/s, reads and writes counted. The shares are of that speed, for the bytes "
+        "that the work has to move: x and y, the winners, and what the derivative keeps. The last columns say how many "
+        f"times as fast as PyTorch and compiled PyTorch ndpool is. {met} of {len(records)} works meet their target.\n"
+    ]
+    shares = [f"share: {name}" for name in CONTENDERS]
+    columns = ["pool", "work", *shares, "x PyTorch", "x compiled PyTorch", "target"]
+    return [*head, *table(columns, (line(record, copy) for record in records))]
+
+
+# --- the others -----------------------------------------------------------------------------------
+
+
+def random_pools(records: list[dict[str, Any]], seed: int) -> list[str]:
+    lines = ["## Pools drawn at random\n"]
+    failed = [f"{r['pool']}, {r['operation']}: {r['failed']}\n" for r in records if "failed" in r]
+    records = [r for r in records if "failed" not in r]
+    for operation in ("forward", "VJP"):
+        chosen = sorted(
+            (r["seconds"]["PyTorch"] / r["seconds"]["ndpool"], r["pool"])
+            for r in records
+            if r["operation"] == operation
+        )
+        if not chosen:
+            continue
+        gains = [gain for gain, _ in chosen]
+        slower = sum(gain < 0.97 for gain in gains)
+        lines.append(
+            f"{operation}: {len(gains)} pools (seed {seed}), median {statistics.median(gains):.2f} x as fast as "
+            f"PyTorch; {slower} slower than PyTorch by more than 3%. The five worst:\n"
+        )
+        lines += table(["x PyTorch", "pool"], (row(f"{gain:.2f}", name) for gain, name in chosen[:5]))
+    wrong = [r["pool"] for r in records if not r["agree"]]
+    return [*lines, *(f"Differs from PyTorch: {name}\n" for name in wrong), *failed]
+
+
+def training(records: list[dict[str, Any]]) -> list[str]:
+    def cells(record: dict[str, Any]) -> str:
+        seconds = record["seconds"]
+        times = [f"{seconds[name] * 1e3:.2f} ms" for name in ("PyTorch", "ndpool", "no pool")]
+        shares = [f"{max(0.0, 1 - seconds['no pool'] / seconds[name]):.0%}" for name in ("PyTorch", "ndpool")]
+        gain = f"{seconds['PyTorch'] / seconds['ndpool']:.2f} x"
+        return row(record["network"], record["numbers"], record["order"], *times, " → ".join(shares), gain)
+
+    columns = ["network", "numbers", "order", "PyTorch", "after `convert`", "no pool", "share of the pool", "gain"]
+    return ["## A training step\n", *table(columns, map(cells, records))]
+
+
+def overhead(records: list[dict[str, Any]]) -> list[str]:
+    ratios = [r["seconds"]["ndpool"] / r["seconds"]["PyTorch"] for r in records]
+    within = sum(ratio <= GOAL for ratio in ratios)
+
+    def cells(record: dict[str, Any], ratio: float) -> str:
+        theirs, mine = (f"{record['seconds'][name] * 1e6:.1f}" for name in ("PyTorch", "ndpool"))
+        return row(record["call"], record["order"], record["work"], theirs, mine, f"{ratio:.2f}")
+
+    return [
+        "## Calls on tiny tensors\n",
+        f"Microseconds of the host on a tensor of shape (1, 4, 8, 8). The target is {GOAL:g} x PyTorch's time at most; "
+        f"{within} of {len(records)} calls meet it, and the worst takes {max(ratios):.2f} x.\n",
+        *table(["pool", "in memory", "work", "PyTorch", "ndpool", "ratio"], map(cells, records, ratios)),
+    ]
+
+
+def report(results: dict[str, Any]) -> str:
+    lines = ["# Pools on the GPU\n", f"{results['device']}; PyTorch {results['torch']}, Triton {results['triton']}.\n"]
+    if "works" in results:
+        lines += works(results["works"], results["copy"])
+    if results.get("map"):
+        lines += random_pools(results["map"], results["seed"])
+    if "training" in results:
+        lines += training(results["training"])
+    if "overhead" in results:
+        lines += overhead(results["overhead"])
+    return "\n".join(lines)

@@ -1,0 +1,212 @@
+"""Tensors to the engine for GPUs and back: layouts, derivatives in both modes and of every order, transforms, errors."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+from on_device import DEVICE
+from torch.autograd import gradcheck, gradgradcheck
+from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
+from torch.testing import assert_close
+
+import ndpool.torch.functional as F
+import ndpool.torch.nn as N
+from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Mode, Pool, Quantile, SmoothMax, Sum, Window
+from ndpool.torch import devices, engine
+from ndpool.torch.engine import TensorPool
+
+KINDS = [Max(), Min("split"), Max("all"), Sum(), Avg(count_include_pad=False), SmoothMax(1.5), Lp(3)]
+WINDOWS = [Window((3, 2), 2, 1), Adaptive((2, 3)), Global(), Global(keepdims=False)]
+POOLS = [Pool(kind, WINDOWS[0], (-2, -1)) for kind in KINDS]
+POOLS += [Pool(kind, window, (-2, -1)) for kind in (Max(), Avg(), SmoothMax(-0.5)) for window in WINDOWS[1:]]
+LAYOUTS = {
+    "dense": lambda x: x,
+    "channels last": lambda x: x.to(memory_format=torch.channels_last),
+    "turned": lambda x: x.mT.contiguous().mT,
+    "crop": lambda x: torch.nn.functional.pad(x, (1, 2, 2, 1))[..., 2:-1, 1:-2],
+    "steps": lambda x: x.repeat_interleave(2, -1)[..., ::2],
+    "repeated": lambda x: x[:1].expand(x.shape),
+}
+
+
+def distinct(*shape, dtype=torch.float64):
+    """Numbers in random order, no two alike or close to 0, of both signs."""
+    count = int(np.prod(shape))
+    numbers = (torch.randperm(count) + 0.5 - count // 2) / max(count // 2, 1)
+    return numbers.reshape(shape).to(dtype).to(DEVICE)
+
+
+def array(a):
+    return a.detach().cpu().numpy()
+
+
+def test_the_engine_is_the_one_for_gpus():
+    pool = TensorPool(POOLS[0])
+    assert pool.plan_of(distinct(2, 5, 6)).engine.__name__ == "ndpool.triton"
+    assert pool.plan_of(distinct(2, 5, 6)).quick is None
+
+
+# --- layouts --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("pool", POOLS, ids=str)
+def test_layouts(pool, layout):
+    """The numbers of arrays, on the tensor's device, in its order of axes; the way back as well."""
+    x = LAYOUTS[layout](distinct(2, 3, 5, 6))
+    before, leaf = x.clone(), x.detach().requires_grad_()
+    y = pool(leaf)
+    expected, pullback = pool.vjp(array(x))
+    assert (y.device, y.dtype) == (x.device, x.dtype)
+    assert_close(y.detach().cpu(), torch.from_numpy(np.ascontiguousarray(expected)))
+    for g in (torch.randn_like(y), torch.ones((), dtype=y.dtype, device=y.device).expand(y.shape)):
+        gx = torch.autograd.grad(y, leaf, g, retain_graph=True)[0]
+        assert_close(gx.cpu(), torch.from_numpy(np.ascontiguousarray(pullback(array(g)))))
+    assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int16, torch.int64], ids=str)
+def test_integers(dtype):
+    x = (distinct(2, 5, 8) * 9).abs().to(dtype)
+    for kind in (Max(), Sum(), Avg(), Lp(2)):
+        pool = Pool(kind, Window((2, 3), 2, 1))
+        assert_close(pool(x).cpu(), torch.from_numpy(pool(array(x))))
+
+
+def test_indices_and_what_is_not_there():
+    x = distinct(2, 5, 8)
+    x[0, 0] = torch.nan
+    pool = Pool(Max(), Window((1, 4)), skip=np.nan)
+    (y, found), (expected, indices) = pool.with_indices(x), pool.with_indices(array(x))
+    assert_close(y.cpu(), torch.from_numpy(expected), equal_nan=True)
+    assert_close(found.cpu(), torch.from_numpy(indices))
+    assert (found[0, 0] == -1).all()
+
+
+def test_empty_batches():
+    x = torch.zeros(0, 3, 4, 4, device=DEVICE, requires_grad=True)
+    for pool in POOLS:
+        y = pool(x)
+        y.sum().backward()
+        assert x.grad.shape == x.shape
+        assert y.shape == pool.output_shape(x.shape)
+
+
+# --- derivatives ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pool", POOLS[:7], ids=str)
+def test_both_modes(pool):
+    x = distinct(2, 5, 4).requires_grad_()
+    assert gradcheck(lambda x: F.pool(x, pool), x, check_forward_ad=True, check_batched_grad=True)
+
+
+@pytest.mark.parametrize("pool", [POOLS[0], *POOLS[4:7]], ids=str)
+def test_second_derivatives(pool):
+    x = distinct(5, 4).requires_grad_()
+    assert gradgradcheck(lambda x: F.pool(x, pool), x, check_fwd_over_rev=True)
+
+
+@pytest.mark.parametrize("pool", [POOLS[0], *POOLS[3:7]], ids=str)
+def test_transforms(pool):
+    x, t = distinct(3, 5, 4), torch.randn(3, 5, 4, dtype=torch.float64, device=DEVICE)
+
+    def total(x):
+        return F.pool(x, pool).square().sum()
+
+    y, dy = jvp(lambda x: F.pool(x, pool), (x,), (t,))
+    _, pullback = vjp(lambda x: F.pool(x, pool), x)
+    g = torch.randn_like(y)
+    assert_close((g * dy).sum(), (pullback(g)[0] * t).sum())
+    assert_close(vmap(grad(total))(x), torch.stack([grad(total)(a) for a in x]))
+    assert_close(jacfwd(total)(x), jacrev(total)(x))
+    assert_close(hessian(total)(x[:1]), jacrev(grad(total))(x[:1]))
+
+
+def test_linear_maps():
+    x = distinct(3, 6, 5)
+    for pool in POOLS[:7]:
+        y, linear = pool.linearize(x)
+        t, g = torch.randn_like(x), torch.randn_like(y)
+        assert_close((linear.push(t) * g).sum(), (linear.pull(g) * t).sum())
+        assert_close(linear.push(t), pool.jvp(x, t)[1])
+
+
+def test_a_beta_that_is_learned():
+    x = distinct(2, 3, 4, 4).requires_grad_()
+    beta = torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64, device=DEVICE, requires_grad=True)
+    assert gradcheck(lambda x, beta: F.smooth_max_pool2d(x, beta, 2), (x, beta))
+    x = distinct(2, 3, 4, 4)
+    x[0, 0, 0, 0] = torch.inf
+    y = F.smooth_max_pool2d(x.requires_grad_(), beta, 2)
+    y[1].sum().backward()
+    assert beta.grad.isfinite().all()
+
+
+def test_modules():
+    model = torch.nn.Sequential(N.MaxPool2d(2), N.AdaptiveAvgPool2d(2)).to(DEVICE)
+    theirs = torch.nn.Sequential(torch.nn.MaxPool2d(2), torch.nn.AdaptiveAvgPool2d(2))
+    x = distinct(2, 3, 12, 12, dtype=torch.float32)
+    assert_close(model(x), theirs(x))
+    assert_close(functional_call(model, {}, (x,)), theirs(x))
+
+
+def test_deterministic_algorithms():
+    """Nothing is scattered, so nothing is refused and nothing is warned of."""
+    torch.use_deterministic_algorithms(True)
+    try:
+        for pool in POOLS:
+            x = distinct(2, 3, 5, 6).requires_grad_()
+            y = pool(x)
+            y.backward(torch.randn_like(y))
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_autocast_leaves_the_dtype_alone(dtype):
+    with torch.autocast(DEVICE, dtype=dtype):
+        for x in (distinct(3, 4, 4, dtype=torch.float32), distinct(3, 4, 4, dtype=dtype)):
+            assert F.max_pool2d(x, 2).dtype == F.avg_pool2d(x, 2).dtype == x.dtype
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [Mode(), Quantile(0.5)], ids=repr)
+def test_kinds_without_a_kernel(kind):
+    with pytest.raises(NotImplementedError, match=r"has no kernel for GPUs yet, .*; call \.cpu\(\) on the tensor"):
+        Pool(kind, Window((2, 2)))(distinct(4, 4))
+
+
+def test_without_triton(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("ndpool.triton")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "triton", None)
+    with pytest.raises(
+        NotImplementedError, match=r"the tensor is on \w+, where ndpool computes with Triton, .* 'triton'; install triton"
+    ):
+        TensorPool(POOLS[0]).plan_of(distinct(7, 5, 6))
+
+
+def test_devices_without_an_engine():
+    with pytest.raises(NotImplementedError, match=r"the tensor is on mps:0, for which ndpool has no engine; call"):
+        devices.check_device(torch.device("mps:0"))
+    devices.check_device(torch.device("meta"))
+    devices.check_device(torch.device("cuda:1"))
+
+
+def test_directions_from_elsewhere():
+    pool, x = Pool(Max(), Window((2, 2))), distinct(4, 4)
+    y, linear = pool.linearize(x)
+    for act, name in ((lambda a: linear.push(a), "t"), (lambda a: pool.jvp(x, a), "t")):
+        with pytest.raises(ValueError, match=rf"{name} is on meta and x on {x.device}; give {name}\.to\("):
+            act(torch.empty(4, 4, dtype=x.dtype, device="meta"))
+    with pytest.raises(ValueError, match=r"g is on meta and x on"):
+        linear.pull(torch.empty(2, 2, dtype=x.dtype, device="meta"))
+    found = TensorPool(Pool(Max(), Window((2, 2)), (-2, -1)))
+    with pytest.raises(ValueError, match=r"g is on .* and x on meta"):
+        engine.vjp(found, y, x.shape, None, None, None, torch.empty(2, 2, dtype=torch.uint8, device="meta"))

@@ -1,0 +1,230 @@
+"""Every operation of every kind beside the specification: windows, ties, dtypes, numbers at every edge, orders of axes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from closeness import jvp_allowance, same, same_bytes, value_allowance, vjp_allowance, within
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from on_device import DEVICE, OnDevice, native_winners
+from strategies import Case, cases
+
+import hostile
+from ndpool import Adaptive, Avg, Global, Lp, Max, Median, Min, Mode, Pool, Quantile, SmoothMax, Sum, Window, spec
+from ndpool.plan import plan_of
+
+EXTREMES = [kind(ties) for kind in (Max, Min) for ties in ("first", "split", "all")]
+SUMS = [Sum(), Avg(), Avg(count_include_pad=False), Avg(divisor_override=7)]
+SMOOTH = [SmoothMax(1.5), SmoothMax(-0.5), SmoothMax(3.0, count_include_pad=False), Lp(1), Lp(2), Lp(2.5), Lp(3)]
+KINDS = EXTREMES + SUMS + SMOOTH
+ROUNDED = [Avg(rounding=how) for how in ("half_even", "half_up", "half_away", "floor", "truncate")]
+
+#: Exponentials and powers of float32 are computed in float32, with the errors of some of its operations.
+SMOOTH_FACTOR = 16
+
+#: Problems are small as they are drawn; to make one smaller takes the interpreter minutes.
+few = settings(
+    max_examples=40,
+    deadline=None,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+def factor(pool):
+    return SMOOTH_FACTOR if isinstance(pool.kind, SmoothMax | Lp) else 1
+
+
+@st.composite
+def problems(draw, kinds=KINDS, dtypes=hostile.DTYPES, flavours=None):
+    """A pool, an array, and the order in which its axes lie in memory."""
+    case: Case = draw(cases(kinds, max_rank=4, max_cells=200))
+    if case.pool.kind in ROUNDED:
+        dtypes = [dtype for dtype in dtypes if dtype.kind in "iu"]
+    elif isinstance(case.pool.kind, SmoothMax | Lp):  # which see large integers as float64
+        dtypes = [dtype for dtype in dtypes if dtype.kind not in "iu" or dtype.itemsize < 8]
+    dtype = draw(st.sampled_from(dtypes))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    flavour = draw(st.sampled_from(flavours or hostile.flavours(dtype)))
+    if DEVICE == "cpu" and dtype == hostile.BFLOAT16 and flavour == "subnormal":
+        flavour = "ties"  # the interpreter makes other numbers of subnormal ones of bfloat16
+    x = hostile.numbers(rng, flavour, case.shape, dtype)
+    pool, order = case.pool, draw(st.permutations(range(x.ndim)) if draw(st.booleans()) else st.none())
+    if draw(st.integers(0, 3)) == 0:
+        pool = draw(with_skip(pool, x))
+    if order is not None and not OnDevice(pool, x, tuple(order)).has_order_for_winners:
+        order = None
+    return pool, x, None if order is None else tuple(order), rng
+
+
+@st.composite
+def with_skip(draw, pool, x):
+    """The pool over cells of which some are not there."""
+    own = [] if x.size == 0 else [v for v in {x.flat[0].item(), x.flat[-1].item()} if v == v and math.isfinite(v)]
+    skip = draw(st.sampled_from([*own, 0] if x.dtype.kind in "biu" else [*own, 0.0, math.nan]))
+    most = math.prod(axis.kernel for axis in pool._layout(x.shape).geometry)
+    low = 1 if pool.kind.needs_one_there else 0
+    return Pool(pool.kind, pool.window, pool.axes, skip, min(draw(st.sampled_from([low, 1, 2])), most))
+
+
+def directions(rng, pool, x):
+    shapes = x.shape, pool.output_shape(x.shape)
+    return [hostile.numbers(rng, "ties" if rng.random() < 0.5 else "normal", shape, x.dtype) for shape in shapes]
+
+
+# --- beside the specification ---------------------------------------------------------------------
+
+
+@few
+@given(problems(KINDS + ROUNDED))
+def test_forward(problem):
+    pool, x, order, _ = problem
+    expected = spec.forward(pool, x)
+    within(OnDevice(pool, x, order).forward(), expected, factor(pool) * value_allowance(pool, x, expected))
+
+
+@few
+@given(problems(EXTREMES[::3]))
+def test_winners_and_their_indices(problem):
+    """The first in row-major order, to the byte (rules "Ties" and "NaN"); -1 where too few cells are there."""
+    pool, x, order, _ = problem
+    device = OnDevice(pool, x, order)
+    same(device.linearize(), spec.forward(pool, x))
+    same_bytes(device.outside(device.winners, "uint8"), native_winners(pool, x))
+    same(device.indices(), spec.winners(pool, x))
+
+
+@few
+@given(problems(dtypes=hostile.FLOATS, flavours=["normal", "ties", "zeros"]))
+def test_the_map_and_its_transpose(problem):
+    """`dy = sum of w_i t_i` by x and by what is kept, and `gx_i = sum of w_i g`."""
+    pool, x, order, rng = problem
+    t, g = directions(rng, pool, x)
+    device = OnDevice(pool, x, order)
+    device.linearize()
+    y, dy = device.jvp(t)
+    expected_y, expected = spec.jvp(pool, x, t)
+    within(y, expected_y, factor(pool) * value_allowance(pool, x, expected_y))
+    allowed = factor(pool) * jvp_allowance(pool, x, t, expected)
+    within(dy, expected, allowed)
+    within(device.push(t), expected, allowed)
+    expected = spec.vjp(pool, x, g)
+    within(device.pull(g), expected, factor(pool) * vjp_allowance(pool, x, g, expected))
+
+
+@few
+@given(problems(EXTREMES + SUMS, dtypes=hostile.FLOATS))
+def test_derivatives_at_numbers_at_every_edge(problem):
+    """A NaN or an infinity touches the windows that see it, and no others (rule "Accumulation")."""
+    pool, x, order, rng = problem
+    t, g = directions(rng, pool, x)
+    device = OnDevice(pool, x, order)
+    device.linearize()
+    with np.errstate(invalid="ignore"):
+        (_, expected), back = spec.jvp(pool, x, t), spec.vjp(pool, x, g)
+    within(device.jvp(t)[1], expected, jvp_allowance(pool, x, t, expected))
+    within(device.pull(g), back, vjp_allowance(pool, x, g, back))
+
+
+# --- each of them once ----------------------------------------------------------------------------
+
+
+WINDOWS = {
+    "blocks": (Window((2, 2)), (-2, -1)),
+    "overlapping": (Window((3, 3), 2, 1), (-2, -1)),
+    "one axis": (Window((3,), 2, 1), (-1,)),
+    "outer axis": (Window((3,), 1, 1), (0,)),
+    "gaps": (Window((2, 2), 3), (-2, -1)),
+    "dilated": (Window((2, 3), (1, 2), 1, (3, 2)), (-2, -1)),
+    "ceil": (Window((3, 2), 2, (1, 0), ceil_mode=True), (-2, -1)),
+    "wide": (Window((9, 7), 1, (4, 3)), (-2, -1)),
+    "much padding": (Window((3, 3), 2, ((4, 0), (0, 5))), (-2, -1)),
+    "channels last": (Window((3, 3), 2, 1), (0, 1)),
+    "adaptive": (Adaptive((3, 4)), (-2, -1)),
+    "adaptive to more": (Adaptive((15, 2)), (-2, -1)),
+    "global": (Global(), (-2, -1)),
+    "global, flat": (Global(keepdims=False), (0, 2)),
+    "three axes": (Window((2, 3, 2), 2, (1, 1, 0)), (0, 1, 2)),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+@pytest.mark.parametrize("kind", [Max(), Max("split"), Sum(), Avg(), SmoothMax(1.5), Lp(3)], ids=repr)
+def test_every_window(kind, name):
+    window, axes = WINDOWS[name]
+    rng = np.random.default_rng(0)
+    x = rng.integers(-4, 5, (3, 11, 18)).astype(np.float64)
+    try:
+        pool = Pool(kind, window, axes)
+        shape = pool.output_shape(x.shape)
+    except ValueError:  # windows that see padding alone have no largest cell
+        pytest.skip(f"{kind!r} has no output where a window sees padding alone")
+    t, g = rng.normal(size=x.shape), rng.normal(size=shape)
+    found, (y, dy) = OnDevice(pool, x).everything(t, g), spec.jvp(pool, x, t)
+    gx = spec.vjp(pool, x, g)
+    within(found["forward"], y, value_allowance(pool, x, y))
+    within(found["jvp"], dy, jvp_allowance(pool, x, t, dy))
+    within(found["push"], dy, jvp_allowance(pool, x, t, dy))
+    within(found["pull"], gx, vjp_allowance(pool, x, g, gx))
+
+
+@pytest.mark.parametrize("dtype", hostile.DTYPES, ids=str)
+@pytest.mark.parametrize("kind", [Max(), Min("all"), Sum(), Avg(), SmoothMax(1.0), Lp(2)], ids=repr)
+def test_every_dtype(kind, dtype):
+    pool, rng = Pool(kind, Window((3, 2), 2, (1, 0)), (-2, -1)), np.random.default_rng(1)
+    x = hostile.numbers(rng, "ties", (2, 7, 18), dtype)
+    y = spec.forward(pool, x)
+    within(OnDevice(pool, x).forward(), y, factor(pool) * value_allowance(pool, x, y))
+
+
+@pytest.mark.parametrize("dtype", hostile.INTEGERS, ids=str)
+@pytest.mark.parametrize("kind", ROUNDED, ids=lambda kind: kind.rounding)
+def test_means_that_stay_integers(kind, dtype):
+    """The exact mean rounded once, at the edges of the dtype as well."""
+    pool, rng = Pool(kind, Window((3, 2), 2, (1, 0)), (-2, -1)), np.random.default_rng(2)
+    for flavour in hostile.flavours(dtype):
+        x = hostile.numbers(rng, flavour, (2, 7, 8), dtype)
+        same(OnDevice(pool, x).forward(), spec.forward(pool, x))
+
+
+@pytest.mark.parametrize("kind", [Max(), Min(), Sum(), Avg(), SmoothMax(1.0), Lp(2)], ids=repr)
+@pytest.mark.parametrize("shape", [(0, 3, 6, 6), (2, 0, 6, 6)], ids=str)
+def test_empty_batches(kind, shape):
+    pool, x = Pool(kind, Window((2, 2)), (-2, -1)), np.zeros(shape, np.float32)
+    found = OnDevice(pool, x).everything(x, np.zeros(pool.output_shape(shape), np.float32))
+    assert found["forward"].shape == pool.output_shape(shape)
+    assert found["pull"].shape == shape
+
+
+def test_windows_of_more_cells_than_a_byte_counts():
+    """Winners in two bytes, and their indices."""
+    pool, x = Pool(Max(), Window((17, 19), 2, 3), (-2, -1)), np.random.default_rng(3).normal(size=(2, 24, 30))
+    device = OnDevice(pool, x)
+    device.linearize()
+    assert device.plan.residual.winners == 2
+    same(device.indices(), spec.winners(pool, x))
+
+
+def test_a_single_cell():
+    pool = Pool(Max(), Window((1,)), (-1,))
+    found = OnDevice(pool, np.array([3.0])).everything(np.array([2.0]), np.array([5.0]))
+    assert [found[name].tolist() for name in ("forward", "jvp", "pull", "indices")] == [[3.0], [2.0], [5.0], [0]]
+
+
+# --- what there is not ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [Mode(), Quantile(0.3), Median()], ids=repr)
+def test_kinds_without_a_kernel(kind):
+    with pytest.raises(NotImplementedError, match=r"has no kernel for GPUs yet, which have max, .*; call \.cpu\(\)"):
+        OnDevice(Pool(kind, Window((2,)), (-1,)), np.zeros(4)).forward()
+
+
+def test_more_axes_than_a_kernel_has():
+    axes = tuple(range(9))
+    plan = plan_of(Pool(Max(), Window((2,) * 9), axes), (4,) * 9, "float32")
+    with pytest.raises(NotImplementedError, match=r"9 axes that cannot be joined, .* has 8; call \.cpu\(\)"):
+        __import__("ndpool.triton").triton.engine_plan(plan)

@@ -1,0 +1,129 @@
+"""The ways that a plan can go on the card give the same results, whatever the sizes of tiles and parts."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from closeness import jvp_allowance, same_bytes, value_allowance, vjp_allowance, within
+from on_device import OnDevice
+
+from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, spec
+from ndpool.plan import plan_of
+from ndpool.triton import recipes, work
+
+KINDS = [Max(), Min("split"), Max("all"), Sum(), Avg(count_include_pad=False), SmoothMax(-0.5), Lp(2)]
+
+#: Numbers of the planner that send every pool one way.
+WAYS = {
+    "direct": {"DIRECT_CELLS": 10**6, "LONG": 10**6, "PART": 10**9},
+    "axis by axis": {"DIRECT_CELLS": 0, "LONG": 10**6, "PART": 10**9},
+    "tree": {"DIRECT_CELLS": 0, "LONG": 2, "PART": 10**9},
+    "parts": {"DIRECT_CELLS": 0, "LONG": 2, "PART": 8},
+    "loops": {"UNROLLED": 0, "UNROLLED_POWERS": 0},
+}
+POOLS = [
+    Pool(SUM, window, axes)
+    for SUM in [Sum()]
+    for window, axes in (
+        (Window((3, 3), 2, 1), (-2, -1)),
+        (Window((5, 4), 1, 2), (-2, -1)),
+        (Window((6,), 6), (-1,)),
+        (Adaptive((3, 2)), (-2, -1)),
+        (Global(), (-2, -1)),
+        (Global(), (0, 1)),
+        (Window((2, 3, 2), 2, 1), (0, 1, 2)),
+    )
+]
+
+
+def send(monkeypatch, numbers):
+    """All pools go by these numbers of the planner, wherever they are read."""
+    for name, value in numbers.items():
+        for module in (work, recipes):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, value)
+
+
+def fresh(pool, x):
+    """The pool on the device, with a plan that nobody has worked on."""
+    device = OnDevice(pool, x)
+    device.plan.handles.pop("triton", None)
+    return device
+
+
+def forget(pool, x):
+    plan_of(pool, x.shape, x.dtype.name).handles.pop("triton", None)
+
+
+@pytest.mark.parametrize("pool", POOLS, ids=lambda pool: f"{pool.window}, {pool.axes}")
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", KINDS, ids=repr)
+def test_every_way(kind, way, pool, monkeypatch):
+    pool, rng = Pool(kind, pool.window, pool.axes), np.random.default_rng(0)
+    x = rng.integers(-4, 5, (4, 7, 19)).astype(np.float64)
+    t, g = rng.normal(size=x.shape), rng.normal(size=pool.output_shape(x.shape))
+    send(monkeypatch, WAYS[way])
+    device = fresh(pool, x)
+    found, (y, dy), gx = device.everything(t, g), spec.jvp(pool, x, t), spec.vjp(pool, x, g)
+    forget(pool, x)
+    within(found["forward"], y, value_allowance(pool, x, y))
+    within(found["jvp"], dy, jvp_allowance(pool, x, t, dy))
+    within(found["pull"], gx, vjp_allowance(pool, x, g, gx))
+    if "indices" in found:
+        np.testing.assert_array_equal(found["indices"], spec.winners(pool, x))
+
+
+def test_the_ways_are_gone(monkeypatch):
+    """Each set of numbers leads where its name says."""
+    axes = work.joined(plan_of(Pool(Sum(), Window((5, 4), 1, 2), (-2, -1)), (4, 7, 19), "float64"))
+    rows = work.joined(plan_of(Pool(Sum(), Window((6,), 6), (-1,)), (4, 7, 19), "float64"))
+    whole = work.joined(plan_of(Pool(Sum(), Global(), (-2, -1)), (4, 7, 19), "float64"))
+    send(monkeypatch, WAYS["direct"])
+    assert [len(work.walks(each)) for each in (axes, rows, whole)] == [1, 1, 1]
+    send(monkeypatch, WAYS["axis by axis"])
+    assert [len(work.walks(each)) for each in (axes, rows, whole)] == [2, 1, 1]
+    send(monkeypatch, WAYS["tree"])
+    assert [walk.tree for walk in work.walks(rows)] == [True]
+    send(monkeypatch, WAYS["parts"])
+    assert len(work.walks(whole)) == 2
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=repr)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_same_bits_for_every_tile(kind, dtype, monkeypatch):
+    """A tile says who computes an output, and not how."""
+    pool, rng = Pool(kind, Window((3, 3), 2, 1), (-2, -1)), np.random.default_rng(1)
+    x = rng.normal(size=(3, 13, 21)).astype(dtype)
+    t, g = (rng.normal(size=shape).astype(dtype) for shape in (x.shape, pool.output_shape(x.shape)))
+    expected = fresh(pool, x).everything(t, g)
+    for most in (16, 128, 4096):
+        monkeypatch.setattr(
+            recipes, "tile", lambda rows, columns, _=0, most=most: (1, most) if most < 100 else (4, most // 4)
+        )
+        found = fresh(pool, x).everything(t, g)
+        for name, result in found.items():
+            same_bytes(result, expected[name])
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=repr)
+def test_the_same_bits_every_time(kind):
+    pool, rng = Pool(kind, Window((3, 3), 1, 1), (-2, -1)), np.random.default_rng(2)
+    x = rng.normal(size=(2, 9, 17)).astype(np.float32)
+    t, g = (rng.normal(size=shape).astype(np.float32) for shape in (x.shape, pool.output_shape(x.shape)))
+    first, second = (OnDevice(pool, x).everything(t, g) for _ in range(2))
+    for name, result in first.items():
+        same_bytes(result, second[name])
+
+
+def test_sums_do_not_lose_small_numbers():
+    """Many small numbers beside a large one: sums have more bits than their terms (rule "Accumulation")."""
+    x = np.full((1, 4099), 1.0, np.float32)
+    x[0, 0] = 2.0**24
+    pool = Pool(Sum(), Global(), (-1,))
+    assert OnDevice(pool, x).forward().item() == 2.0**24 + 4098
+    narrow = np.full((1, 3000), 1.0, np.float16)
+    assert OnDevice(pool, narrow).forward().item() == 3000
+    doubles = np.array([[1e16, 1.0, -1e16, 1.0]])
+    assert OnDevice(pool, doubles).forward().item() == math.fsum(doubles[0])
