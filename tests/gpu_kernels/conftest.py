@@ -33,7 +33,7 @@ if DEVICE != "cuda":
 
     devices.ENGINES["cpu"] = "ndpool.triton"
     # The interpreter computes whole tiles, however few of their places are asked for.
-    recipes.TILE, recipes.TREE, recipes.TREE_COLUMNS = 256, 256, 64
+    recipes.TILE, recipes.TREE = 256, 256
 
 #: The interpreter computes with NumPy, which warns of what is no error on a card.
 IGNORED = ["ignore:.*:RuntimeWarning:triton.*", "ignore:TRITON_DEFAULT_FP_FUSION:UserWarning"]
