@@ -10,7 +10,7 @@ The interpreter computes what a kernel says, one program after the other. What i
 - streams, graphs, several devices, launches that come too late;
 - subnormal numbers of bfloat16, of which it makes others;
 - tensors of more than some thousand cells in a time that a test may take;
-- `torch.compile`, which looks into a kernel that is compiled (`test_tracing.py` has that without a GPU, up to the code).
+- `torch.compile`, which looks into kernels that are compiled (`test_tracing.py` shows what it sees, without a GPU).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every operation of every kind beside the specification: windows, ties, dtypes, numbers at every edge, orders of axes."""
+"""Every operation of every kind beside the specification: windows, ties, dtypes, numbers at every edge, orders."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import math
 
 import numpy as np
 import pytest
-from closeness import jvp_allowance, same, same_bytes, value_allowance, vjp_allowance, within
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from on_device import DEVICE, OnDevice, native_winners
-from strategies import Case, cases
 
 import hostile
+from closeness import jvp_allowance, same, same_bytes, value_allowance, vjp_allowance, within
 from ndpool import Adaptive, Avg, Global, Lp, Max, Median, Min, Mode, Pool, Quantile, SmoothMax, Sum, Window, spec
 from ndpool.plan import plan_of
+from strategies import Case, cases
 
 EXTREMES = [kind(ties) for kind in (Max, Min) for ties in ("first", "split", "all")]
 SUMS = [Sum(), Avg(), Avg(count_include_pad=False), Avg(divisor_override=7)]

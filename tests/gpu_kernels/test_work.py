@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from closeness import jvp_allowance, same_bytes, value_allowance, vjp_allowance, within
 from on_device import OnDevice
 
+from closeness import jvp_allowance, same_bytes, value_allowance, vjp_allowance, within
 from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, spec
 from ndpool.plan import plan_of
 from ndpool.triton import recipes, work
