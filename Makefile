@@ -38,7 +38,7 @@ test-images: .venv/.test-images
 
 # The kernels for GPUs in Triton's interpreter: likewise. Triton is a gigabyte.
 test-triton: .venv/.test-triton
-	TRITON_INTERPRET=1 $(BIN)/python -m pytest -n auto tests/gpu_kernels
+	TRITON_INTERPRET=1 $(BIN)/python -m pytest -n auto tests/gpu_kernels src/ndpool/triton
 
 # The same kernels, and the adapter of PyTorch, on a GPU. GPU_PYTHON has PyTorch for CUDA, Triton and what tests need; ndpool is the
 # one that is built here.

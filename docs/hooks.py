@@ -1,7 +1,7 @@
 """What MkDocs asks us while it builds.
 
-The tables of `make bench` become part of the page on performance, those of `benchmarks.gpu` part of the page on GPUs, and
-the table of kinds and windows that of the reference.
+The tables of `make bench` become part of the page on performance, those of `benchmarks.gpu` part of the page on GPUs,
+and the table of kinds and windows that of the reference.
 """
 
 from __future__ import annotations

@@ -55,6 +55,19 @@ def test_imports_are_seen():
     assert "ops" in set(imported_by(ROOT / "layers" / "activations.py"))
 
 
+@pytest.mark.parametrize("engine", ["native", "triton"])
+def test_an_engine_knows_plans_and_no_front_end(engine):
+    files = [file for file in FILES if module_of(file).split(".")[1:2] == [engine]]
+    assert {part for file in files for part in imported_by(file)} <= {"_engine", "plan", "skipping", engine}
+    assert files
+
+
+def test_the_engine_for_gpus_is_loaded_for_tensors_that_are_there():
+    loaded = "import ndpool.torch.functional, sys; print([m for m in sys.modules if m.startswith('ndpool.triton')])"
+    said = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "[]"
+
+
 def test_pictures_load_no_library_before_one_is_drawn():
     loaded = "import ndpool.viz, ndpool.explain, sys; print([m for m in ('matplotlib', 'rich') if m in sys.modules])"
     said = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)

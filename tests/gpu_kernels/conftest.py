@@ -10,7 +10,7 @@ The interpreter computes what a kernel says, one program after the other. What i
 - streams, graphs, several devices, launches that come too late;
 - subnormal numbers of bfloat16, of which it makes others;
 - tensors of more than some thousand cells in a time that a test may take;
-- `torch.compile`, which looks into a kernel that is compiled (`test_tracing.py` has that without a GPU, up to the code).
+- `torch.compile`, which looks into kernels that are compiled (`test_tracing.py` shows what it sees, without a GPU).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if DEVICE != "cuda":
 
     devices.ENGINES["cpu"] = "ndpool.triton"
     # The interpreter computes whole tiles, however few of their places are asked for.
-    recipes.TILE, recipes.TREE, recipes.COLUMNS_OF_TREE = 256, 256, 64
+    recipes.TILE, recipes.TREE = 256, 256
 
 #: The interpreter computes with NumPy, which warns of what is no error on a card.
 IGNORED = ["ignore:.*:RuntimeWarning:triton.*", "ignore:TRITON_DEFAULT_FP_FUSION:UserWarning"]

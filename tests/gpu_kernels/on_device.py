@@ -114,6 +114,7 @@ class OnDevice:
 def native_winners(pool, x):
     """The winners that the native engine finds."""
     plan = plan_of(pool, x.shape, x.dtype.name)
-    y, winners = np.empty(plan.output_shape, dtype_of(plan.result)), np.empty(plan.output_shape, f"u{plan.residual.winners}")
+    y = np.empty(plan.output_shape, dtype_of(plan.result))
+    winners = np.empty(plan.output_shape, f"u{plan.residual.winners}")
     native.linearize(plan, np.ascontiguousarray(x), y, winners)
     return winners

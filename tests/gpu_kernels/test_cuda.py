@@ -1,4 +1,4 @@
-"""What only a card can show: streams, graphs, more elements than 32 bits count, compiled code, the same bits each time."""
+"""What only a card can show: streams, graphs, more elements than 32 bits count, compiled code, the same bits."""
 
 from __future__ import annotations
 

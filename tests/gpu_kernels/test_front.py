@@ -1,4 +1,4 @@
-"""Tensors to the engine for GPUs and back: layouts, derivatives in both modes and of every order, transforms, errors."""
+"""Tensors to the engine for GPUs and back: layouts, derivatives in both modes to every order, transforms, errors."""
 
 from __future__ import annotations
 
@@ -186,9 +186,8 @@ def test_without_triton(monkeypatch):
     for name in [name for name in sys.modules if name.startswith("ndpool.triton")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "triton", None)
-    with pytest.raises(
-        NotImplementedError, match=r"the tensor is on \w+, where ndpool computes with Triton, .* 'triton'; install triton"
-    ):
+    said = r"the tensor is on \w+, where ndpool computes with Triton, .* 'triton'; install triton"
+    with pytest.raises(NotImplementedError, match=said):
         TensorPool(POOLS[0]).plan_of(distinct(7, 5, 6))
 
 

@@ -1,7 +1,7 @@
 """What `torch.compile` sees of an operator on CUDA: allocations and launches, with constants that can be written down.
 
-No kernel runs, so no GPU is needed: tensors are fake ones, and Triton is told of a card that is not there. It happens in
-a process of its own, as kernels of the interpreter cannot be traced.
+No kernel runs, so no GPU is needed: tensors are fake ones, and Triton is told of a card that is not there. It happens
+in a process of its own, as kernels of the interpreter cannot be traced.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ for constants in kernel_side_table.constant_args.values():
     assert str(eval(repr(constants), {"triton": triton})) == str(constants)
 '''
 
-EXPORT = '''
+EXPORT = """
 import torch
 import ndpool.torch
 from ndpool.torch.functional import max_pool2d
@@ -77,7 +77,7 @@ with FakeTensorMode():
 targets = [str(node.target) for node in program.graph.nodes]
 assert any("ndpool.forward" in target for target in targets), targets
 assert not any("triton" in target for target in targets), targets
-'''
+"""
 
 
 @pytest.mark.parametrize("program", [PROGRAM, EXPORT], ids=["compile", "export"])

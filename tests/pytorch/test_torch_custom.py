@@ -16,7 +16,6 @@ import ndpool.torch.nn as N
 from ndpool import Adaptive, Global, Kind, Max, Pool, Window, spec
 from ndpool.torch.engine import TensorPool
 
-
 pytestmark = pytest.mark.cpu_only("kinds of one's own are computed by the specification, on the CPU")
 
 

@@ -91,7 +91,8 @@ def _seen_by_compiler(name: str) -> Callable[..., Any]:
     """
 
     def decomposed(mode: Any, operator: Any, types: Any, inputs: Sequence[Any], kwargs: Any) -> Any:
-        if custom_triton_ops_decomposition_disabled() or not _is_known(inputs[:-_VALUES]):
+        exported = custom_triton_ops_decomposition_disabled()  # type: ignore[no-untyped-call]
+        if exported or not _is_known(inputs[:-_VALUES]):
             return mode.__torch_dispatch__(operator, types, inputs, kwargs)
         with mode:
             return _KERNELS[name](_pool_of(inputs), *inputs[:-_VALUES])

@@ -196,7 +196,7 @@ def _one_walk(maker: Maker, step: Walk, flags: dict[str, Any], tensors: list[str
     powers = flags["AGAIN"] and not flags["PLACES"]
     unroll = not step.tree and step.cells <= (UNROLLED_POWERS if powers else UNROLLED)
     constants = {**_constants(work, axes, unroll), **flags}
-    if unroll and flags["SOURCE"] == "cells" and not flags["TANGENT"] and _in_pairs(last):
+    if unroll and flags["SOURCE"] == "cells" and flags["SINK"] != "states" and not flags["TANGENT"] and _in_pairs(last):
         _walk_in_pairs(maker, step, constants, tensors)
         return
     rows = step.outputs if step.tree else step.rows
@@ -357,7 +357,7 @@ def _jvp(work: Work) -> Maker:
 def _pull(work: Work) -> Maker:
     maker, plan, kind = Maker(work), work.plan, work.numbers
     if plan.residual.winners:
-        if work.back_by_axes:
+        if work.back_by_axes and not any(axis.adaptive for axis in work.axes):
             _winners_by_axes(maker)
         else:
             _gather(maker, work.axes, "winners", ("g", "winners", "", ""), "gx", 1)
