@@ -37,6 +37,8 @@ if DEVICE != "cuda":
 
 #: The interpreter computes with NumPy, which warns of what is no error on a card.
 IGNORED = ["ignore:.*:RuntimeWarning:triton.*", "ignore:TRITON_DEFAULT_FP_FUSION:UserWarning"]
+#: Python's own, of the processes that compile.
+IGNORED += ["ignore:This process .* is multi-threaded:DeprecationWarning"]
 
 
 def pytest_collection_modifyitems(items):

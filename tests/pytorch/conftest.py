@@ -24,6 +24,8 @@ def pytest_collection_modifyitems(items):
         marker = item.get_closest_marker("cpu_only")
         if marker is not None and DEVICE != "cpu":
             item.add_marker(pytest.mark.skip(reason=marker.args[0]))
+        if DEVICE == "cuda":  # Python's own, of the processes that compile kernels
+            item.add_marker(pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"))
 
 
 @pytest.fixture(autouse=True)

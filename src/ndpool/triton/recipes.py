@@ -49,7 +49,7 @@ _KINDS = ("max", "min", "sum", "avg", "smooth_max", "lp")
 #: The places of a tile, and those of a tile whose columns are the cells of one window.
 TILE, TREE = 1024, 4096
 
-#: Tiles that are so wide, and leave no column over, are better than wider ones.
+#: Exact tiles are at least so wide.
 LEAST_COLUMNS = 16
 
 
@@ -134,14 +134,16 @@ def power_of_two(n: int) -> int:
     return 1 << max(n - 1, 0).bit_length()
 
 
-def tile(rows: int, columns: int, most: int) -> tuple[int, int]:
+def tile(rows: int, columns: int, most: int, exact: bool = False) -> tuple[int, int]:
     """The sides of a tile over an array of so many rows and columns: long rows lie in memory as they are.
 
-    >>> tile(1000, 112, 1024), tile(2, 7, 1024)
-    ((64, 16), (2, 8))
+    An `exact` tile leaves no column over, where it can be wide enough so.
+
+    >>> tile(1000, 112, 1024), tile(1000, 112, 1024, exact=True), tile(2, 7, 1024)
+    ((8, 128), (64, 16), (2, 8))
     """
-    exact = columns & -columns  # the largest power of two that leaves no column over
-    cols = min(most, 256, exact if exact >= LEAST_COLUMNS else power_of_two(columns))
+    dividing = columns & -columns  # the largest power of two that divides it
+    cols = min(most, 256, dividing if exact and dividing >= LEAST_COLUMNS else power_of_two(columns))
     return max(1, min(most // cols, power_of_two(rows))), cols
 
 
@@ -312,7 +314,7 @@ def _gather(
     if found is not None:
         over = math.prod(found.blocks[:-1]), found.blocks[-1]
         constants |= found.constants
-        sides = tile(*over, TILE // 2)
+        sides = tile(*over, TILE // 2, exact=True)
         constants["EDGE"] = over[1] % sides[1] > 0
         values = [over[0], *_both(axes), *_sizes(found.blocks)]
         maker.launch(gather_taps, over, sides, tensors, values, constants)
