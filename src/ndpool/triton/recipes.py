@@ -15,6 +15,7 @@ from .gathering import gather_any, gather_taps
 from .launching import Launch, Recipe
 from .pairs import walk_pairs
 from .places import place_kernel
+from .sliding import slide
 from .tree import tree
 from .walking import walk
 from .work import (
@@ -48,6 +49,9 @@ _KINDS = ("max", "min", "sum", "avg", "smooth_max", "lp")
 
 #: The places of a tile, and those of a tile whose columns are the cells of one window.
 TILE, TREE = 1024, 4096
+
+#: Kernels from this side on slide, so many neighbouring outputs at a time, in smaller tiles for their many numbers.
+WIDE_KERNEL, NEIGHBOURS, SLIDE_TILE = 8, 8, 256
 
 #: Exact tiles are at least so wide.
 LEAST_COLUMNS = 16
@@ -201,6 +205,9 @@ def _one_walk(maker: Maker, step: Walk, flags: dict[str, Any], tensors: list[str
     if unroll and flags["SOURCE"] == "cells" and flags["SINK"] != "states" and not flags["TANGENT"] and _in_pairs(last):
         _walk_in_pairs(maker, step, constants, tensors)
         return
+    if _slides(work, step, flags):
+        _slide(maker, step, constants, tensors)
+        return
     rows = step.outputs if step.tree else step.rows
     values = [rows, step.cells, step.scale, work.cells, *_both(axes), *_sizes(axis.length for axis in work.axes)]
     constants["CELLS"] = step.cells if unroll else 0
@@ -236,6 +243,33 @@ def _walk_in_pairs(maker: Maker, step: Walk, constants: dict[str, Any], tensors:
         del constants[name]
     values = [step.rows, maker.work.cells, *_both(step.axes)]
     maker.launch(walk_pairs, (step.rows, last.output), sides, [tensors[0], tensors[2], *tensors[4:7]], values, constants)
+
+
+def _slides(work: Work, step: Walk, flags: dict[str, Any]) -> bool:
+    """Whether windows are wide, in steps of one along one axis, and no more than values and places are asked for."""
+    pooled = [axis for axis in step.axes if not axis.is_carried]
+    if len(pooled) != 1 or flags["TANGENT"] or flags["SINK"] == "slopes" or work.plan.skipped is not None:
+        return False
+    (axis,) = pooled
+    adds_up = work.plan.kind in ("sum", "avg") and work.numbers.kind.sums == "plain" and not work.numbers.kind.rounding
+    known = adds_up or work.plan.kind in ("max", "min")
+    return known and WIDE_KERNEL <= axis.kernel <= UNROLLED and axis[3:5] == (1, 1) and not axis.adaptive
+
+
+def _slide(maker: Maker, step: Walk, constants: dict[str, Any], tensors: list[str]) -> None:
+    work, axes = maker.work, step.axes
+    at = next(i for i, axis in enumerate(axes) if not axis.is_carried)
+    axis, inner = axes[at], math.prod(each.length for each in axes[at + 1 :])
+    rows, columns = math.prod(each.length for each in axes[:at]), -(-axis.output // NEIGHBOURS) * inner
+    digits = axis.kernel.bit_length()
+    taken = [axis.kernel & ((1 << d) - 1) if axis.kernel >> d & 1 else -1 for d in range(digits)]
+    own = ("KIND", "RANK", "WHOLE", "DIVISOR", "SOURCE", "SINK", "PLACES", "COMPUTE", "SECOND", "SLOPE")
+    constants = {name: constants[name] for name in own} | {"KERNEL": axis.kernel, "LO": axis.lo, "DIGITS": digits}
+    constants |= {"TAKEN": tuple(taken), "OUTPUTS": NEIGHBOURS}
+    values = [rows, step.scale, work.cells, axis.length, axis.output, inner]
+    values += [*_sizes(each.output for each in axes), *_sizes(each.length for each in work.axes)]
+    sides = tile(rows, columns, SLIDE_TILE)
+    maker.launch(slide, (rows, columns), sides, [tensors[0], tensors[1], tensors[4], tensors[5]], values, constants)
 
 
 def _scale(maker: Maker, share: str) -> None:

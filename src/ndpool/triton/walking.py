@@ -302,6 +302,8 @@ def _divided(a, b, n, KIND: tl.constexpr, DIVISOR: tl.constexpr):
         total = a.to(tl.float64)
     if KIND[NAME] == "sum" or DIVISOR == 1:
         return total
+    elif DIVISOR > 0 and total.dtype == tl.float64 and a.dtype.is_floating() and KIND[SUMS] == "plain":
+        return total * (1 / DIVISOR)  # of fewer bits than doubles have, so that this rounding is not seen
     elif total.dtype == tl.float64:
         return total / (DIVISOR if DIVISOR > 0 else tl.maximum(n, 1))
     elif DIVISOR > 0:

@@ -1,0 +1,113 @@
+"""The kernel for wide windows in steps of one along an axis: a place of the tile has several outputs, which share cells.
+
+The cells under OUTPUTS neighbours are read once, and joined in twos, fours, eights and so on. A window is one of each
+length whose sum it is:
+
+    13 cells = 1 + 4 + 8      ranges of 1, 2, 4, 8 cells are known for every start after 3 rounds
+
+So an output costs as many steps as its kernel has binary digits, and a part of the cells around it.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from .arithmetic import NAME, WORST, beats, better
+from .walking import store_result
+
+
+@triton.jit
+def _joined(a, p, b, q, KIND: tl.constexpr, PLACES: tl.constexpr):
+    """Two ranges as one, of which the first comes before the other; a place of -1 is no cell."""
+    if KIND[NAME] == "sum" or KIND[NAME] == "avg":
+        return a + b, p
+    elif PLACES:
+        wins = (q >= 0) & (beats(b, a, KIND) | (p < 0))
+        return tl.where(wins, b, a), tl.where(wins, q, p)
+    else:
+        return better(a, b, KIND), p
+
+
+@triton.jit
+def slide(
+    a_in, b_in, a_out, b_out, rows, scale, all_cells, size, out, inner,
+    o0, o1, o2, o3, o4, o5, o6, o7,
+    f0, f1, f2, f3, f4, f5, f6, f7,
+    KIND: tl.constexpr, RANK: tl.constexpr, WHOLE: tl.constexpr, DIVISOR: tl.constexpr, SOURCE: tl.constexpr,
+    SINK: tl.constexpr, PLACES: tl.constexpr, COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr,
+    KERNEL: tl.constexpr, LO: tl.constexpr, DIGITS: tl.constexpr, TAKEN: tl.constexpr, OUTPUTS: tl.constexpr,
+    WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """Rows number what is outside of the axis, columns its groups of outputs and what is inside of it.
+
+    `TAKEN` has for each binary digit of the kernel how many cells the ranges before it take, and -1 where it is 0.
+    """
+    outs = (o0, o1, o2, o3, o4, o5, o6, o7)
+    columns = tl.cdiv(out, OUTPUTS) * inner
+    col_blocks = tl.cdiv(columns, COLS)
+    program = tl.program_id(0)
+    row = program // col_blocks
+    if WIDE:
+        row = row.to(tl.int64)
+    row = row * ROWS + tl.arange(0, ROWS)[:, None]
+    col = program % col_blocks * COLS + tl.arange(0, COLS)[None, :]
+    inside = (row < rows) & (col < columns)
+    row = tl.minimum(row, rows - 1)
+    first = col // inner * OUTPUTS
+    within = col % inner
+
+    values = ()
+    places = ()
+    for j in tl.static_range(OUTPUTS + KERNEL - 1):
+        i = first + (j - LO)
+        real = inside & (i >= 0) & (i < size)
+        at = (row * size + i) * inner + within
+        values = values + (tl.load(a_in + at, mask=real, other=KIND[WORST]).to(COMPUTE),)
+        place = tl.zeros([ROWS, COLS], SECOND)
+        if PLACES:
+            place = place + j * scale
+            if SOURCE == "states":
+                place = place + tl.load(b_in + at, mask=real, other=0)
+            place = tl.where(real, place, -1)
+        places = places + (place,)
+    found = values
+    found_places = places
+    for digit in tl.static_range(DIGITS):
+        if TAKEN[digit] >= 0:
+            joined = ()
+            joined_places = ()
+            for r in tl.static_range(OUTPUTS):
+                if TAKEN[digit] == 0:
+                    joined = joined + (values[r],)
+                    joined_places = joined_places + (places[r],)
+                else:
+                    a, p = _joined(
+                        found[r], found_places[r], values[r + TAKEN[digit]], places[r + TAKEN[digit]], KIND, PLACES
+                    )
+                    joined = joined + (a,)
+                    joined_places = joined_places + (p,)
+            found = joined
+            found_places = joined_places
+        if digit < DIGITS - 1:
+            twice = ()
+            twice_places = ()
+            for j in tl.static_range(OUTPUTS + KERNEL - 1):
+                if j + 2 * 2**digit <= OUTPUTS + KERNEL - 1:
+                    a, p = _joined(values[j], places[j], values[j + 2**digit], places[j + 2**digit], KIND, PLACES)
+                    twice = twice + (a,)
+                    twice_places = twice_places + (p,)
+            values = twice
+            places = twice_places
+    nothing = tl.zeros([ROWS, COLS], tl.int32)
+    for r in tl.static_range(OUTPUTS):
+        at = (row * out + first + r) * inner + within
+        place = found_places[r]
+        if PLACES:
+            place = place - r * scale
+        store_result(
+            found[r], place, nothing, nothing, at // outs[RANK - 1], at % outs[RANK - 1], at,
+            inside & (first + r < out), a_in, a_out, b_out, a_in, a_in,
+            (f0, f1, f2, f3, f4, f5, f6, f7), outs, all_cells,
+            KIND, RANK, WHOLE, DIVISOR, SINK, False, PLACES, SLOPE, PLACES,
+        )  # fmt: skip
