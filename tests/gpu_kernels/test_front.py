@@ -22,6 +22,8 @@ KINDS = [Max(), Min("split"), Max("all"), Sum(), Avg(count_include_pad=False), S
 WINDOWS = [Window((3, 2), 2, 1), Adaptive((2, 3)), Global(), Global(keepdims=False)]
 POOLS = [Pool(kind, WINDOWS[0], (-2, -1)) for kind in KINDS]
 POOLS += [Pool(kind, window, (-2, -1)) for kind in (Max(), Avg(), SmoothMax(-0.5)) for window in WINDOWS[1:]]
+#: Small ones: to differentiate takes the interpreter many launches, and each a tenth of a second.
+ROWS = [Pool(kind, Window((2,), 1), (-1,)) for kind in KINDS]
 LAYOUTS = {
     "dense": lambda x: x,
     "channels last": lambda x: x.to(memory_format=torch.channels_last),
@@ -52,8 +54,11 @@ def test_the_engine_is_the_one_for_gpus():
 # --- layouts --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("pool", POOLS, ids=str)
+@pytest.mark.parametrize(
+    ("pool", "layout"),
+    [(pool, layout) for layout in LAYOUTS for pool in (POOLS if layout == "dense" else POOLS[::3])],
+    ids=str,
+)
 def test_layouts(pool, layout):
     """The numbers of arrays, on the tensor's device, in its order of axes; the way back as well."""
     x = LAYOUTS[layout](distinct(2, 3, 5, 6))
@@ -98,21 +103,21 @@ def test_empty_batches():
 # --- derivatives ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("pool", POOLS[:7], ids=str)
+@pytest.mark.parametrize("pool", ROWS, ids=str)
 def test_both_modes(pool):
-    x = distinct(2, 5, 4).requires_grad_()
-    assert gradcheck(lambda x: F.pool(x, pool), x, check_forward_ad=True, check_batched_grad=True)
+    x = distinct(2, 4).requires_grad_()
+    assert gradcheck(lambda x: F.pool(x, pool), x, check_forward_ad=True, fast_mode=True)
 
 
-@pytest.mark.parametrize("pool", [POOLS[0], *POOLS[4:7]], ids=str)
+@pytest.mark.parametrize("pool", [ROWS[0], *ROWS[4:]], ids=str)
 def test_second_derivatives(pool):
-    x = distinct(5, 4).requires_grad_()
-    assert gradgradcheck(lambda x: F.pool(x, pool), x, check_fwd_over_rev=True)
+    x = distinct(2, 3).requires_grad_()
+    assert gradgradcheck(lambda x: F.pool(x, pool), x, check_fwd_over_rev=True, fast_mode=True)
 
 
-@pytest.mark.parametrize("pool", [POOLS[0], *POOLS[3:7]], ids=str)
+@pytest.mark.parametrize("pool", [ROWS[0], *ROWS[4:]], ids=str)
 def test_transforms(pool):
-    x, t = distinct(3, 5, 4), torch.randn(3, 5, 4, dtype=torch.float64, device=DEVICE)
+    x, t = distinct(2, 4), torch.randn(2, 4, dtype=torch.float64, device=DEVICE)
 
     def total(x):
         return F.pool(x, pool).square().sum()
@@ -123,7 +128,7 @@ def test_transforms(pool):
     assert_close((g * dy).sum(), (pullback(g)[0] * t).sum())
     assert_close(vmap(grad(total))(x), torch.stack([grad(total)(a) for a in x]))
     assert_close(jacfwd(total)(x), jacrev(total)(x))
-    assert_close(hessian(total)(x[:1]), jacrev(grad(total))(x[:1]))
+    assert_close(hessian(total)(x), jacrev(grad(total))(x))
 
 
 def test_linear_maps():
@@ -136,9 +141,9 @@ def test_linear_maps():
 
 
 def test_a_beta_that_is_learned():
-    x = distinct(2, 3, 4, 4).requires_grad_()
+    x = distinct(1, 3, 2, 4).requires_grad_()
     beta = torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64, device=DEVICE, requires_grad=True)
-    assert gradcheck(lambda x, beta: F.smooth_max_pool2d(x, beta, 2), (x, beta))
+    assert gradcheck(lambda x, beta: F.smooth_max_pool2d(x, beta, 2), (x, beta), fast_mode=True)
     x = distinct(2, 3, 4, 4)
     x[0, 0, 0, 0] = torch.inf
     y = F.smooth_max_pool2d(x.requires_grad_(), beta, 2)
