@@ -101,7 +101,7 @@ class Outbox {
     }
 
   private:
-    static constexpr i64 ENOUGH = 1024, BEYOND = 256;  // a register may be written beyond the room that was asked for
+    static constexpr i64 ENOUGH = 256, BEYOND = 256;  // a register may be written beyond the room that was asked for
     Scratch<char> made;
     char *first = nullptr;  // where what is made belongs
     i64 filled = 0;
