@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -297,6 +299,21 @@ def test_any_order_of_memory(kind, dtype):
             turned = x.transpose(order).copy().transpose(np.argsort(order))
             agree(pool, turned, rng, _engine.levels()[-1:])
         agree(pool, x[::-1, :, ::-1], rng, _engine.levels()[-1:])
+
+
+@pytest.mark.parametrize("skip", [None, 0])
+@pytest.mark.parametrize("kind", [Mode(), Mode("largest"), Quantile(0.5, "lower"), Median()], ids=repr)
+def test_an_axis_of_one_cell_that_lies_elsewhere(kind, skip):
+    """Its stride says nothing, so it may come last in memory, and windows reach over its padding all the same."""
+    rng = np.random.default_rng(11)
+    pool = Pool(kind, Window((2, 3), 2, padding=1), skip=skip)
+    for order in itertools.permutations(range(3)):
+        x = np.ascontiguousarray(rng.integers(0, 4, (5, 1, 4)).transpose(order)).transpose(np.argsort(order))
+        y, pullback = pool.vjp(x)
+        g = rng.standard_normal(y.shape)
+        np.testing.assert_allclose(pullback(g), spec.vjp(pool, x, g), rtol=1e-12, atol=1e-12)
+        if kind.one_winner():
+            np.testing.assert_array_equal(pool.with_indices(x)[1], spec.winners(pool, x))
 
 
 @given(st.data())
