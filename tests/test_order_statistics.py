@@ -242,6 +242,47 @@ def test_modes_are_those_of_scipy(k, dtype):
     np.testing.assert_array_equal(Pool(Mode("smallest"), Window((k, k)))(x), scipy.stats.mode(blocks, axis=-1).mode)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.float32, np.uint64], ids=str)
+@pytest.mark.parametrize("k", [2, 3, 4, 5, 6, 7])
+def test_every_rank_of_a_square(k, dtype):
+    """Groups of cells are merged in registers: columns where windows overlap, cells of a window where they do not."""
+    rng = np.random.default_rng(k)
+    x = cells(rng, (2 * k + 3, 150), dtype, "ties" if k % 2 else "ends")
+    windows = np.sort(np.lib.stride_tricks.sliding_window_view(x, (k, k)).reshape(k + 4, 151 - k, k * k), axis=-1)
+    for level in _engine.levels():
+        _engine.set_level(level)
+        for rank, stride in itertools.product(range(k * k), (1, 2, k)):
+            pool = Pool(Quantile(rank / (k * k - 1), "nearest"), Window((k, k), stride))
+            equal(pool(x), windows[::stride, ::stride, rank])
+        for q in (0.0, 0.3, 0.5, 1.0):
+            want = np.quantile(windows.astype(np.float64), q, axis=-1)
+            within(Pool(Quantile(q), Window((k, k), 1))(x).astype(np.float64), want, 1e-6 * np.abs(want))
+    wide = Pool(Quantile(0.5, "lower"), Window((1, k * k), 1))(x)
+    row = np.sort(np.lib.stride_tricks.sliding_window_view(x, k * k, axis=1), axis=-1)
+    equal(wide, row[..., (k * k - 1) // 2])
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32, np.uint64], ids=str)
+@pytest.mark.parametrize("values", [2, 5, 9, 200])
+def test_modes_of_long_windows(values, dtype):
+    """Few values are taken out one by one; of many, every cell is compared. The last lanes of a row are none of it."""
+    rng = np.random.default_rng(values)
+    for kernel, shape in (((5, 5), (35, 215)), ((4, 4, 4), (8, 8, 36)), ((9, 9), (27, 90)), ((15, 16), (30, 64))):
+        x = np.where(rng.random(shape) < 0.5, rng.integers(0, values, shape), 7 % values).astype(dtype)
+        index = [np.arange(n // k * k).reshape(-1, k) for n, k in zip(shape, kernel, strict=True)]
+        outputs = tuple(len(each) for each in index)
+        want = {ties: np.empty(outputs, dtype) for ties in ("first", "smallest", "largest")}
+        for out in np.ndindex(outputs):
+            block = x[np.ix_(*(each[i] for each, i in zip(index, out, strict=True)))].ravel()
+            found, first, counts = np.unique(block, return_index=True, return_counts=True)
+            most = counts == counts.max()
+            want["first"][out] = block[first[most].min()]
+            want["smallest"][out], want["largest"][out] = found[most].min(), found[most].max()
+        for level, ties in itertools.product(_engine.levels(), want):
+            _engine.set_level(level)
+            equal(Pool(Mode(ties), Window(kernel))(x), want[ties])
+
+
 @pytest.mark.parametrize("k", [3, 5, 7, 9, 15, 31])
 def test_wide_medians_are_those_of_scipy(k):
     from scipy.ndimage import median_filter

@@ -619,17 +619,6 @@ NDPOOL_INLINE void prefetch(const T *p, std::uintptr_t ahead = PREFETCHED) {
         __builtin_prefetch(reinterpret_cast<const void *>(address + line));
 }
 
-// Asks for a whole row, inlined always, too. Of rows that are so short that a page has several, those that are read
-// side by side are best asked for one after the other: to go to and fro between them takes AMD's Zen 4 twice the time
-// from memory.
-NDPOOL_INLINE bool touches_rows(std::size_t row_bytes) { return row_bytes >= 512 && row_bytes <= 4096; }
-template <class T>
-NDPOOL_INLINE void touch_row(const T *row, i64 length) {
-    const auto address = reinterpret_cast<std::uintptr_t>(row);
-    for (std::size_t line = 0; line < sizeof(T) * static_cast<std::size_t>(length); line += 64)
-        __builtin_prefetch(reinterpret_cast<const void *>(address + line));
-}
-
 // Calls f(position) for blocks of N that cover 0..length-1, which is at least N; the last one overlaps its neighbour.
 template <int N, class F>
 NDPOOL_INLINE void whole_blocks(i64 length, const F &f) {

@@ -85,6 +85,8 @@ class LaneModes {
             // As many that are equal may still be the smallest, or seen first.
             lacking &= bits<V>(left >= best);
             if (is_zero(lacking)) return true;
+            // After a few turns without a value that many have, it would take many more.
+            if (turn > 1 && !is_zero(lacking & bits<V>((left >> 2) > best))) return false;
             value = next;
         }
         return false;

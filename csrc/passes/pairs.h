@@ -30,8 +30,7 @@ class PairPooler {
     static constexpr int N = LANES<Lane>, M = NDPOOL_VECTOR_BYTES / static_cast<int>(sizeof(Word));
 
   public:
-    PairPooler(const Plan &plan, const T *x)
-        : axis(plan.last()), x(x), whole(direct_outputs(plan.last())), touches(touches_rows(plan.in_row * sizeof(T))) {}
+    PairPooler(const Plan &plan, const T *x) : axis(plan.last()), x(x), whole(direct_outputs(plan.last())) {}
 
     i64 rows_at_a_time(const OutputRow &rows, const Sink &sink, i64 most) const {
         if (sink.finishes()) return 1;
@@ -45,7 +44,6 @@ class PairPooler {
         Sink to = sink;
         const T *from = x + base;
         for (i64 row = 0; row <= more; ++row, from += rows.step) {
-            if (touches) touch_next(from + rows.step, rows);
             if (in_registers) pool_whole(from - axis.pad_lo, rows, to, first, stop);
             for (i64 o = begin; o < (in_registers ? first : end); ++o) pool_one(from, rows, to, o);
             for (i64 o = stop; in_registers && o < end; ++o) pool_one(from, rows, to, o);
@@ -57,11 +55,6 @@ class PairPooler {
     const Axis &axis;
     const T *x;
     const DirectOutputs whole;
-    const bool touches;
-
-    NDPOOL_INLINE void touch_next(const T *from, const OutputRow &rows) const {
-        for (i64 r = 0; r < rows.count; ++r) touch_row(from + rows.offset[r], axis.length);
-    }
 
     // Means that a shift rounds are made of the words as they are.
     void pool_whole(const T *cell, const OutputRow &rows, Sink &sink, i64 first, i64 stop) const {
@@ -92,7 +85,7 @@ class PairPooler {
         vec<Word, M> sum[U]{};
         for (i64 r = 0; r < rows.count; ++r) {
             const T *p = cell + rows.offset[r] + 2 * at;
-            if (!touches) prefetch<2 * U * M>(p);
+            prefetch<2 * U * M>(p);
             NDPOOL_UNROLL
             for (int u = 0; u < U; ++u) {
                 vec<Word, M> words;
