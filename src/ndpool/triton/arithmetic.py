@@ -19,7 +19,9 @@ class KindNumbers(NamedTuple):
     """What a kernel is compiled for: a kind with its numbers, and which cells are not there.
 
     `sums` says how sums are kept: "plain", beside their "error", or in "halves". `lead` says which cell a smooth kind is
-    shifted or scaled by: that of "max" or "min". `worst` is beaten by every cell. `skip` is "no", "nan" or "value".
+    shifted or scaled by: that of "max" or "min". `worst` is beaten by every cell. `skip` says what is not there: "no" cell,
+    those that are "nan", or those of a "value"; `skip_value` is what an output becomes that sees too few others. Both are
+    numbers as text, in which infinities and NaN can stand in any program.
     """
 
     name: str
@@ -28,15 +30,21 @@ class KindNumbers(NamedTuple):
     sums: str
     rounding: str
     lead: str
-    worst: float
+    worst: str
     skip: str
-    skip_value: float
+    skip_value: str
     least: int
 
 
 (NAME, OPTION, PARAMETER, SUMS, ROUNDING, LEAD, WORST, SKIP, SKIP_VALUE, LEAST) = (
     tl.constexpr(i) for i in range(len(KindNumbers._fields))
 )
+
+
+@triton.constexpr_function
+def number(text):
+    """The number that a text is, known when a kernel is compiled."""
+    return int(text) if text.lstrip("-").isdigit() else float(text)
 
 
 @triton.jit
@@ -75,7 +83,7 @@ def is_there(v, KIND: tl.constexpr):
     if KIND[SKIP] == "nan":
         return v == v
     else:
-        return v != tl.full(v.shape, KIND[SKIP_VALUE], v.dtype)
+        return v != tl.full(v.shape, number(KIND[SKIP_VALUE]), v.dtype)
 
 
 @triton.jit

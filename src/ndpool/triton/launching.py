@@ -9,7 +9,6 @@ While PyTorch's compiler traces, a launch is a node of its graph.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,24 +22,6 @@ ALIGNED = 16
 
 #: How many modes there are: who traces PyTorch's operators has one.
 _modes = torch._C._len_torch_dispatch_stack
-
-
-class _Spelled(float):
-    """A float whose `repr` is an expression: the compiler writes constants into a program, where `inf` is no name."""
-
-    def __repr__(self) -> str:
-        return f"float({str(float(self))!r})"
-
-
-def spelled(value: Any) -> Any:
-    """A constant, however deep in tuples, that can be written down and read again.
-
-    >>> spelled(("max", (1, float("-inf"))))
-    ('max', (1, float('-inf')))
-    """
-    if isinstance(value, tuple):
-        return tuple(map(spelled, value))
-    return _Spelled(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class Launch:
@@ -78,8 +59,7 @@ class Launch:
     def trace(self, given: dict[str, Tensor]) -> None:
         """The launch as a node of the graph in the making."""
         tensors = [given[name] for name in self.tensors]
-        constants = {name: spelled(value) for name, value in self.constants.items()}
-        wrap_triton(self.kernel)[self.grid](*tensors, *self.numbers, **constants, num_warps=self.warps)
+        wrap_triton(self.kernel)[self.grid](*tensors, *self.numbers, **self.constants, num_warps=self.warps)
 
 
 class Recipe:

@@ -13,8 +13,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .arithmetic import SUMS, WORST
-from .walking import are_odd, look, look_again, mend_means, store_result
+from .arithmetic import WORST, number
+from .walking import look, look_again, store_result
 from .windows import row_cell
 
 
@@ -27,7 +27,7 @@ def _pair(x, at, col, inside, size, SHIFT: tl.constexpr, OVER: tl.constexpr, KIN
         real = real & (i >= 0)
     if OVER:
         real = real & (i < size)
-    v = tl.load(x + at + i, mask=real, other=KIND[WORST])
+    v = tl.load(x + at + i, mask=real, other=number(KIND[WORST]))
     left, right = tl.split(tl.reshape(v, [v.shape[0], COLS, 2]))
     return left, right
 
@@ -48,8 +48,7 @@ def walk_pairs(
     o0, o1, o2, o3, o4, o5, o6, o7,
     KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, WHOLE: tl.constexpr, ROW_CELLS: tl.constexpr,
     SHIFTS: tl.constexpr, PAIRS: tl.constexpr, KERNEL: tl.constexpr, ALIGN: tl.constexpr, OVER: tl.constexpr,
-    DIVISOR: tl.constexpr, SINK: tl.constexpr, PLACES: tl.constexpr, AGAIN: tl.constexpr, QUICK: tl.constexpr,
-    MENDS: tl.constexpr, COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr,
+    DIVISOR: tl.constexpr, SINK: tl.constexpr, PLACES: tl.constexpr, AGAIN: tl.constexpr, COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr,
     WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """As `walk`, from cells."""
@@ -68,7 +67,7 @@ def walk_pairs(
     row = tl.minimum(row, rows - 1)
     there = tl.full([1, 1], True, tl.int1)
 
-    a = tl.full([ROWS, COLS], KIND[WORST], COMPUTE)
+    a = tl.full([ROWS, COLS], number(KIND[WORST]), COMPUTE)
     b = tl.full([ROWS, COLS], -1 if PLACES else 0, SECOND)
     d = tl.zeros([ROWS, COLS], SLOPE)
     n = tl.zeros([ROWS, COLS], tl.int32)
@@ -88,60 +87,25 @@ def walk_pairs(
                     a, b, d, n, right, at, is_real, x, x, x, KIND, "cells", False, COMPUTE, SLOPE,
                     (line + s == 0) and (SHIFTS[s][1] < 0),
                 )
-    if QUICK:
+    if AGAIN:
         for line in tl.static_range(ROW_CELLS - 1, -1, -1):
             at, real = row_cell(line * KERNEL, row, there, size // ALIGN, sizes, outs, RANK, AXES)
             at = at * ALIGN
             for s in tl.static_range(PAIRS - 1, -1, -1):
                 left, right = _pair(x, at, first, real, size, SHIFTS[s][0], OVER, KIND, COLS)
                 if SHIFTS[s][2] >= 0:
-                    b = tl.where(right.to(COMPUTE) == a, line * KERNEL + SHIFTS[s][2], b)
+                    is_real = _is_real(col, real, size, SHIFTS[s][0], 1, OVER)
+                    b, d = look_again(
+                        a, b, d, right, at, is_real, line * KERNEL + SHIFTS[s][2], 1, x, x, x,
+                        KIND, "cells", False, PLACES, COMPUTE, SLOPE,
+                    )  # fmt: skip
                 if SHIFTS[s][1] >= 0:
-                    b = tl.where(left.to(COMPUTE) == a, line * KERNEL + SHIFTS[s][1], b)
-        if are_odd(a, KIND):
-            b, d = _all_again(
-                a, b, d, x, row, col, first, there, sizes, outs, KIND, RANK, AXES, ROW_CELLS, SHIFTS, PAIRS, KERNEL,
-                ALIGN, OVER, PLACES, COMPUTE, SLOPE, COLS,
-            )  # fmt: skip
-    elif AGAIN:
-        b, d = _all_again(
-            a, b, d, x, row, col, first, there, sizes, outs, KIND, RANK, AXES, ROW_CELLS, SHIFTS, PAIRS, KERNEL,
-            ALIGN, OVER, PLACES, COMPUTE, SLOPE, COLS,
-        )  # fmt: skip
+                    is_real = _is_real(col, real, size, SHIFTS[s][0], 0, OVER)
+                    b, d = look_again(
+                        a, b, d, left, at, is_real, line * KERNEL + SHIFTS[s][1], 1, x, x, x,
+                        KIND, "cells", False, PLACES, COMPUTE, SLOPE,
+                    )  # fmt: skip
     store_result(
         a, b, d, n, row, col, row * outs[RANK - 1] + col, inside, g, a_out, b_out, d_out, x,
         sizes, outs, all_cells, KIND, RANK, WHOLE, DIVISOR, SINK, False, PLACES, SLOPE, True,
     )  # fmt: skip
-    if MENDS:
-        mend_means(
-            a, row, col, row * outs[RANK - 1] + col, inside, sizes, outs, x, a_out,
-            KIND, RANK, AXES, ROW_CELLS * KERNEL, DIVISOR,
-        )  # fmt: skip
-
-
-@triton.jit
-def _all_again(
-    a, b, d, x, row, col, first, there, sizes, outs,
-    KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, ROW_CELLS: tl.constexpr, SHIFTS: tl.constexpr,
-    PAIRS: tl.constexpr, KERNEL: tl.constexpr, ALIGN: tl.constexpr, OVER: tl.constexpr, PLACES: tl.constexpr,
-    COMPUTE: tl.constexpr, SLOPE: tl.constexpr, COLS: tl.constexpr,
-):  # fmt: skip
-    size = sizes[RANK - 1]
-    for line in tl.static_range(ROW_CELLS - 1, -1, -1):
-        at, real = row_cell(line * KERNEL, row, there, size // ALIGN, sizes, outs, RANK, AXES)
-        at = at * ALIGN
-        for s in tl.static_range(PAIRS - 1, -1, -1):
-            left, right = _pair(x, at, first, real, size, SHIFTS[s][0], OVER, KIND, COLS)
-            if SHIFTS[s][2] >= 0:
-                is_real = _is_real(col, real, size, SHIFTS[s][0], 1, OVER)
-                b, d = look_again(
-                    a, b, d, right, at, is_real, line * KERNEL + SHIFTS[s][2], x, x, x,
-                    KIND, "cells", False, PLACES, COMPUTE, SLOPE,
-                )  # fmt: skip
-            if SHIFTS[s][1] >= 0:
-                is_real = _is_real(col, real, size, SHIFTS[s][0], 0, OVER)
-                b, d = look_again(
-                    a, b, d, left, at, is_real, line * KERNEL + SHIFTS[s][1], x, x, x,
-                    KIND, "cells", False, PLACES, COMPUTE, SLOPE,
-                )  # fmt: skip
-    return b, d

@@ -13,7 +13,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .arithmetic import NAME, WORST, beats, better
+from .arithmetic import NAME, WORST, beats, better, number
 from .walking import store_result
 
 
@@ -63,7 +63,7 @@ def slide(
         i = first + (j - LO)
         real = inside & (i >= 0) & (i < size)
         at = (row * size + i) * inner + within
-        values = values + (tl.load(a_in + at, mask=real, other=KIND[WORST]).to(COMPUTE),)
+        values = values + (tl.load(a_in + at, mask=real, other=number(KIND[WORST])).to(COMPUTE),)
         place = tl.zeros([ROWS, COLS], SECOND)
         if PLACES:
             place = place + j * scale

@@ -9,12 +9,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .arithmetic import LEAD, NAME, SUMS, WORST, two_sum
+from .arithmetic import LEAD, NAME, SUMS, WORST, number, two_sum
 from .walking import look, look_again, store_result
 from .windows import cell
-
-#: More than any place.
-_NONE = tl.constexpr(2**31 - 1)
 
 
 @triton.jit
@@ -74,7 +71,7 @@ def tree(
     row = out // outs[RANK - 1]
     last = out % outs[RANK - 1]
 
-    a = tl.full([ROWS, COLS], KIND[WORST], COMPUTE)
+    a = tl.full([ROWS, COLS], number(KIND[WORST]), COMPUTE)
     b = tl.full([ROWS, COLS], -1 if PLACES else 0, SECOND)
     d = tl.zeros([ROWS, COLS], SLOPE)
     n = tl.zeros([ROWS, COLS], tl.int32)
@@ -83,7 +80,7 @@ def tree(
     for block in range(blocks):
         place = block * COLS + lane
         at, real = cell(place, row, last, inside & (place < cells), sizes, outs, RANK, AXES)
-        v = tl.load(a_in + at, mask=real, other=KIND[WORST])
+        v = tl.load(a_in + at, mask=real, other=number(KIND[WORST]))
         a, b, d, n = look(a, b, d, n, v, at, real, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE, False)
     if KIND[NAME] != "sum" and KIND[NAME] != "avg":
         a = _best(a, KIND)
@@ -95,16 +92,17 @@ def tree(
         for left in range(blocks):
             place = (blocks - 1 - left) * COLS + lane
             at, real = cell(place, row, last, inside & (place < cells), sizes, outs, RANK, AXES)
-            v = tl.load(a_in + at, mask=real, other=KIND[WORST])
+            v = tl.load(a_in + at, mask=real, other=number(KIND[WORST]))
             b, d = look_again(
-                a, b, d, v, at, real, place * scale, b_in, d_in, n_in,
+                a, b, d, v, at, real, place, scale, b_in, d_in, n_in,
                 KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE,
             )  # fmt: skip
     if PLACES:
-        places = tl.where(b < 0, _NONE, b)
+        none = all_cells + tl.zeros_like(b)
+        places = tl.where(b < 0, none, b)
         b = tl.reduce(places, 1, _smaller_place, keep_dims=True)
         d = tl.where(places == b, d, 0)
-        b = tl.where(b == _NONE, -1, b)
+        b = tl.where(b >= all_cells, -1, b)
     elif KIND[SUMS] != "error":
         b = tl.reduce(b, 1, _total, keep_dims=True)
     if TANGENT:

@@ -24,9 +24,9 @@ from .arithmetic import (
     SUMS,
     WORST,
     are_equal,
-    beats,
     better,
     is_there,
+    number,
     power,
     root,
     rounded_mean,
@@ -44,14 +44,11 @@ def walk(
     o0, o1, o2, o3, o4, o5, o6, o7,
     f0, f1, f2, f3, f4, f5, f6, f7,
     KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, WHOLE: tl.constexpr, CELLS: tl.constexpr,
-    DIVISOR: tl.constexpr, SOURCE: tl.constexpr, SINK: tl.constexpr, TANGENT: tl.constexpr, PLACES: tl.constexpr, AGAIN: tl.constexpr, QUICK: tl.constexpr,
-    MENDS: tl.constexpr, COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr,
+    DIVISOR: tl.constexpr, SOURCE: tl.constexpr, SINK: tl.constexpr, TANGENT: tl.constexpr, PLACES: tl.constexpr, AGAIN: tl.constexpr,
+    COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr,
     UNROLL: tl.constexpr, EDGE: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    """`AXES` and the sizes s are those of the source, o those of the sink; `WHOLE` and f those of the pool.
-
-    A `QUICK` kernel finds places by equality with the best cell, and looks closer only where that does not tell.
-    """
+    """`AXES` and the sizes s are those of the source, o those of the sink; `WHOLE` and f those of the pool."""
     sizes = (s0, s1, s2, s3, s4, s5, s6, s7)
     outs = (o0, o1, o2, o3, o4, o5, o6, o7)
     col_blocks = tl.cdiv(outs[RANK - 1], COLS)
@@ -65,36 +62,29 @@ def walk(
     row = tl.minimum(row, rows - 1)
     seen = col < outs[RANK - 1] if EDGE else tl.full([1, 1], True, tl.int1)
 
-    a = tl.full([ROWS, COLS], KIND[WORST], COMPUTE)
+    a = tl.full([ROWS, COLS], number(KIND[WORST]), COMPUTE)
     b = tl.full([ROWS, COLS], -1 if PLACES else 0, SECOND)
     d = tl.zeros([ROWS, COLS], SLOPE)
     n = tl.zeros([ROWS, COLS], tl.int32)
     if UNROLL:
         for place in tl.static_range(CELLS):
             at, real = cell(place, row, col, seen, sizes, outs, RANK, AXES)
-            v = tl.load(a_in + at, mask=real, other=KIND[WORST])
+            v = tl.load(a_in + at, mask=real, other=number(KIND[WORST]))
             a, b, d, n = look(
                 a, b, d, n, v, at, real, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE, place == 0
             )
-        if QUICK:
+        if AGAIN:
             for place in tl.static_range(CELLS - 1, -1, -1):
                 at, real = cell(place, row, col, seen, sizes, outs, RANK, AXES)
-                v = tl.load(a_in + at, mask=real, other=KIND[WORST])
-                b = tl.where(v.to(COMPUTE) == a, place, b)
-            if are_odd(a, KIND):
-                b, d = _all_again(
-                    a, b, d, row, col, seen, sizes, outs, a_in, b_in, d_in, n_in, scale,
-                    KIND, RANK, AXES, CELLS, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE,
+                v = tl.load(a_in + at, mask=real, other=number(KIND[WORST]))
+                b, d = look_again(
+                    a, b, d, v, at, real, place, scale, b_in, d_in, n_in,
+                    KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE,
                 )  # fmt: skip
-        elif AGAIN:
-            b, d = _all_again(
-                a, b, d, row, col, seen, sizes, outs, a_in, b_in, d_in, n_in, scale,
-                KIND, RANK, AXES, CELLS, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE,
-            )  # fmt: skip
     else:
         for place in range(cells):
             at, real = cell(place, row, col, seen, sizes, outs, RANK, AXES)
-            v = tl.load(a_in + at, mask=real, other=KIND[WORST])
+            v = tl.load(a_in + at, mask=real, other=number(KIND[WORST]))
             a, b, d, n = look(
                 a, b, d, n, v, at, real, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE, False
             )
@@ -102,62 +92,17 @@ def walk(
             for left in range(cells):
                 place = cells - 1 - left
                 at, real = cell(place, row, col, seen, sizes, outs, RANK, AXES)
-                v = tl.load(a_in + at, mask=real, other=KIND[WORST])
+                v = tl.load(a_in + at, mask=real, other=number(KIND[WORST]))
                 b, d = look_again(
-                    a, b, d, v, at, real, place * scale, b_in, d_in, n_in, KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE
-                )
+                    a, b, d, v, at, real, place, scale, b_in, d_in, n_in,
+                    KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE,
+                )  # fmt: skip
 
     store_result(
         a, b, d, n, row, col, row * outs[RANK - 1] + col, inside, d_in, a_out, b_out, d_out, n_out,
         (f0, f1, f2, f3, f4, f5, f6, f7), outs, all_cells,
         KIND, RANK, WHOLE, DIVISOR, SINK, TANGENT, PLACES, SLOPE, PLACES or AGAIN or KIND[SUMS] != "plain",
     )  # fmt: skip
-    if MENDS:
-        mend_means(
-            a, row, col, row * outs[RANK - 1] + col, inside, sizes, outs, a_in, a_out, KIND, RANK, AXES, CELLS, DIVISOR
-        )
-
-
-@triton.jit
-def _all_again(
-    a, b, d, row, col, seen, sizes, outs, a_in, b_in, d_in, n_in, scale,
-    KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, CELLS: tl.constexpr, SOURCE: tl.constexpr,
-    TANGENT: tl.constexpr, PLACES: tl.constexpr, COMPUTE: tl.constexpr, SLOPE: tl.constexpr,
-):  # fmt: skip
-    for place in tl.static_range(CELLS - 1, -1, -1):
-        at, real = cell(place, row, col, seen, sizes, outs, RANK, AXES)
-        v = tl.load(a_in + at, mask=real, other=KIND[WORST])
-        b, d = look_again(
-            a, b, d, v, at, real, place * scale, b_in, d_in, n_in, KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE
-        )
-    return b, d
-
-
-@triton.jit
-def are_odd(best, KIND: tl.constexpr):
-    """Whether any best cell cannot be found by equality alone: a NaN, or one that equals what stands for padding."""
-    odd = best == KIND[WORST]
-    if best.dtype.is_floating():
-        odd = odd | (best != best)
-    return tl.max(tl.max(odd.to(tl.int32), 1), 0) > 0
-
-
-@triton.jit
-def mend_means(
-    total, row, col, out, inside, sizes, outs, x, y,
-    KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, CELLS: tl.constexpr, DIVISOR: tl.constexpr,
-):  # fmt: skip
-    """Means again whose sum is beyond the floats, in doubles: the mean itself need not be."""
-    beyond = inside & (total - total != 0)
-    if tl.max(tl.max(beyond.to(tl.int32), 1), 0) > 0:
-        sum = tl.zeros(beyond.shape, tl.float64)
-        for place in tl.static_range(CELLS):
-            at, real = cell(place, row, col, inside, sizes, outs, RANK, AXES)
-            sum += tl.load(x + at, mask=real, other=0).to(tl.float64)
-        real, counted = cells_seen(row, col, sizes, outs, RANK, AXES)
-        count = counted if KIND[OPTION] == "counted" else real
-        mean = sum / (DIVISOR if DIVISOR > 0 else tl.maximum(count, 1))
-        tl.store(y + out, mean.to(tl.float32), mask=beyond)
 
 
 @triton.jit
@@ -225,7 +170,7 @@ def look(
                 seen = tl.load(n_in + at, mask=real, other=0)
                 real = real & (seen > 0)
                 n += seen
-            v = tl.where(real, v, KIND[WORST])
+            v = tl.where(real, v, number(KIND[WORST]))
         if KIND[NAME] == "lp" and SOURCE == "cells":
             v = tl.where(real, tl.abs(v), v)
         a = better(a, v, KIND)
@@ -257,7 +202,7 @@ def _added_state(a, b, v, w, KIND: tl.constexpr):
 
 @triton.jit
 def look_again(
-    a, b, d, v, at, real, place, b_in, d_in, n_in,
+    a, b, d, v, at, real, place, scale, b_in, d_in, n_in,
     KIND: tl.constexpr, SOURCE: tl.constexpr, TANGENT: tl.constexpr, PLACES: tl.constexpr,
     COMPUTE: tl.constexpr, SLOPE: tl.constexpr,
 ):  # fmt: skip
@@ -279,9 +224,10 @@ def look_again(
         wins = real & (v == a)
         if v.dtype.is_floating():
             wins = wins | (real & (v != v))  # where there is a NaN, nothing equals the best cell
+        place = tl.full([1, 1], scale, b.dtype) * place
         if SOURCE == "states":
             place = place + times
-        b = tl.where(wins, place, b).to(b.dtype)
+        b = tl.where(wins, place, b)
         if TANGENT:
             d = tl.where(wins, tl.load(d_in + at, mask=wins, other=0).to(SLOPE), d)
     elif KIND[NAME] == "max" or KIND[NAME] == "min":
@@ -367,10 +313,7 @@ def _store_outputs(
         d = d / b
     if KIND[SKIP] != "no":
         few = n < KIND[LEAST]
-        if KIND[SKIP] == "nan":
-            value = tl.where(few, float("nan"), value)
-        else:
-            value = tl.where(few, tl.full(value.shape, KIND[SKIP_VALUE], value.dtype), value)
+        value = tl.where(few, tl.full(value.shape, number(KIND[SKIP_VALUE]), value.dtype), value)
         d = tl.where(few, 0, d)
         if PLACES:
             b = tl.where(few, tl.maximum(b, 0) + all_cells, b)
@@ -394,7 +337,7 @@ def _store_slopes(
         if KIND[OPTION] == "counted":
             a, b, _ = _with_padding(a, b, g, counted - real, KIND)
         g = g / b
-        a = tl.where(few, -KIND[WORST], a)
+        a = tl.where(few, -number(KIND[WORST]), a)
     elif KIND[NAME] == "lp":
         none = few | (a == 0)
         g = tl.where(none, 0.0, g / power(root(b, KIND[PARAMETER]), KIND[PARAMETER] - 1))

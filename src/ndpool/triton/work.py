@@ -217,12 +217,10 @@ class Numbers:
 def numbers(plan: Plan, steps: tuple[Walk, ...]) -> Numbers:
     """How a kind is computed. Sums of floats have more bits than these (rule "Accumulation").
 
-    Those of 16 bits have 32, or 64 where many cells are added one after the other. Those of 64 bits are kept beside their
-    error, and so are those of 32 bits where a window is walked at once, since doubles are slow to be made; elsewhere they
-    have 64.
+    Those of 16 bits have 32, or 64 where many cells are added one after the other. Those of 32 bits have 64, and those of
+    64 bits are kept beside their error.
     """
     cells = math.prod(step.cells for step in steps)
-    at_once = len(steps) == 1 and not steps[0].tree
     in_a_row = max(step.cells // COLUMNS_OF_TREE if step.tree else step.cells for step in steps)
     option, _, rounding = plan.option.partition(" ")
     dtype, narrow = plan.dtype, plan.dtype in ("float16", "bfloat16")
@@ -233,8 +231,6 @@ def numbers(plan: Plan, steps: tuple[Walk, ...]) -> Numbers:
         compute = second = wide if floats else "int64"
         if dtype == "float64":
             sums = "error"
-        elif dtype == "float32" and at_once and steps[0].cells <= UNROLLED and plan.skipped is None:
-            compute, second, sums = "float32", "float32", "error"
         elif dtype in ("int64", "uint64") and plan.kind == "avg":
             sums = "halves"
     elif plan.kind in ("max", "min"):
@@ -245,13 +241,12 @@ def numbers(plan: Plan, steps: tuple[Walk, ...]) -> Numbers:
         compute = "float32" if narrow or (dtype == "float32" and plan.kind == "smooth_max") else "float64"
         second = slope = compute if cells <= 64 else "float64"
     lead = "min" if plan.kind == "min" or (plan.kind == "smooth_max" and plan.parameter < 0) else "max"
-    skip, value, least = "no", 0, 1
+    skip, value, least = "no", "0", 1
     if plan.skipped is not None:
-        value, least = plan.skipped.value, plan.skipped.min_count
-        skip, value = ("nan", 0.0) if value != value else ("value", value)
-    kind = KindNumbers(
-        plan.kind, option, plan.parameter, sums, rounding, lead, _worst(plan, lead, compute), skip, value, least
-    )
+        value, least = repr(plan.skipped.value), plan.skipped.min_count
+        skip = "nan" if value == "nan" or plan.skipped_as_nan is not None else "value"
+    worst = repr(_worst(plan, lead, compute))
+    kind = KindNumbers(plan.kind, option, plan.parameter, sums, rounding, lead, worst, skip, value, least)
     return Numbers(kind, compute, second, slope)
 
 
