@@ -49,3 +49,71 @@ extern "C" std::uint32_t move_bytes(const std::uint32_t *from, std::size_t from_
 #endif
     return seen;
 }
+
+// --- sums ----------------------------------------------------------------------------------------
+//
+// Cells added up over and over, in registers alone: what a sum costs before anything is moved.
+
+namespace {
+
+template <class T, int N>
+struct Of {
+    typedef T type __attribute__((vector_size(sizeof(T) * N)));
+};
+constexpr int LANES = 8, AT_ONCE = 8;  // numbers of a register of 64 bytes, and registers
+using Doubles = Of<double, LANES>::type;
+using Floats = Of<float, LANES>::type;
+
+template <class V, class T>
+V load(const T *from) {
+    V v;
+    __builtin_memcpy(&v, from, sizeof v);
+    return v;
+}
+
+// a - b, by the unit that multiplies, where `one` is 1 and the compiler does not know it.
+Doubles by_product(Doubles a, Doubles b, Doubles one) { return a - b * one; }
+
+Doubles widened(Floats v) {
+#if defined(__AVX512F__)  // the compiler would do it in two halves
+    return reinterpret_cast<Doubles>(_mm512_cvtps_pd(reinterpret_cast<__m256>(v)));
+#endif
+    return __builtin_convertvector(v, Doubles);
+}
+
+template <class Step>
+double added_up(std::size_t count, std::size_t times, const Step &step) {
+    Doubles sum[AT_ONCE] = {}, error[AT_ONCE] = {};
+    for (; times; --times) {
+        for (std::size_t i = 0; i + LANES * AT_ONCE <= count; i += LANES * AT_ONCE) {
+#pragma GCC unroll 8
+            for (int r = 0; r < AT_ONCE; ++r) step(sum[r], error[r], i + r * LANES);
+        }
+    }
+    double all = 0;
+    for (int r = 0; r < AT_ONCE; ++r)
+        for (int lane = 0; lane < LANES; ++lane) all += sum[r][lane] + error[r][lane];
+    return all;
+}
+
+}  // namespace
+
+extern "C" double add_doubles(const double *from, std::size_t count, std::size_t times) {
+    return added_up(count, times, [=](Doubles &sum, Doubles &, std::size_t i) { sum += load<Doubles>(from + i); });
+}
+
+extern "C" double add_floats_as_doubles(const float *from, std::size_t count, std::size_t times) {
+    return added_up(count, times,
+                    [=](Doubles &sum, Doubles &, std::size_t i) { sum += widened(load<Floats>(from + i)); });
+}
+
+// Half of the differences are products, which some processors make beside sums, and others instead of them.
+extern "C" double add_doubles_and_errors(const double *from, std::size_t count, std::size_t times) {
+    Doubles one = Doubles{} + 1.0;
+    asm("" : "+m"(one));
+    return added_up(count, times, [=](Doubles &sum, Doubles &error, std::size_t i) {
+        const Doubles next = load<Doubles>(from + i), all = sum + next, part = by_product(all, sum, one);
+        error += by_product(sum, all - part, one) + by_product(next, part, one);
+        sum = all;
+    });
+}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -240,6 +242,47 @@ def test_modes_are_those_of_scipy(k, dtype):
     np.testing.assert_array_equal(Pool(Mode("smallest"), Window((k, k)))(x), scipy.stats.mode(blocks, axis=-1).mode)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.float32, np.uint64], ids=str)
+@pytest.mark.parametrize("k", [2, 3, 4, 5, 6, 7])
+def test_every_rank_of_a_square(k, dtype):
+    """Groups of cells are merged in registers: columns where windows overlap, cells of a window where they do not."""
+    rng = np.random.default_rng(k)
+    x = cells(rng, (2 * k + 3, 150), dtype, "ties" if k % 2 else "ends")
+    windows = np.sort(np.lib.stride_tricks.sliding_window_view(x, (k, k)).reshape(k + 4, 151 - k, k * k), axis=-1)
+    for level in _engine.levels():
+        _engine.set_level(level)
+        for rank, stride in itertools.product(range(k * k), (1, 2, k)):
+            pool = Pool(Quantile(rank / (k * k - 1), "nearest"), Window((k, k), stride))
+            equal(pool(x), windows[::stride, ::stride, rank])
+        for q in (0.0, 0.3, 0.5, 1.0):
+            want = np.quantile(windows.astype(np.float64), q, axis=-1)
+            within(Pool(Quantile(q), Window((k, k), 1))(x).astype(np.float64), want, 1e-6 * np.abs(want))
+    wide = Pool(Quantile(0.5, "lower"), Window((1, k * k), 1))(x)
+    row = np.sort(np.lib.stride_tricks.sliding_window_view(x, k * k, axis=1), axis=-1)
+    equal(wide, row[..., (k * k - 1) // 2])
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32, np.uint64], ids=str)
+@pytest.mark.parametrize("values", [2, 5, 9, 200])
+def test_modes_of_long_windows(values, dtype):
+    """Few values are taken out one by one; of many, every cell is compared. The last lanes of a row are none of it."""
+    rng = np.random.default_rng(values)
+    for kernel, shape in (((5, 5), (35, 215)), ((4, 4, 4), (8, 8, 36)), ((9, 9), (27, 90)), ((15, 16), (30, 64))):
+        x = np.where(rng.random(shape) < 0.5, rng.integers(0, values, shape), 7 % values).astype(dtype)
+        index = [np.arange(n // k * k).reshape(-1, k) for n, k in zip(shape, kernel, strict=True)]
+        outputs = tuple(len(each) for each in index)
+        want = {ties: np.empty(outputs, dtype) for ties in ("first", "smallest", "largest")}
+        for out in np.ndindex(outputs):
+            block = x[np.ix_(*(each[i] for each, i in zip(index, out, strict=True)))].ravel()
+            found, first, counts = np.unique(block, return_index=True, return_counts=True)
+            most = counts == counts.max()
+            want["first"][out] = block[first[most].min()]
+            want["smallest"][out], want["largest"][out] = found[most].min(), found[most].max()
+        for level, ties in itertools.product(_engine.levels(), want):
+            _engine.set_level(level)
+            equal(Pool(Mode(ties), Window(kernel))(x), want[ties])
+
+
 @pytest.mark.parametrize("k", [3, 5, 7, 9, 15, 31])
 def test_wide_medians_are_those_of_scipy(k):
     from scipy.ndimage import median_filter
@@ -297,6 +340,21 @@ def test_any_order_of_memory(kind, dtype):
             turned = x.transpose(order).copy().transpose(np.argsort(order))
             agree(pool, turned, rng, _engine.levels()[-1:])
         agree(pool, x[::-1, :, ::-1], rng, _engine.levels()[-1:])
+
+
+@pytest.mark.parametrize("skip", [None, 0])
+@pytest.mark.parametrize("kind", [Mode(), Mode("largest"), Quantile(0.5, "lower"), Median()], ids=repr)
+def test_an_axis_of_one_cell_that_lies_elsewhere(kind, skip):
+    """Its stride says nothing, so it may come last in memory, and windows reach over its padding all the same."""
+    rng = np.random.default_rng(11)
+    pool = Pool(kind, Window((2, 3), 2, padding=1), skip=skip)
+    for order in itertools.permutations(range(3)):
+        x = np.ascontiguousarray(rng.integers(0, 4, (5, 1, 4)).transpose(order)).transpose(np.argsort(order))
+        y, pullback = pool.vjp(x)
+        g = rng.standard_normal(y.shape)
+        np.testing.assert_allclose(pullback(g), spec.vjp(pool, x, g), rtol=1e-12, atol=1e-12)
+        if kind.one_winner():
+            np.testing.assert_array_equal(pool.with_indices(x)[1], spec.winners(pool, x))
 
 
 @given(st.data())

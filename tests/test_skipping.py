@@ -434,3 +434,36 @@ def test_nothing_is_read_of_what_is_skipped():
     linear = Pool(Avg(), window, skip=np.nan).linearize(x)[1]
     same(linear.pull(np.array([[1.0, 1.0]])), np.array([[0.5, 0, 1, 0], [0.5, 0, 0, 0]]))
     assert linear.residual.x is x
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int8"])
+@pytest.mark.parametrize("channels", [3, 5, 8])
+def test_ties_are_split_beside_outputs_that_see_too_few(channels, dtype):
+    """An absent output equals none of its cells, so that ties cannot be told from how many cells equal any output."""
+    rng = np.random.default_rng(channels)
+    for min_count, outputs in ((1, 4), (2, 4), (3, 5)):
+        x = rng.integers(0, 3, (7, channels)).astype(dtype)
+        pool = Pool(Max("split"), Adaptive((outputs,)), (0,), skip=0, min_count=min_count)
+        y, pullback = pool.vjp(x)
+        g = rng.standard_normal(y.shape).astype("float32" if dtype == "float32" else "float64")
+        within(pullback(g), spec.vjp(pool, x, g), 8 * last_place(g.dtype, np.abs(g).max()))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "skip", "near"),
+    [
+        ("int64", 2**63 - 1, 2**63 - 2),
+        ("int64", -(2**63), 1 - 2**63),
+        ("uint64", 2**64 - 2, 2**64 - 1),
+        ("int64", 2**53, 2**53 + 1),
+    ],
+)
+@pytest.mark.parametrize("kind", [SmoothMax(1.0), SmoothMax(-1e-18), Lp(2), Avg(), Sum(), Max()], ids=repr)
+def test_no_integer_is_skipped_for_its_neighbour(kind, dtype, skip, near):
+    """As a float the one that is skipped and the one beside it are the same."""
+    x = np.array([skip, near, 5, skip], dtype)
+    pool = Pool(kind, Window((2,)), skip=skip)
+    np.testing.assert_allclose(pool(x), spec.forward(pool, x), rtol=1e-15)
+    g = np.array([0.5, -3.0])
+    np.testing.assert_allclose(pool.vjp(x)[1](g), spec.vjp(pool, x, g), rtol=1e-12)
+    assert (pool.vjp(x)[1](g)[[0, 3]] == 0).all()

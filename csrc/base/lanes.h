@@ -389,6 +389,16 @@ inline vec<double, N> fused_sum(vec<double, N> a, vec<double, N> b, vec<double, 
     return a * b + c;
 }
 
+// a - b to the bit, by the unit that multiplies. Some processors have others that add: where additions are all that is
+// done, both then work at once.
+template <int N>
+NDPOOL_INLINE vec<double, N> difference_by_product(vec<double, N> a, vec<double, N> b) {
+    if constexpr (FUSED && N == LANES<double>)
+        return fused_sum<N>(b, splat<double, N>(-1), a);
+    else
+        return a - b;
+}
+
 // Whether the size of every lane is between 2^-900 and 2^900.
 template <int N>
 NDPOOL_INLINE bool all_of_middle_size(vec<double, N> v) {

@@ -74,9 +74,8 @@ NDPOOL_INLINE void join_phases(const V *phases, V *to) {
 }
 
 // Splits a row of `cells` cells into S phases, which are `apart` lanes apart.
-template <int S, class T>
+template <int S, class T, int N = LANES<T>>
 void split_by(const T *row, i64 cells, T *to, i64 apart) {
-    constexpr int N = LANES<T>;
     i64 done = 0;  // lanes of each phase
     if (cells / S >= N) {
         whole_blocks<N>(cells / S, [&](i64 i) NDPOOL_INLINED {
@@ -93,7 +92,13 @@ void split_by(const T *row, i64 cells, T *to, i64 apart) {
 }
 template <class T>
 void split_phases(const T *row, i64 cells, i64 steps, T *to, i64 apart) {
-    // There is no shuffle of all bytes of two registers.
+    // There is no shuffle of all bytes of two registers, but of 16 bytes there is.
+    if constexpr (sizeof(T) == 1 && LEVEL_IS_TUNED) {
+        if (steps == 3) return split_by<3, T, 16>(row, cells, to, apart);
+        if (steps == 5) return split_by<5, T, 16>(row, cells, to, apart);
+        if (steps == 6) return split_by<6, T, 16>(row, cells, to, apart);
+        if (steps == 7) return split_by<7, T, 16>(row, cells, to, apart);
+    }
     if constexpr (sizeof(T) >= 2) {
         if (steps == 3) return split_by<3>(row, cells, to, apart);
         if (steps == 4) return split_by<4>(row, cells, to, apart);

@@ -101,7 +101,9 @@ class Outbox {
     }
 
   private:
-    static constexpr i64 ENOUGH = 1024, BEYOND = 256;  // a register may be written beyond the room that was asked for
+    // What is sent at a time: much of it keeps the next stores waiting. A register may be written beyond the room that
+    // was asked for.
+    static constexpr i64 ENOUGH = 256, BEYOND = 256;
     Scratch<char> made;
     char *first = nullptr;  // where what is made belongs
     i64 filled = 0;

@@ -215,6 +215,9 @@ void PlannedPool::start(Op op, const Manner &manner, const Set &set) const {
     }
     Views views{static_cast<int>(in_lengths.size()), leading, in_lengths.data(), out_lengths.data()};
     set(call, views);
+    // Places of winners are counted as the cells lie, which is how they are read on the way back. Only axes of one cell
+    // are out of order there, and these change no order of cells.
+    if (call.winners) call.pooled = nullptr;
     if (views.any() || call.skip.any) call.views = &views;
     run(plan, call);
 }

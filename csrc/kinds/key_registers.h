@@ -80,6 +80,7 @@ struct LaneCells {
     int count;
     i64 element;  // the first of the row's that the register has
     bool skips;   // whether cells with the largest key are not there
+    i64 lanes;    // so many elements of the row are left, if not enough for all lanes
 };
 
 // What was found for it.

@@ -30,10 +30,11 @@ void find(const Plan &plan, const Call &call, Way way, const FoundRows &rows) {
     find_by_windows(plan, call, rows);
 }
 
-constexpr i64 ELEMENTS = 1 << 16;  // of a part, more or less
+// Of a part, more or less: as many as stay in the second-level cache as cells and as keys.
+i64 elements_of(const Call &call) { return size_of(call.type) > 4 ? 1 << 15 : 1 << 16; }
 
 void forward(const Plan &plan, const Call &call, Way way) {
-    const Parts parts(plan, ELEMENTS);
+    const Parts parts(plan, elements_of(call));
     parallel(parts.count, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
         for (i64 i = begin; i < end; ++i) {
             const Part part = parts[i];
@@ -85,7 +86,7 @@ void pull_part(const Plan &plan, const Call &call, Way way, i64 slab, i64 begin,
 void pull(const Plan &plan, const Call &call, Way way) {
     const Axis &axis = plan.axes[0];
     const i64 each = plan.in_slab / axis.length, reach = axis.dilation * (axis.kernel - 1);
-    i64 at_a_time = ELEMENTS / each;
+    i64 at_a_time = elements_of(call) / each;
     if (at_a_time < 4 * reach) at_a_time = 4 * reach;
     if (at_a_time < 1) at_a_time = 1;
     if (axis.adaptive || at_a_time > axis.length) at_a_time = axis.length;

@@ -1,6 +1,7 @@
 // Order statistics of small windows, as many windows at a time as a register has lanes.
 #pragma once
 #include "kinds/few_cells.h"
+#include "kinds/grouped_cells.h"
 #include "kinds/lane_modes.h"
 #include "kinds/lane_quantiles.h"
 #include "kinds/order_results.h"
@@ -178,11 +179,19 @@ class OrderPooler {
         counts = keying.skips || first > 0 || stop < plan.out_row;
         const bool by_rank = !is_mode(call.order);
         // Of few cells, values alone are found in registers.
-        const bool known = by_rank && !keying.skips && !needs_places && !rows.odd.nan && stop > first &&
-                           find_of_few<K>(count, ranks.lo[count], ranks.hi[count], at, first, stop - first,
-                                          keys.lo.data(), keys.hi.data());
+        const bool in_registers = by_rank && !keying.skips && !needs_places && !rows.odd.nan && stop > first;
+        const int lo = ranks.lo[count], hi = ranks.hi[count];
+        bool known =
+            in_registers && find_of_few<K>(count, lo, hi, at, first, stop - first, keys.lo.data(), keys.hi.data());
         by_columns = by_rank && !known && axis.kernel > axis.stride && seen.count > 1;
+        const bool grouped = in_registers && !known && suits_groups<K>(count);
+        if (grouped && seen.count != axis.kernel) by_columns = false;  // columns are no groups
         if (by_columns) sort_columns(seen);
+        if (grouped) {
+            find_of_groups<K>(count, by_columns, lo, hi, by_columns ? column_at : at, first, stop - first,
+                              keys.lo.data(), keys.hi.data());
+            known = true;
+        }
         if (known && counts)
             for (i64 e = first; e < stop; ++e) keys.count[e] = static_cast<K>(count);
         for (i64 e = 0; e < plan.out_row;) {
@@ -195,7 +204,7 @@ class OrderPooler {
             };
             // Two registers at a time keep the processor busy between the steps of a network.
             const bool two = plan.out_row - e > N && is_whole(2 * N);
-            pool_block(e, two, is_whole(N), static_cast<K>(seen.count));
+            pool_block(e, two, is_whole(N), static_cast<K>(seen.count), plan.out_row);
             e += two ? 2 * N : N;
         }
     }
@@ -208,7 +217,7 @@ class OrderPooler {
         const i64 begin = o * plan.inner;
         for (int i = 0; i < count; ++i) at[i] -= begin;
         for (i64 e = begin; e < begin + plan.inner; e += N) {
-            pool_block(e, false, !keying.skips, 0);
+            pool_block(e, false, !keying.skips, 0, begin + plan.inner);
             if (by_cells) note_cells(e, e + N < begin + plan.inner ? e + N : begin + plan.inner, begin);
         }
     }
@@ -221,7 +230,8 @@ class OrderPooler {
         const Network &network = network_of(height, ALL_RANKS, ALL_RANKS);
         const K *row[MOST_IN_NETWORK];
         for (int r = 0; r < height; ++r) row[r] = rows.cell((seen.base + seen.offset[r]) / plan.in_row, 0);
-        for (i64 e = 0; e < rows.row_room; e += N) {
+        const bool sorted = sort_short_columns<K>(height, row, rows.row_room, room, columns.data());
+        for (i64 e = 0; e < rows.row_room && !sorted; e += N) {
             V v[MOST_IN_NETWORK][1];
             for (int r = 0; r < height; ++r) v[r][0] = load<N>(row[r] + e);
             run<1>(network, v);
@@ -233,23 +243,24 @@ class OrderPooler {
                 column_at[t * height + r] = columns.data() + r * room + (rows.cell(0, t) - first);
     }
 
-    void pool_block(i64 e, bool two, bool whole, K row_count) {
+    // Up to element `end`, where that is before the registers'.
+    void pool_block(i64 e, bool two, bool whole, K row_count, i64 end) {
         if (needs_places)
-            pool_block_with<true>(e, two, whole, row_count);
+            pool_block_with<true>(e, two, whole, row_count, end);
         else
-            pool_block_with<false>(e, two, whole, row_count);
+            pool_block_with<false>(e, two, whole, row_count, end);
     }
     template <bool PLACES>
-    void pool_block_with(i64 e, bool two, bool whole, K row_count) {
+    void pool_block_with(i64 e, bool two, bool whole, K row_count, i64 end) {
         if (two && !is_mode(call.order)) return pool_quantiles<PLACES, 2>(e);
         if (whole && !is_mode(call.order)) return pool_quantiles<PLACES, 1>(e);
-        pool_some<PLACES>(e, whole, row_count);
-        if (two) pool_some<PLACES>(e + N, whole, row_count);
+        pool_some<PLACES>(e, whole, row_count, end);
+        if (two) pool_some<PLACES>(e + N, whole, row_count, end);
     }
     template <bool PLACES, int U>
     void pool_quantiles(i64 e) {
         LaneFound<K> found[U];
-        const LaneCells<K> cells{at, nullptr, count, e, false};
+        const LaneCells<K> cells{at, nullptr, count, e, false, N};
         quantiles<PLACES>().find_of_all(cells, by_columns ? column_at : at, selects(), found);
         NDPOOL_UNROLL
         for (int u = 0; u < U; ++u) {
@@ -262,10 +273,10 @@ class OrderPooler {
         return {ranks, static_cast<K>(keying.nan), rows.odd.nan && !keying.skips_nan, is_between_cells(call.order)};
     }
     template <bool PLACES>
-    void pool_some(i64 e, bool whole, K row_count) {
+    void pool_some(i64 e, bool whole, K row_count, i64 end) {
         LaneFound<K> found;
         const bool edge = !whole && !keying.skips;
-        const LaneCells<K> cells{at, edge ? there : nullptr, count, e, keying.skips};
+        const LaneCells<K> cells{at, edge ? there : nullptr, count, e, keying.skips, end - e};
         if (whole)
             found.count = splat<K, N>(static_cast<K>(count));
         else if (edge)

@@ -29,7 +29,9 @@ bool goes_by_batch(const Plan &plan, const Call &call) {
     if (call.op == Op::WINNERS_VJP && few_winners(plan)) return false;
     const i64 bytes = size_of(call.type);
     const bool sums = call.op == Op::SUM || call.op == Op::SUM_VJP;
-    return suits_batch(plan, forward, sums, call.op == Op::WINNERS, lanes_of(static_cast<int>(bytes)), bytes,
+    const bool terms = call.op == Op::SMOOTH || call.op == Op::SMOOTH_VJP;
+    const Adds adds = sums ? Adds::CELLS : terms ? Adds::TERMS : Adds::NOTHING;
+    return suits_batch(plan, forward, adds, call.op == Op::WINNERS, lanes_of(static_cast<int>(bytes)), bytes,
                        bytes_of_y(call));
 }
 

@@ -386,6 +386,7 @@ class Skipping {
             own = call, own.y = nullptr, own.y_in = call.y;
         }
         mark_enough_by(own.y_in);
+        own.some_absent = !all_enough;
         if (filled_as_it_is) return own;
         look(true, false);
         own.x = filled.data();

@@ -323,8 +323,9 @@ class TapMaker {
         if (arrays.policy == Ties::SPLIT) {
             i64 all = 0;
             for (i64 r = 0; r < seen.count;) r = find_some(seen, r, wanted, &all);
-            // Every window has a cell that equals it. So if there are no more than windows, each has one.
-            if (all > outputs) {
+            // Every window has a cell that equals it, unless it sees too few that are there. So if there are no more
+            // such cells than windows, each has one.
+            if (all > outputs || arrays.some_absent) {
                 count_found(outputs);
                 divide(g.data(), count, outputs);
             }

@@ -13,9 +13,15 @@ template <class A, class G>
 TiedArrays<A> tied_arrays(const Call &call) {
     using I = typename IntOf<sizeof(A)>::s;
     const Type type = call.type;
-    return {
-        call.x,   call.y_in, call.t, call.g, key_rows<I>(type), FLOAT_ROWS<A, G>, static_cast<I>(call.minimum ? -1 : 0),
-        call.ties};
+    return {call.x,
+            call.y_in,
+            call.t,
+            call.g,
+            key_rows<I>(type),
+            FLOAT_ROWS<A, G>,
+            static_cast<I>(call.minimum ? -1 : 0),
+            call.ties,
+            call.some_absent};
 }
 
 void find(const Plan &plan, const Call &call) {

@@ -105,6 +105,7 @@ struct TiedArrays {
     FloatRows<A> floats;
     I flip;
     Ties policy;
+    bool some_absent;  // whether an output may equal none of its cells
 };
 
 // --- rows of the input ------------------------------------------------------------------------------

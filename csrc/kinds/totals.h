@@ -95,8 +95,8 @@ struct ExactTotal : TwoLanes<double>, Untagged {
     };
     template <int N>
     static void merge(State<N> &a, const Exact<N> &b) {
-        const vec<double, N> s = a.v + b.v, part = s - a.v;
-        a.with += (a.v - (s - part)) + (b.v - part);
+        const vec<double, N> s = a.v + b.v, part = difference_by_product<N>(s, a.v);
+        a.with += difference_by_product<N>(a.v, s - part) + difference_by_product<N>(b.v, part);
         a.v = s;
     }
     template <int N>

@@ -92,6 +92,7 @@ struct Call {
     // (Count::EACH); or how many cells are there (SMOOTH), so that nobody looks at an output without any.
     const void *counts = nullptr;
     int count_bytes = 0;
+    bool some_absent = false;      // whether an output may equal none of its cells (ties)
     const Views *views = nullptr;  // if set, some of the arrays are not dense
 };
 

@@ -54,6 +54,8 @@ bool can_direct(const Plan &plan, const Lanes &lanes) {
     const DirectOutputs direct = direct_outputs(plan.last());
     return direct.stop - direct.first >= lanes.few;
 }
+// So many rows are better merged first, a long row at a time.
+bool suits_direct(const Plan &plan, const Lanes &) { return plan.outer_cells < 16; }
 
 bool can_tiles(const Plan &plan, const Lanes &lanes) {
     return lanes.tuned == Tuned::ALL && plan.inner >= lanes.many && !plan.last().adaptive &&
@@ -110,7 +112,7 @@ bool can_rows(const Plan &plan, const Lanes &) { return plan.inner > 1 || !plan.
 const Entry FORWARD[] = {
     {Way::SLIDE, can_slide, suits_slide},
     {Way::PAIRS, can_pairs, suits_pairs},
-    {Way::DIRECT, can_direct, always},
+    {Way::DIRECT, can_direct, suits_direct},
     {Way::TILES, can_tiles, suits_tiles},
     {Way::TAPS, can_taps, suits_taps},
     {Way::CELLS, can_cells, suits_cells},
@@ -174,13 +176,17 @@ bool in_long_pairs(const Plan &plan) {
 }
 
 // On the way back, it is rows of cells that are short.
-bool suits_batch_back(const Plan &plan, bool sums, i64 lanes, i64 bytes) {
+bool suits_batch_back(const Plan &plan, Adds adds, i64 lanes, i64 bytes) {
     // Sums of narrow cells have lanes twice as wide: rows twice as long are as short, and half a register is as full.
-    const bool widens = sums && bytes == 2;
+    const bool widens = adds == Adds::CELLS && bytes == 2;
+    // Terms are made for each row by itself, which takes as long as some hundred cells.
+    if (adds == Adds::TERMS && plan.dim_count == 0 && plan.inner == 1)
+        return fill_lanes(plan.outer, lanes) && slabs_stay_near(plan, lanes, bytes) && plan.in_row < 1000;
     if (in_long_pairs(plan) && !(widens && plan.last().output < lanes)) return false;
     if (!fill_lanes(plan.outer, widens && plan.in_row < 64 ? lanes / 2 : lanes) || !slabs_stay_near(plan, lanes, bytes))
         return false;
-    return plan.in_row < (widens ? 150 : plan.inner >= lanes ? 100 : 64) && plan.inner <= 2 * lanes;
+    const bool short_rows = adds == Adds::NOTHING && plan.inner < lanes;  // of winners, most of which are only moved
+    return plan.in_row < (widens ? 150 : short_rows ? 64 : 100) && plan.inner <= 2 * lanes;
 }
 
 bool tiles_rows(const Plan &plan) {
@@ -202,13 +208,14 @@ Plan in_one_row(const Plan &plan) {
     return own;
 }
 
-bool suits_batch(const Plan &plan, bool forward, bool sums, bool tagged, i64 lanes, i64 bytes, i64 result_bytes) {
+bool suits_batch(const Plan &plan, bool forward, Adds adds, bool tagged, i64 lanes, i64 bytes, i64 result_bytes) {
     const Axis &axis = plan.last();
-    if (!forward) return suits_batch_back(plan, sums, lanes, bytes);
+    const bool sums = adds == Adds::CELLS;
+    if (!forward) return suits_batch_back(plan, adds, lanes, bytes);
     if (in_long_pairs(plan)) return false;
     // A long window is reduced along itself. To look for its winner there takes longer than to transpose it, until a
     // window a lane is too much for the nearest caches.
-    const i64 for_sums = bytes == 1 ? 128 : bytes == 2 ? 64 : 32, for_winners = 8192 / bytes;
+    const i64 for_sums = bytes == 1 ? 128 : bytes == 2 ? 64 : bytes == 4 ? 56 : 32, for_winners = 8192 / bytes;
     const i64 is_long = sums && plan.inner == 1 && axis.dilation == 1 ? for_sums : tagged ? for_winners : 16 * lanes;
     if ((axis.adaptive || axis.stride >= axis.kernel) && axis.kernel >= is_long) return false;
     // Rows of a register or two lose so much that even slabs which are further away are better transposed.
@@ -221,15 +228,17 @@ bool suits_batch(const Plan &plan, bool forward, bool sums, bool tagged, i64 lan
     const i64 cells_of_row = plan.in_slab / plan.out_rows;
     if (plan.inner >= lanes) return fill && cells_of_row < 100 && plan.inner <= 2 * lanes;
     // Phases of a row, for which there is no shuffle of bytes.
-    const i64 steps = plan.inner > 1 ? 1 : result_bytes == 1 && !sums ? 2 : bytes == 8 ? 5 : 6;
+    const i64 steps = plan.inner > 1 ? 1 : result_bytes == 1 && !sums ? 2 : bytes == 8 ? 4 : 5;
     const bool small_steps = !axis.adaptive && axis.stride <= steps;
     const bool short_row = plan.out_row < (small_steps ? 2 : 4) * lanes;
     // Bins would otherwise be reduced one by one.
     const i64 few = axis.adaptive && plan.inner == 1 ? 4000 : plan.dim_count == 0 ? 100 : sums ? 340 : 600;
     if (fill && short_row && cells_of_row < few) return true;
     if (plan.dim_count > 0) return false;
-    // Along a long row, windows in small steps are shifted registers, and others are best one a lane.
-    if (small_steps || plan.out_slab * result_bytes > 2 * plan.in_slab * bytes) return false;
+    // Along a long row, windows in small steps are shifted registers, and others are best one a lane. So are wide sums
+    // of doubles, whose errors make seven additions of one: block prefixes and suffixes take three for any window.
+    const bool wide = sums && bytes == 8 && axis.dilation == 1 && axis.kernel >= 32 * axis.stride;
+    if ((small_steps && !wide) || plan.out_slab * result_bytes > 2 * plan.in_slab * bytes) return false;
     return fill || row_pieces(plan, lanes, bytes).count > 0;
 }
 
@@ -369,7 +378,12 @@ DirectOutputs direct_outputs(const Axis &axis) {
     return {(axis.pad_lo + 3 - axis.kernel) / 2, stop < axis.output ? stop : axis.output};
 }
 
-bool few_winners(const Plan &plan) { return windows_apart(plan) || 10 * plan.out_slab <= 3 * plan.in_slab; }
+bool few_winners(const Plan &plan) {
+    const bool apart = windows_apart(plan);
+    if (plan.in_slab < 128) return false;                             // each slab takes as long as some dozen visits
+    if (plan.last().adaptive && !apart) return plan.in_slab >= 1024;  // to find a bin takes longer than a visit
+    return plan.in_slab >= 2048 || apart || 10 * plan.out_slab <= 3 * plan.in_slab;
+}
 
 bool windows_apart(const Plan &plan) {
     for (int a = 0; a < plan.axis_count; ++a) {

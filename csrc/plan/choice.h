@@ -72,10 +72,11 @@ constexpr i64 BATCH_BYTES = 96 << 10;
 RowPieces row_pieces(const Plan &plan, i64 lanes, i64 bytes);
 
 // Whether a plan goes by BATCH, with so many lanes of so many bytes, and results of so many; `forward` says that
-// windows are what is computed, and not cells, `sums` that their cells are added up, and `tagged` that their winners
-// are looked for.
+// windows are what is computed, and not cells, `adds` what is added up in them, and `tagged` that their winners are
+// looked for.
+enum class Adds { NOTHING, CELLS, TERMS };
 bool can_batch(const Plan &plan, bool forward);
-bool suits_batch(const Plan &plan, bool forward, bool sums, bool tagged, i64 lanes, i64 bytes, i64 result_bytes);
+bool suits_batch(const Plan &plan, bool forward, Adds adds, bool tagged, i64 lanes, i64 bytes, i64 result_bytes);
 
 // Whether windows along one axis stand side by side and leave no cell out, nor from one slab to the next. They are
 // windows of one long row then, and what is done for each row is done once.
@@ -120,7 +121,8 @@ bool suits_tied_taps(const Plan &plan, bool far_apart, i64 lanes);
 // Whether no cell is within the reach of two windows.
 bool windows_apart(const Plan &plan);
 
-// Whether winners are so few beside the cells that to visit them takes less time than to transpose these.
+// Whether winners are so few beside the cells that to visit them takes less time than to transpose these; and slabs not
+// so small that to begin each takes longer, nor so large that the sums of several leave the nearest cache.
 bool few_winners(const Plan &plan);
 
 // Of windows of 2 or 3 cells in steps of 2, the outputs whose last two cells are real.

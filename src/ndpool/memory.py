@@ -90,6 +90,9 @@ class Arrays:
 
     def inside(self, x: Array) -> Array:
         """An input as the engine wants it: in its order and byte order, copied only if it must be."""
+        skip = self.plan.skipped_as_nan
+        if skip is not None:
+            x = np.where(x == x.dtype.type(skip), math.nan, x)
         return self._raw(_readable(x if self.order is None else x.transpose(self.order), self.dtype))
 
     def tangent(self, t: Array) -> Array:

@@ -13,6 +13,7 @@ in the plan's order of axes. `threads=0` stands for the number of `set_num_threa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -53,7 +54,8 @@ def engine_plan(plan: Plan) -> _engine.Plan:
 def _skip_in_bits(plan: Plan, skipped: Skipped) -> tuple[int, int, int]:
     """The value of a skipped cell as the engine finds it in x and as it writes it into y, and `min_count`."""
     result = COMPUTED_AS.get(plan.result, plan.result)
-    return encoded(skipped.value, plan.dtype), encoded(skipped.value, result), skipped.min_count
+    value = skipped.value if plan.skipped_as_nan is None else math.nan
+    return encoded(value, plan.dtype), encoded(skipped.value, result), skipped.min_count
 
 
 def forward(plan: Plan, x: Memory, y: Memory, threads: int = 0) -> None:

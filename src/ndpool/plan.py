@@ -128,6 +128,17 @@ class Plan:
         return self.input.startswith("complex")
 
     @cached_property
+    def skipped_as_nan(self) -> int | None:
+        """The skipped integer that front ends replace by NaN where they make floats of integers, if any.
+
+        From 2**53 on, several integers become the same float, and only one of them is skipped.
+        """
+        as_floats = self.input in INTEGERS and self.dtype not in INTEGERS
+        if self.skipped is None or not as_floats or abs(self.skipped.value) < 2**53:
+            return None
+        return int(self.skipped.value)
+
+    @cached_property
     def is_linear(self) -> bool:
         """Whether the derivative is the same everywhere."""
         return self.residual == Residual()

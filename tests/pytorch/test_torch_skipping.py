@@ -137,6 +137,13 @@ def test_integers_beyond_floats_are_told_apart():
     assert compiled(x).tolist() == [2**53, 2**53]
 
 
+@pytest.mark.parametrize("kind", [SmoothMax(1.0), Lp(2)], ids=repr)
+def test_integers_that_become_the_same_float_are_told_apart(kind):
+    x = torch.tensor([2**62, 2**62 + 1, 5, 2**62])
+    y = Pool(kind, Window((2,)), skip=2**62)(x)
+    assert_close(y, torch.tensor([2.0**62, 5.0], dtype=torch.float64), rtol=1e-15, atol=0)
+
+
 @pytest.mark.parametrize("skip", [nan, -2.5])
 def test_a_beta_that_is_learned(skip):
     x, beta = holes(2, 4, 4, value=skip), torch.tensor([0.7, 1.3], dtype=torch.float64)[:, None, None]

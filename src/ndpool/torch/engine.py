@@ -194,7 +194,7 @@ class Tensors:
         """A tensor shaped like x, as the engine reads it: where it lies, dense or, for the native one, not."""
         if self.engine is not native:
             return self.inside_x(a)
-        return readable(a if a.dtype == self.dtype else a.to(self.dtype), self.order, self.plan.strides)
+        return readable(self._computed(a), self.order, self.plan.strides)
 
     def cotangent(self, g: Tensor) -> Memory:
         """A tensor shaped like y, likewise: its pooled axes may be gone."""
@@ -210,7 +210,14 @@ class Tensors:
 
     def inside_x(self, a: Tensor) -> Tensor:
         """A tensor shaped like x, where it has to be dense."""
-        return self.bare(dense(a if a.dtype == self.dtype else a.to(self.dtype), self.order, self.plan.strides))
+        return self.bare(dense(self._computed(a), self.order, self.plan.strides))
+
+    def _computed(self, a: Tensor) -> Tensor:
+        """A tensor shaped like x in the dtype that is computed with."""
+        if a.dtype == self.dtype:
+            return a
+        skip, made = self.plan.skipped_as_nan, a.to(self.dtype)
+        return made if skip is None else made.masked_fill_(a == skip, math.nan)
 
     def inside_y(self, a: Tensor) -> Tensor:
         """A tensor shaped like y, likewise."""

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from .arithmetic import SUMS, WORST
-from .walking import are_odd, look, look_again, store_result
+from .walking import are_odd, look, look_again, mend_means, store_result
 from .windows import row_cell
 
 
@@ -49,7 +49,7 @@ def walk_pairs(
     KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, WHOLE: tl.constexpr, ROW_CELLS: tl.constexpr,
     SHIFTS: tl.constexpr, PAIRS: tl.constexpr, KERNEL: tl.constexpr, ALIGN: tl.constexpr, OVER: tl.constexpr,
     DIVISOR: tl.constexpr, SINK: tl.constexpr, PLACES: tl.constexpr, AGAIN: tl.constexpr, QUICK: tl.constexpr,
-    COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr,
+    MENDS: tl.constexpr, COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr,
     WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """As `walk`, from cells."""
@@ -112,6 +112,11 @@ def walk_pairs(
         a, b, d, n, row, col, row * outs[RANK - 1] + col, inside, g, a_out, b_out, d_out, x,
         sizes, outs, all_cells, KIND, RANK, WHOLE, DIVISOR, SINK, False, PLACES, SLOPE, True,
     )  # fmt: skip
+    if MENDS:
+        mend_means(
+            a, row, col, row * outs[RANK - 1] + col, inside, sizes, outs, x, a_out,
+            KIND, RANK, AXES, ROW_CELLS * KERNEL, DIVISOR,
+        )  # fmt: skip
 
 
 @triton.jit

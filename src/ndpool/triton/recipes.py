@@ -219,6 +219,7 @@ def _one_walk(maker: Maker, step: Walk, flags: dict[str, Any], tensors: list[str
         sides = tile(rows, last.output, TILE)
         quick = unroll and flags["PLACES"] and flags["SOURCE"] == "cells" and not flags["TANGENT"]
         constants |= {"UNROLL": unroll, "EDGE": last.output % sides[1] > 0, "QUICK": quick and _is_quick(work)}
+        constants["MENDS"] = _mends(work, flags)
         maker.launch(walk, (rows, last.output), sides, tensors, values, constants)
 
 
@@ -232,6 +233,12 @@ def _is_quick(work: Work) -> bool:
     return work.plan.skipped is None
 
 
+def _mends(work: Work, flags: dict[str, Any]) -> bool:
+    """Whether a sum may be beyond the floats that it is added up in, and the mean not."""
+    numbers_of = work.numbers
+    return work.plan.kind == "avg" and numbers_of.compute == "float32" and numbers_of.kind.sums == "error" and flags["SINK"] == "outputs"
+
+
 def _walk_in_pairs(maker: Maker, step: Walk, constants: dict[str, Any], tensors: list[str]) -> None:
     last = step.axes[-1]
     sides = tile(step.rows, last.output, TILE)
@@ -239,6 +246,7 @@ def _walk_in_pairs(maker: Maker, step: Walk, constants: dict[str, Any], tensors:
     over = 2 * (last.output + seen[-1][0]) > last.length or last.output % sides[1] > 0
     constants |= {"ROW_CELLS": step.cells // last.kernel, "SHIFTS": seen, "PAIRS": len(seen), "KERNEL": last.kernel}
     constants |= {"ALIGN": math.gcd(last.length, 8), "OVER": over, "QUICK": constants["PLACES"] and _is_quick(maker.work)}
+    constants["MENDS"] = _mends(maker.work, constants)
     for name in ("SOURCE", "TANGENT"):
         del constants[name]
     values = [step.rows, maker.work.cells, *_both(step.axes)]
@@ -279,7 +287,7 @@ def _scale(maker: Maker, share: str) -> None:
     rows, last = math.prod(axis.output for axis in axes[:-1]), axes[-1]
     flags = {"SOURCE": "cells", "SINK": "slopes", "TANGENT": False, "PLACES": False, "AGAIN": False}
     sides = tile(rows, last.output, TILE)
-    constants = {**_constants(work, axes, True), **flags, "CELLS": 0, "UNROLL": True, "QUICK": False, "EDGE": True}
+    constants = {**_constants(work, axes, True), **flags, "CELLS": 0, "UNROLL": True, "QUICK": False, "EDGE": True, "MENDS": False}
     tensors = ["g"] * 6 + [share, "g"]
     values = [rows, 0, 1, work.cells, *_both(axes), *_sizes(axis.length for axis in work.axes)]
     maker.launch(walk, (rows, last.output), sides, tensors, values, constants)

@@ -45,7 +45,7 @@ def walk(
     f0, f1, f2, f3, f4, f5, f6, f7,
     KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, WHOLE: tl.constexpr, CELLS: tl.constexpr,
     DIVISOR: tl.constexpr, SOURCE: tl.constexpr, SINK: tl.constexpr, TANGENT: tl.constexpr, PLACES: tl.constexpr, AGAIN: tl.constexpr, QUICK: tl.constexpr,
-    COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr,
+    MENDS: tl.constexpr, COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr,
     UNROLL: tl.constexpr, EDGE: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """`AXES` and the sizes s are those of the source, o those of the sink; `WHOLE` and f those of the pool.
@@ -112,6 +112,10 @@ def walk(
         (f0, f1, f2, f3, f4, f5, f6, f7), outs, all_cells,
         KIND, RANK, WHOLE, DIVISOR, SINK, TANGENT, PLACES, SLOPE, PLACES or AGAIN or KIND[SUMS] != "plain",
     )  # fmt: skip
+    if MENDS:
+        mend_means(
+            a, row, col, row * outs[RANK - 1] + col, inside, sizes, outs, a_in, a_out, KIND, RANK, AXES, CELLS, DIVISOR
+        )
 
 
 @triton.jit
@@ -136,6 +140,24 @@ def are_odd(best, KIND: tl.constexpr):
     if best.dtype.is_floating():
         odd = odd | (best != best)
     return tl.max(tl.max(odd.to(tl.int32), 1), 0) > 0
+
+
+@triton.jit
+def mend_means(
+    total, row, col, out, inside, sizes, outs, x, y,
+    KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, CELLS: tl.constexpr, DIVISOR: tl.constexpr,
+):  # fmt: skip
+    """Means again whose sum is beyond the floats, in doubles: the mean itself need not be."""
+    beyond = inside & (total - total != 0)
+    if tl.max(tl.max(beyond.to(tl.int32), 1), 0) > 0:
+        sum = tl.zeros(beyond.shape, tl.float64)
+        for place in tl.static_range(CELLS):
+            at, real = cell(place, row, col, inside, sizes, outs, RANK, AXES)
+            sum += tl.load(x + at, mask=real, other=0).to(tl.float64)
+        real, counted = cells_seen(row, col, sizes, outs, RANK, AXES)
+        count = counted if KIND[OPTION] == "counted" else real
+        mean = sum / (DIVISOR if DIVISOR > 0 else tl.maximum(count, 1))
+        tl.store(y + out, mean.to(tl.float32), mask=beyond)
 
 
 @triton.jit

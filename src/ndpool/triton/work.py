@@ -233,7 +233,7 @@ def numbers(plan: Plan, steps: tuple[Walk, ...]) -> Numbers:
         compute = second = wide if floats else "int64"
         if dtype == "float64":
             sums = "error"
-        elif dtype == "float32" and at_once:
+        elif dtype == "float32" and at_once and steps[0].cells <= UNROLLED and plan.skipped is None:
             compute, second, sums = "float32", "float32", "error"
         elif dtype in ("int64", "uint64") and plan.kind == "avg":
             sums = "halves"
