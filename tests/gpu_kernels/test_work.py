@@ -14,7 +14,6 @@ from ndpool.plan import plan_of
 from ndpool.triton import recipes, work
 
 KINDS = [Max(), Min("split"), Max("all"), Sum(), Avg(count_include_pad=False), SmoothMax(-0.5), Lp(2)]
-FEW_KINDS = [Max(), Min("split"), Sum(), SmoothMax(-0.5)]
 
 #: Numbers of the planner that send every pool one way.
 WAYS = {
@@ -33,6 +32,11 @@ WINDOWS = {
     "global, channels last": (Global(), (0, 1)),
     "three axes": (Window((2, 3, 2), 2, 1), (0, 1, 2)),
 }
+
+
+#: A kind that chooses and one that adds up over every window; those of two passes over two.
+CASES = [(kind, window) for kind in (Max(), Sum()) for window in WINDOWS]
+CASES += [(kind, window) for kind in (Min("split"), SmoothMax(-0.5)) for window in ("overlapping", "global")]
 
 
 def send(monkeypatch, numbers):
@@ -54,9 +58,8 @@ def forget(pool, x):
     plan_of(pool, x.shape, x.dtype.name).handles.pop("triton", None)
 
 
-@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize(("kind", "window"), CASES, ids=str)
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", FEW_KINDS, ids=repr)
 def test_every_way(kind, way, window, monkeypatch):
     pool, rng = Pool(kind, *WINDOWS[window]), np.random.default_rng(0)
     x = rng.integers(-4, 5, (3, 6, 17)).astype(np.float64)

@@ -28,6 +28,17 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """A test of a kind that has no kernel on the device is skipped, in the engine's own words."""
+    try:
+        return (yield)
+    except NotImplementedError as error:
+        if "has no kernel for GPUs yet" in str(error):
+            pytest.skip(str(error))
+        raise
+
+
 @pytest.fixture(autouse=True)
 def _quiet_and_repeatable():
     """One thread, a seed, and no compiled code from the test before: on tiny tensors threads only cost time."""

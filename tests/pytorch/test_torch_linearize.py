@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
-from torch_cases import distinct
+from torch_cases import DEVICE, distinct
 
 import ndpool
 import ndpool.torch.functional as F
@@ -209,13 +209,14 @@ def test_smooth_pools_of_integers_agree(name):
     x = torch.arange(36).reshape(1, 6, 6) % 7
     want = getattr(ndpool, name)(x.numpy(), 2, (2, 2))
     assert want.dtype == np.float64
+    exact = {"rtol": 0, "atol": 0} if DEVICE == "cpu" else {}  # where one engine computes both
     for function in (getattr(ndpool, name), getattr(F, name)):
         for run in (function, torch.compile(function, fullgraph=True, backend="eager")):
             y = run(x, 2, (2, 2))
             assert y.dtype == torch.float64
-            assert_close(y, torch.from_numpy(want), rtol=0, atol=0)
+            assert_close(y, torch.from_numpy(want), **exact)
     traced = torch.fx.experimental.proxy_tensor.make_fx(lambda x: getattr(F, name)(x, 2, (2, 2)))(x)
-    assert_close(traced(x), torch.from_numpy(want), rtol=0, atol=0)
+    assert_close(traced(x), torch.from_numpy(want), **exact)
     assert getattr(F, name)(x.to("meta"), 2, (2, 2)).dtype == torch.float64
 
 
