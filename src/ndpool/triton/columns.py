@@ -1,8 +1,8 @@
 """The kernel that takes winners back along one axis, for windows that see too many cells for each to ask them all.
 
-Along the innermost axis, a cell gets the gradient of all windows whose winner lies in its column. These windows agree on
-the rest of the place, which is the best cell of that column: the first of its best, whichever windows see it. So the
-sum goes on along the next axis with that rest, and the cost is the sum of the kernel's sides.
+Along the innermost axis, a cell gets the gradient of all windows whose winner lies in its column. These windows agree
+on the rest of the place: it is the first of the best cells of that column, whichever windows see it. So the sum goes on
+along the next axis with that rest, and the cost is the sum of the kernel's sides.
 """
 
 from __future__ import annotations

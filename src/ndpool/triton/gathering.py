@@ -4,9 +4,9 @@
     winners    gx_i = sum of g_o where the winner of o is i
     slopes     gx_i = sum of f(x_i, r_o) h_o
 
-`gather_taps` is for windows in small steps. Cells are taken in blocks of a step along each axis. All cells in the same place
-of their block, which is a phase, are seen from the same places of the windows around them: their taps, which are constants.
-Along the last axis, cells in steps of 2 are pairs in a place of the tile, and are stored side by side.
+`gather_taps` is for windows in small steps. Cells are taken in blocks, a step along each axis. A cell's place in its
+block is its phase. All cells of one phase are seen by windows that lie alike around them: their taps, which are
+constants. Along the last axis, cells in steps of 2 are pairs in a place of the tile, and are stored side by side.
 
 `gather_any` finds the windows over a cell by division, along any axes.
 """
@@ -80,9 +80,9 @@ def gather_taps(
 ):  # fmt: skip
     """The sizes b are in blocks: rows and columns of a tile number those.
 
-    `TAPS` lists for each phase the windows that see its cells, MOST of them or fewer: along each axis how far from the block
-    they are, and last the place that the cell has in them. `MARGINS` says how many windows more than blocks an axis has: a tap
-    that is further may find none.
+    `TAPS` lists for each phase the windows that see its cells, MOST of them or fewer: along each axis how far from the
+    block they are, and last the place that the cell has in them. `MARGINS` says how many windows more than blocks an
+    axis has: a tap that is further may find none.
     """
     sizes = (s0, s1, s2, s3, s4, s5, s6, s7)
     outs = (o0, o1, o2, o3, o4, o5, o6, o7)
@@ -192,7 +192,21 @@ def _asked(
                     seen = seen & (o < outs[axis])
                 offset = offset + o * step
                 step = step * outs[axis]
-            sum, error = _part(sum, error, x, offset, TAPS[phase * MOST + tap][RANK], seen, g, winners, reference, KIND, FORM, SLOPE, tap == 0)
+            sum, error = _part(
+                sum,
+                error,
+                x,
+                offset,
+                TAPS[phase * MOST + tap][RANK],
+                seen,
+                g,
+                winners,
+                reference,
+                KIND,
+                FORM,
+                SLOPE,
+                tap == 0,
+            )
     return _finished(sum, error, x, KIND, DIVISOR, FORM)
 
 

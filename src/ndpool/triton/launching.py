@@ -1,8 +1,8 @@
 """Launches of kernels, prepared once: what changes from call to call are the tensors alone.
 
-Triton looks at every argument of every call, to find the kernel that was compiled for its like. Here the numbers are the
-same each time, and of tensors only the dtype, which is the plan's, and whether they start at a multiple of 16 bytes matter.
-So the compiled kernel is kept, and launched with nothing looked at, where all tensors start so.
+Triton looks at every argument of every call, to find the kernel that was compiled for its like. Here the numbers are
+the same each time. Of a tensor matter its dtype, which is the plan's, and whether it starts at a multiple of 16 bytes.
+So the compiled kernel is kept and, where all tensors start so, launched with nothing looked at.
 
 While PyTorch's compiler traces, a launch is a node of its graph.
 """
@@ -30,7 +30,13 @@ class Launch:
     __slots__ = ("compiled", "constants", "grid", "kernel", "numbers", "tensors", "warps")
 
     def __init__(
-        self, kernel: Any, grid: int, tensors: Sequence[str], numbers: Sequence[int], constants: dict[str, Any], warps: int
+        self,
+        kernel: Any,
+        grid: int,
+        tensors: Sequence[str],
+        numbers: Sequence[int],
+        constants: dict[str, Any],
+        warps: int,
     ) -> None:
         self.kernel, self.grid, self.tensors, self.warps = kernel, (grid, 1, 1), tuple(tensors), warps
         self.numbers, self.constants = tuple(numbers), constants

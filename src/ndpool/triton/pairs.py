@@ -4,8 +4,8 @@
     left      0   2   4   ...
     right       1   3   5 ...
 
-A window of places -1, 0 and 1 is the right cell of the pair before, and both cells of its own. `SHIFTS` lists the pairs that
-windows see: (how far the pair is, the place of its left cell or -1, the place of its right cell or -1).
+A window over cells -1, 0 and 1 sees the right cell of the pair before, and both cells of its own. `SHIFTS` lists the
+pairs that windows see: (how far the pair is, the place of its left cell or -1, the place of its right cell or -1).
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def walk_pairs(
     o0, o1, o2, o3, o4, o5, o6, o7,
     KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, WHOLE: tl.constexpr, ROW_CELLS: tl.constexpr,
     SHIFTS: tl.constexpr, PAIRS: tl.constexpr, KERNEL: tl.constexpr, ALIGN: tl.constexpr, OVER: tl.constexpr,
-    DIVISOR: tl.constexpr, SINK: tl.constexpr, PLACES: tl.constexpr, AGAIN: tl.constexpr, COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr,
+    DIVISOR: tl.constexpr, SINK: tl.constexpr, PLACES: tl.constexpr, AGAIN: tl.constexpr,
+    COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr,
     WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """As `walk`, from cells."""
@@ -84,7 +85,21 @@ def walk_pairs(
             if SHIFTS[s][2] >= 0:
                 is_real = _is_real(col, real, size, SHIFTS[s][0], 1, OVER)
                 a, b, d, n = look(
-                    a, b, d, n, right, at, is_real, x, x, x, KIND, "cells", False, COMPUTE, SLOPE,
+                    a,
+                    b,
+                    d,
+                    n,
+                    right,
+                    at,
+                    is_real,
+                    x,
+                    x,
+                    x,
+                    KIND,
+                    "cells",
+                    False,
+                    COMPUTE,
+                    SLOPE,
                     (line + s == 0) and (SHIFTS[s][1] < 0),
                 )
     if AGAIN:

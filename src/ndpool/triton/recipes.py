@@ -155,7 +155,7 @@ def tile(rows: int, columns: int, most: int, exact: bool = False) -> tuple[int, 
 
 
 def _walk(maker: Maker, sink: str, made: tuple[str, str, str], tangent: str = "", g: str = "") -> None:
-    """All walks of a plan, into the tensors `made`: y, winners and dy, or for slopes the reference, nothing, the share."""
+    """All walks of a plan, into the tensors `made`: y, winners and dy; for slopes the reference, nothing, the share."""
     work, name, option = maker.work, maker.work.plan.kind, maker.work.plan.option
     extreme = name in ("max", "min")
     places = extreme and (bool(made[1]) or (bool(tangent) and option == "first"))
@@ -236,7 +236,9 @@ def _walk_in_pairs(maker: Maker, step: Walk, constants: dict[str, Any], tensors:
     for name in ("SOURCE", "TANGENT"):
         del constants[name]
     values = [step.rows, maker.work.cells, *_both(step.axes)]
-    maker.launch(walk_pairs, (step.rows, last.output), sides, [tensors[0], tensors[2], *tensors[4:7]], values, constants)
+    maker.launch(
+        walk_pairs, (step.rows, last.output), sides, [tensors[0], tensors[2], *tensors[4:7]], values, constants
+    )
 
 
 def _slides(work: Work, step: Walk, flags: dict[str, Any]) -> bool:
@@ -401,7 +403,9 @@ def _pull(work: Work) -> Maker:
         if not (plan.kind in ("max", "min") and plan.option == "all"):
             share = maker.room("share", work.outputs, kind.slope)
             smooth = plan.kind in ("smooth_max", "lp")
-            reference = maker.room("reference", work.outputs, kind.compute) if smooth else ("y" if plan.residual.y else "")
+            reference = (
+                maker.room("reference", work.outputs, kind.compute) if smooth else ("y" if plan.residual.y else "")
+            )
             _walk(maker, "slopes", (reference if smooth else "", "", share), g="g")
         _gather(maker, work.axes, "slopes", (share, "", reference, "x"), "gx", 1)
     return maker

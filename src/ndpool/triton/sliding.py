@@ -1,4 +1,4 @@
-"""The kernel for wide windows in steps of one along an axis: a place of the tile has several outputs, which share cells.
+"""The kernel for wide windows in steps of one along an axis: a place of the tile has several outputs that share cells.
 
 The cells under OUTPUTS neighbours are read once, and joined in twos, fours, eights and so on. A window is one of each
 length whose sum it is:

@@ -44,8 +44,8 @@ def walk(
     o0, o1, o2, o3, o4, o5, o6, o7,
     f0, f1, f2, f3, f4, f5, f6, f7,
     KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, WHOLE: tl.constexpr, CELLS: tl.constexpr,
-    DIVISOR: tl.constexpr, SOURCE: tl.constexpr, SINK: tl.constexpr, TANGENT: tl.constexpr, PLACES: tl.constexpr, AGAIN: tl.constexpr,
-    COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr,
+    DIVISOR: tl.constexpr, SOURCE: tl.constexpr, SINK: tl.constexpr, TANGENT: tl.constexpr, PLACES: tl.constexpr,
+    AGAIN: tl.constexpr, COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr,
     UNROLL: tl.constexpr, EDGE: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """`AXES` and the sizes s are those of the source, o those of the sink; `WHOLE` and f those of the pool."""
@@ -85,9 +85,7 @@ def walk(
         for place in range(cells):
             at, real = cell(place, row, col, seen, sizes, outs, RANK, AXES)
             v = tl.load(a_in + at, mask=real, other=number(KIND[WORST]))
-            a, b, d, n = look(
-                a, b, d, n, v, at, real, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE, False
-            )
+            a, b, d, n = look(a, b, d, n, v, at, real, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE, False)
         if AGAIN:
             for left in range(cells):
                 place = cells - 1 - left
@@ -325,9 +323,7 @@ def _store_outputs(
 
 
 @triton.jit
-def _store_slopes(
-    a, b, n, g, real, counted, out, inside, reference, share, KIND: tl.constexpr, DIVISOR: tl.constexpr
-):
+def _store_slopes(a, b, n, g, real, counted, out, inside, reference, share, KIND: tl.constexpr, DIVISOR: tl.constexpr):
     """The share h of each window's gradient, and the reference r beside which a cell's part of it is found."""
     few = (n < KIND[LEAST]) if KIND[SKIP] != "no" else (real < 0)
     if KIND[NAME] == "avg":

@@ -1,8 +1,8 @@
 """A plan as the kernels see it: axes that lie together are one, and each operation is a list of walks.
 
-    direct   all axes at once: the cost is the number of a window's cells
-    axes     one axis after the other, from the innermost: the cost is the sum of the kernel's sides
-    parts    one long window, cut into parts so that there is work for the whole card
+direct   all axes at once: the cost is the number of a window's cells
+axes     one axis after the other, from the innermost: the cost is the sum of the kernel's sides
+parts    one long window, cut into parts so that there is work for the whole card
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ def joined(plan: Plan, indexed: bool = False) -> tuple[Axis, ...]:
             found.append(axis)
     if len(found) > MOST_AXES:
         raise NotImplementedError(
-            f"{plan.window!r} over shape {plan.shape} has {len(found)} axes that cannot be joined, and the engine for GPUs "
-            f"has {MOST_AXES}; call .cpu() on the tensor"
+            f"{plan.window!r} over shape {plan.shape} has {len(found)} axes that cannot be joined, and the engine "
+            f"for GPUs has {MOST_AXES}; call .cpu() on the tensor"
         )
     return tuple(found) or (carried(1),)
 
@@ -132,7 +132,7 @@ def walks(axes: tuple[Axis, ...]) -> tuple[Walk, ...]:
         return (Walk(axes, 1, len(pooled) == 1 and _is_long(axes, pooled[0])),)
     found, current = [], list(axes)
     for i in reversed(pooled):
-        alone = tuple(current[:i]) + (axes[i],) + tuple(current[i + 1 :])
+        alone = (*current[:i], axes[i], *current[i + 1 :])
         before = tuple(axis if axis.is_carried else carried(axis.length) for axis in alone[:i])
         found.append(Walk((*before, *alone[i:]), inner[i], _is_long(axes, i)))
         current[i] = carried(axes[i].output)
@@ -140,7 +140,7 @@ def walks(axes: tuple[Axis, ...]) -> tuple[Walk, ...]:
 
 
 def _is_long(axes: tuple[Axis, ...], i: int) -> bool:
-    """Whether windows are so long and far apart along the last axis that neighbouring outputs read far from each other."""
+    """Whether windows along the last axis are so long and far apart that neighbours would read far from each other."""
     axis = axes[i]
     apart = axis.length // max(axis.output, 1)
     return i == len(axes) - 1 and axis.kernel >= LONG and 2 * apart >= axis.kernel
@@ -217,8 +217,8 @@ class Numbers:
 def numbers(plan: Plan, steps: tuple[Walk, ...]) -> Numbers:
     """How a kind is computed. Sums of floats have more bits than these (rule "Accumulation").
 
-    Those of 16 bits have 32, or 64 where many cells are added one after the other. Those of 32 bits have 64, and those of
-    64 bits are kept beside their error.
+    Those of 16 bits have 32, or 64 where many cells are added one after the other. Those of 32 bits have 64, and those
+    of 64 bits are kept beside their error.
     """
     cells = math.prod(step.cells for step in steps)
     in_a_row = max(step.cells // COLUMNS_OF_TREE if step.tree else step.cells for step in steps)
@@ -308,7 +308,11 @@ MOST_TAPS = 64
 def taps(axes: tuple[Axis, ...]) -> Taps | None:
     """Who sees each phase of a block of cells; None where that is not the same in all blocks, or too much."""
     steps = tuple(axis.stride if axis.kernel > 1 or axis.stride > 1 else 1 for axis in axes)
-    if any(a.adaptive or (a.is_whole and a.length > 1) for a in axes) or math.prod(steps) > BLOCK_CELLS or steps[-1] > 2:
+    if (
+        any(a.adaptive or (a.is_whole and a.length > 1) for a in axes)
+        or math.prod(steps) > BLOCK_CELLS
+        or steps[-1] > 2
+    ):
         return None
     lines = [_taps_along(axis, math.prod(a.kernel for a in axes[i + 1 :])) for i, axis in enumerate(axes)]
     if math.prod(sum(map(len, line)) for line in lines) > MOST_TAPS:
