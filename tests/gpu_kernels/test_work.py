@@ -90,7 +90,7 @@ def test_the_ways_are_gone(monkeypatch):
     assert len(work.walks(whole)) == 2
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=repr)
+@pytest.mark.parametrize("kind", [Max(), Avg(count_include_pad=False), SmoothMax(-0.5)], ids=repr)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_same_bits_for_every_tile(kind, dtype, monkeypatch):
     """A tile says who computes an output, and not how."""
@@ -98,10 +98,8 @@ def test_the_same_bits_for_every_tile(kind, dtype, monkeypatch):
     x = rng.normal(size=(3, 13, 21)).astype(dtype)
     t, g = (rng.normal(size=shape).astype(dtype) for shape in (x.shape, pool.output_shape(x.shape)))
     expected = fresh(pool, x).everything(t, g)
-    for most in (16, 128, 4096):
-        monkeypatch.setattr(
-            recipes, "tile", lambda rows, columns, _=0, most=most: (1, most) if most < 100 else (4, most // 4)
-        )
+    for sides in ((1, 16), (4, 32), (2, 256)):
+        monkeypatch.setattr(recipes, "tile", lambda *_, sides=sides, **__: sides)
         found = fresh(pool, x).everything(t, g)
         for name, result in found.items():
             same_bytes(result, expected[name])
