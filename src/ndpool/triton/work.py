@@ -257,9 +257,8 @@ def _worst(plan: Plan, lead: str, compute: str) -> float:
     if "float" in compute:
         return -math.inf if lead == "max" else math.inf
     bits = int(compute.lstrip("uint"))
-    if compute.startswith("u"):
-        return 0 if lead == "max" else 2**bits - 1
-    return -(2 ** (bits - 1)) if lead == "max" else 2 ** (bits - 1) - 1
+    least, most = (0, (1 << bits) - 1) if compute.startswith("u") else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+    return least if lead == "max" else most
 
 
 def asked(axes: tuple[Axis, ...]) -> tuple[tuple[int, int], ...]:
