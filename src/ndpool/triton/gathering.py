@@ -89,9 +89,9 @@ def gather_taps(
     blocks = (b0, b1, b2, b3, b4, b5, b6, b7)
     col_blocks = tl.cdiv(blocks[RANK - 1], COLS)
     program = tl.program_id(0)
-    row = program // col_blocks
     if WIDE:
-        row = row.to(tl.int64)
+        program = program.to(tl.int64)
+    row = program // col_blocks
     row = row * ROWS + tl.arange(0, ROWS)[:, None]
     first = program % col_blocks * COLS
     col = first + tl.arange(0, COLS)[None, :]
@@ -228,9 +228,9 @@ def gather_any(
     size = sizes[RANK - 1]
     col_blocks = tl.cdiv(size, COLS)
     program = tl.program_id(0)
-    row = program // col_blocks
     if WIDE:
-        row = row.to(tl.int64)
+        program = program.to(tl.int64)
+    row = program // col_blocks
     row = row * ROWS + tl.arange(0, ROWS)[:, None]
     col = program % col_blocks * COLS + tl.arange(0, COLS)[None, :]
     inside = (row < rows) & (col < size)

@@ -58,9 +58,9 @@ def walk_pairs(
     size = sizes[RANK - 1]
     col_blocks = tl.cdiv(outs[RANK - 1], COLS)
     program = tl.program_id(0)
-    row = program // col_blocks
     if WIDE:
-        row = row.to(tl.int64)
+        program = program.to(tl.int64)
+    row = program // col_blocks
     row = row * ROWS + tl.arange(0, ROWS)[:, None]
     first = program % col_blocks * COLS
     col = first + tl.arange(0, COLS)[None, :]

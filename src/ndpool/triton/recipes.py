@@ -159,7 +159,7 @@ def _walk(maker: Maker, sink: str, made: tuple[str, str, str], tangent: str = ""
     work, name, option = maker.work, maker.work.plan.kind, maker.work.plan.option
     extreme = name in ("max", "min")
     places = extreme and (bool(made[1]) or (bool(tangent) and option == "first"))
-    counts = extreme and option != "first" and not made[1] and bool(tangent or g) and option != ("all" if g else "")
+    counts = extreme and option != "first" and not made[1] and bool(tangent or g)
     again = name in ("smooth_max", "lp") or places or counts
     source: tuple[str, ...] = ("x", "x", tangent or "x", "x")
     for i, step in enumerate(work.walks):

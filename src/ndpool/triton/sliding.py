@@ -47,9 +47,9 @@ def slide(
     columns = tl.cdiv(out, OUTPUTS) * inner
     col_blocks = tl.cdiv(columns, COLS)
     program = tl.program_id(0)
-    row = program // col_blocks
     if WIDE:
-        row = row.to(tl.int64)
+        program = program.to(tl.int64)
+    row = program // col_blocks
     row = row * ROWS + tl.arange(0, ROWS)[:, None]
     col = program % col_blocks * COLS + tl.arange(0, COLS)[None, :]
     inside = (row < rows) & (col < columns)

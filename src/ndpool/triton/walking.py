@@ -53,9 +53,9 @@ def walk(
     outs = (o0, o1, o2, o3, o4, o5, o6, o7)
     col_blocks = tl.cdiv(outs[RANK - 1], COLS)
     program = tl.program_id(0)
-    row = program // col_blocks
     if WIDE:
-        row = row.to(tl.int64)
+        program = program.to(tl.int64)
+    row = program // col_blocks
     row = row * ROWS + tl.arange(0, ROWS)[:, None]
     col = program % col_blocks * COLS + tl.arange(0, COLS)[None, :]
     inside = (row < rows) & (col < outs[RANK - 1])
