@@ -39,6 +39,8 @@ if DEVICE != "cuda":
 IGNORED = ["ignore:.*:RuntimeWarning:triton.*", "ignore:TRITON_DEFAULT_FP_FUSION:UserWarning"]
 #: Python's own, of the processes that compile.
 IGNORED += ["ignore:This process .* is multi-threaded:DeprecationWarning"]
+#: PyTorch's own, of how it looks for waiting, and of the parts of a program that hold nothing for a graph.
+IGNORED += ["ignore:Synchronization debug mode:UserWarning", "ignore:The CUDA Graph is empty:UserWarning"]
 
 
 def pytest_collection_modifyitems(items):

@@ -10,6 +10,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from .windows import tile_of_program
+
 
 @triton.jit
 def winners_along(
@@ -23,13 +25,8 @@ def winners_along(
     The `FIRST` kernel of several reads the winners of a plan; the `LAST` writes no rest.
     """
     columns = size * inner
-    col_blocks = tl.cdiv(columns, COLS)
-    program = tl.program_id(0)
-    if WIDE:
-        program = program.to(tl.int64)
-    row = program // col_blocks
-    row = row * ROWS + tl.arange(0, ROWS)[:, None]
-    col = program % col_blocks * COLS + tl.arange(0, COLS)[None, :]
+    row, first = tile_of_program(columns, WIDE, ROWS, COLS)
+    col = first + tl.arange(0, COLS)[None, :]
     inside = (row < rows) & (col < columns)
     row = tl.minimum(row, rows - 1)
     i = col // inner

@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 
 from .arithmetic import NAME, PARAMETER, SKIP, SUMS, are_equal, is_there, power, shifted, sign_of, two_sum
-from .windows import ADAPTIVE, DILATION, INNER, KERNEL, LO, STRIDE, window_start
+from .windows import ADAPTIVE, DILATION, INNER, KERNEL, LO, STRIDE, along_axis, tile_of_program, window_start
 
 
 @triton.jit
@@ -87,13 +87,7 @@ def gather_taps(
     sizes = (s0, s1, s2, s3, s4, s5, s6, s7)
     outs = (o0, o1, o2, o3, o4, o5, o6, o7)
     blocks = (b0, b1, b2, b3, b4, b5, b6, b7)
-    col_blocks = tl.cdiv(blocks[RANK - 1], COLS)
-    program = tl.program_id(0)
-    if WIDE:
-        program = program.to(tl.int64)
-    row = program // col_blocks
-    row = row * ROWS + tl.arange(0, ROWS)[:, None]
-    first = program % col_blocks * COLS
+    row, first = tile_of_program(blocks[RANK - 1], WIDE, ROWS, COLS)
     col = first + tl.arange(0, COLS)[None, :]
     inside = row < rows
     row = tl.minimum(row, rows - 1)
@@ -148,11 +142,7 @@ def _phase_row(phase, row, real, step, sizes, blocks, RANK: tl.constexpr, STEPS:
     rest = row
     number = phase
     for axis in tl.static_range(RANK - 2, -1, -1):
-        if axis == 0:
-            b = rest
-        else:
-            b = rest % blocks[axis]
-            rest = rest // blocks[axis]
+        b, rest = along_axis(rest, rest, blocks, axis, RANK)
         at = b * STEPS[axis] + number % STEPS[axis]
         if STEPS[axis] > 1:
             real = real & (at < sizes[axis])
@@ -178,13 +168,7 @@ def _asked(
             rest = row
             step = 1
             for axis in tl.static_range(RANK - 1, -1, -1):
-                if axis == RANK - 1:
-                    b = col
-                elif axis == 0:
-                    b = rest
-                else:
-                    b = rest % blocks[axis]
-                    rest = rest // blocks[axis]
+                b, rest = along_axis(rest, col, blocks, axis, RANK)
                 o = b + TAPS[phase * MOST + tap][axis]
                 if TAPS[phase * MOST + tap][axis] < 0:
                     seen = seen & (o >= 0)
@@ -226,13 +210,8 @@ def gather_any(
     sizes = (s0, s1, s2, s3, s4, s5, s6, s7)
     outs = (o0, o1, o2, o3, o4, o5, o6, o7)
     size = sizes[RANK - 1]
-    col_blocks = tl.cdiv(size, COLS)
-    program = tl.program_id(0)
-    if WIDE:
-        program = program.to(tl.int64)
-    row = program // col_blocks
-    row = row * ROWS + tl.arange(0, ROWS)[:, None]
-    col = program % col_blocks * COLS + tl.arange(0, COLS)[None, :]
+    row, first = tile_of_program(size, WIDE, ROWS, COLS)
+    col = first + tl.arange(0, COLS)[None, :]
     inside = (row < rows) & (col < size)
     row = tl.minimum(row, rows - 1)
     at = row * (size // ALIGN) * ALIGN + col
@@ -261,13 +240,7 @@ def _found(number, row, col, seen, sizes, outs, RANK: tl.constexpr, AXES: tl.con
     rest = row
     step = 1
     for axis in tl.static_range(RANK - 1, -1, -1):
-        if axis == RANK - 1:
-            i = col
-        elif axis == 0:
-            i = rest
-        else:
-            i = rest % sizes[axis]
-            rest = rest // sizes[axis]
+        i, rest = along_axis(rest, col, sizes, axis, RANK)
         j = number // ASKED[axis][1] % ASKED[axis][0]
         o, at, is_seen = _window(i, j, seen, sizes[axis], outs[axis], AXES, axis)
         seen = is_seen

@@ -15,7 +15,7 @@ import triton.language as tl
 
 from .arithmetic import WORST, number
 from .walking import look, look_again, store_result
-from .windows import row_cell
+from .windows import row_cell, tile_of_program
 
 
 @triton.jit
@@ -56,13 +56,7 @@ def walk_pairs(
     sizes = (s0, s1, s2, s3, s4, s5, s6, s7)
     outs = (o0, o1, o2, o3, o4, o5, o6, o7)
     size = sizes[RANK - 1]
-    col_blocks = tl.cdiv(outs[RANK - 1], COLS)
-    program = tl.program_id(0)
-    if WIDE:
-        program = program.to(tl.int64)
-    row = program // col_blocks
-    row = row * ROWS + tl.arange(0, ROWS)[:, None]
-    first = program % col_blocks * COLS
+    row, first = tile_of_program(outs[RANK - 1], WIDE, ROWS, COLS)
     col = first + tl.arange(0, COLS)[None, :]
     inside = (row < rows) & (col < outs[RANK - 1])
     row = tl.minimum(row, rows - 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .windows import DILATION, INNER, KERNEL, window_start
+from .windows import DILATION, INNER, KERNEL, along_axis, tile_of_program, window_start
 
 
 @triton.jit
@@ -18,13 +18,8 @@ def place_kernel(
 ):  # fmt: skip
     sizes = (s0, s1, s2, s3, s4, s5, s6, s7)
     outs = (o0, o1, o2, o3, o4, o5, o6, o7)
-    col_blocks = tl.cdiv(outs[RANK - 1], COLS)
-    program = tl.program_id(0)
-    if WIDE:
-        program = program.to(tl.int64)
-    row = program // col_blocks
-    row = row * ROWS + tl.arange(0, ROWS)[:, None]
-    col = program % col_blocks * COLS + tl.arange(0, COLS)[None, :]
+    row, first = tile_of_program(outs[RANK - 1], WIDE, ROWS, COLS)
+    col = first + tl.arange(0, COLS)[None, :]
     inside = (row < rows) & (col < outs[RANK - 1])
     row = tl.minimum(row, rows - 1)
     out = row.to(tl.int64) * outs[RANK - 1] + col
@@ -38,13 +33,7 @@ def place_kernel(
     pooled_step = place * 0 + 1
     rest = row
     for axis in tl.static_range(RANK - 1, -1, -1):
-        if axis == RANK - 1:
-            o = col
-        elif axis == 0:
-            o = rest
-        else:
-            o = rest % outs[axis]
-            rest = rest // outs[axis]
+        o, rest = along_axis(rest, col, outs, axis, RANK)
         at = o
         if POOLED[axis]:
             k = place // AXES[axis][INNER] % AXES[axis][KERNEL]

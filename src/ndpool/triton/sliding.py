@@ -15,6 +15,7 @@ import triton.language as tl
 
 from .arithmetic import NAME, WORST, beats, better, number
 from .walking import store_result
+from .windows import tile_of_program
 
 
 @triton.jit
@@ -45,13 +46,8 @@ def slide(
     """
     outs = (o0, o1, o2, o3, o4, o5, o6, o7)
     columns = tl.cdiv(out, OUTPUTS) * inner
-    col_blocks = tl.cdiv(columns, COLS)
-    program = tl.program_id(0)
-    if WIDE:
-        program = program.to(tl.int64)
-    row = program // col_blocks
-    row = row * ROWS + tl.arange(0, ROWS)[:, None]
-    col = program % col_blocks * COLS + tl.arange(0, COLS)[None, :]
+    row, start = tile_of_program(columns, WIDE, ROWS, COLS)
+    col = start + tl.arange(0, COLS)[None, :]
     inside = (row < rows) & (col < columns)
     row = tl.minimum(row, rows - 1)
     first = col // inner * OUTPUTS

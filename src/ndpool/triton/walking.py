@@ -34,7 +34,7 @@ from .arithmetic import (
     sign_of,
     two_sum,
 )
-from .windows import cell, cells_seen
+from .windows import cell, cells_seen, tile_of_program
 
 
 @triton.jit
@@ -51,13 +51,8 @@ def walk(
     """`AXES` and the sizes s are those of the source, o those of the sink; `WHOLE` and f those of the pool."""
     sizes = (s0, s1, s2, s3, s4, s5, s6, s7)
     outs = (o0, o1, o2, o3, o4, o5, o6, o7)
-    col_blocks = tl.cdiv(outs[RANK - 1], COLS)
-    program = tl.program_id(0)
-    if WIDE:
-        program = program.to(tl.int64)
-    row = program // col_blocks
-    row = row * ROWS + tl.arange(0, ROWS)[:, None]
-    col = program % col_blocks * COLS + tl.arange(0, COLS)[None, :]
+    row, first = tile_of_program(outs[RANK - 1], WIDE, ROWS, COLS)
+    col = first + tl.arange(0, COLS)[None, :]
     inside = (row < rows) & (col < outs[RANK - 1])
     row = tl.minimum(row, rows - 1)
     seen = col < outs[RANK - 1] if EDGE else tl.full([1, 1], True, tl.int1)

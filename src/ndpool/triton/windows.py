@@ -37,6 +37,30 @@ KERNEL, STRIDE, DILATION, LO, HI, ADAPTIVE, INNER, OVERHANGS = (
 
 
 @triton.jit
+def tile_of_program(columns, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr):
+    """The rows of this program's tile, and the first of its columns. Tiles go along the columns first."""
+    col_blocks = tl.cdiv(columns, COLS)
+    program = tl.program_id(0)
+    if WIDE:
+        program = program.to(tl.int64)
+    return program // col_blocks * ROWS + tl.arange(0, ROWS)[:, None], program % col_blocks * COLS
+
+
+@triton.jit
+def along_axis(rest, col, lengths, axis: tl.constexpr, RANK: tl.constexpr):
+    """The place of a tile's outputs or cells along an axis, and the number of their row without it and those after.
+
+    Axes are asked for from the last, which the columns number, to the first.
+    """
+    if axis == RANK - 1:
+        return col, rest
+    elif axis == 0:
+        return rest, rest
+    else:
+        return rest % lengths[axis], rest // lengths[axis]
+
+
+@triton.jit
 def window_start(o, size, out, AXES: tl.constexpr, axis: tl.constexpr):
     """The first cell that output o sees along an axis; it may be padding."""
     if AXES[axis][ADAPTIVE] == 2:
@@ -80,11 +104,7 @@ def row_cell(place, row, real, step, sizes, outs, RANK: tl.constexpr, AXES: tl.c
     offset = row * 0
     rest = row
     for axis in tl.static_range(RANK - 2, -1, -1):
-        if axis == 0:
-            o = rest
-        else:
-            o = rest % outs[axis]
-            rest = rest // outs[axis]
+        o, rest = along_axis(rest, rest, outs, axis, RANK)
         at, real = along(o, place, real, sizes[axis], outs[axis], AXES, axis)
         offset = offset + at * step
         step = step * sizes[axis]
@@ -106,13 +126,7 @@ def cells_seen(row, col, sizes, outs, RANK: tl.constexpr, AXES: tl.constexpr):
     counted = col * 0 + 1
     rest = row
     for axis in tl.static_range(RANK - 1, -1, -1):
-        if axis == RANK - 1:
-            o = col
-        elif axis == 0:
-            o = rest
-        else:
-            o = rest % outs[axis]
-            rest = rest // outs[axis]
+        o, rest = along_axis(rest, col, outs, axis, RANK)
         if AXES[axis][ADAPTIVE]:
             start = window_start(o, sizes[axis], outs[axis], AXES, axis)
             seen = window_end(o, sizes[axis], outs[axis], AXES, axis) - start
