@@ -83,7 +83,7 @@ def window_end(o, size, out, AXES: tl.constexpr, axis: tl.constexpr):
 @triton.jit
 def along(o, place, real, size, out, AXES: tl.constexpr, axis: tl.constexpr):
     """The cell at a place of the windows of o along one axis, and whether that too is a real one."""
-    if AXES[axis][KERNEL] == 1 and AXES[axis][STRIDE] == 1 and AXES[axis][LO] + AXES[axis][ADAPTIVE] == 0:
+    if AXES[axis][KERNEL] == 1 and AXES[axis][STRIDE] == 1 and AXES[axis][LO] + AXES[axis][OVERHANGS] == 0:
         return o, real
     else:
         if AXES[axis][KERNEL] == 0:
@@ -132,7 +132,7 @@ def cells_seen(row, col, sizes, outs, RANK: tl.constexpr, AXES: tl.constexpr):
             seen = window_end(o, sizes[axis], outs[axis], AXES, axis) - start
             real = real * seen
             counted = counted * seen
-        elif AXES[axis][KERNEL] > 1 or AXES[axis][STRIDE] > 1 or AXES[axis][LO] > 0:
+        elif AXES[axis][KERNEL] > 1 or AXES[axis][STRIDE] > 1 or AXES[axis][LO] + AXES[axis][OVERHANGS] > 0:
             start = window_start(o, sizes[axis], outs[axis], AXES, axis)
             first = (tl.maximum(-start, 0) + AXES[axis][DILATION] - 1) // AXES[axis][DILATION]
             last = (tl.maximum(sizes[axis] - start, 0) + AXES[axis][DILATION] - 1) // AXES[axis][DILATION]
