@@ -9,11 +9,12 @@ from typing import Any
 import torch
 import triton.language as tl
 
-from ..plan import Plan
+from ..plan import ITEM_BYTES, Plan
 from .columns import winners_along
 from .gathering import gather_any, gather_taps
+from .groups import walk_groups
 from .launching import Launch, Recipe
-from .pairs import walk_pairs
+
 from .places import place_kernel
 from .sliding import slide
 from .tree import tree
@@ -33,7 +34,6 @@ from .work import (
     divisor,
     joined,
     numbers,
-    shifts,
     taps,
     walks,
     windows_over_a_cell,
@@ -53,8 +53,11 @@ TILE, TREE = 1024, 4096
 #: Kernels from this side on slide, so many neighbouring outputs at a time, in smaller tiles for their many numbers.
 WIDE_KERNEL, NEIGHBOURS, SLIDE_TILE = 8, 8, 256
 
+#: The bytes that a thread reads at once.
+VECTOR = 16
+
 #: Exact tiles are at least so wide.
-LEAST_COLUMNS = 16
+LEAST_COLUMNS = 8
 
 
 class Work:
@@ -201,9 +204,9 @@ def _one_walk(maker: Maker, step: Walk, flags: dict[str, Any], tensors: list[str
     work, axes, last = maker.work, step.axes, step.axes[-1]
     powers = flags["AGAIN"] and not flags["PLACES"]
     unroll = not step.tree and step.cells <= (UNROLLED_POWERS if powers else UNROLLED)
-    constants = {**_constants(work, axes, unroll), **flags}
-    if unroll and flags["SOURCE"] == "cells" and flags["SINK"] != "states" and not flags["TANGENT"] and _in_pairs(last):
-        _walk_in_pairs(maker, step, constants, tensors)
+    constants = {**_constants(work, axes, unroll), **flags, "CLAMP": _clamps(work, flags)}
+    if unroll and flags["SOURCE"] == "cells" and flags["SINK"] != "states" and not flags["TANGENT"] and _in_groups(last):
+        _walk_in_groups(maker, step, constants, tensors)
         return
     if _slides(work, step, flags):
         _slide(maker, step, constants, tensors)
@@ -212,6 +215,7 @@ def _one_walk(maker: Maker, step: Walk, flags: dict[str, Any], tensors: list[str
     values = [rows, step.cells, step.scale, work.cells, *_both(axes), *_sizes(axis.length for axis in work.axes)]
     constants["CELLS"] = step.cells if unroll else 0
     if step.tree:
+        del constants["CLAMP"]
         cols = min(COLUMNS_OF_TREE, power_of_two(step.cells))
         sides = max(1, min(TREE // cols, power_of_two(rows))), cols
         maker.launch(tree, (rows, 1), sides, tensors, values, constants)
@@ -221,24 +225,30 @@ def _one_walk(maker: Maker, step: Walk, flags: dict[str, Any], tensors: list[str
         maker.launch(walk, (rows, last.output), sides, tensors, values, constants)
 
 
-def _in_pairs(axis: Axis) -> bool:
+def _clamps(work: Work, flags: dict[str, Any]) -> bool:
+    """Whether a cell that is seen twice changes nothing: it does where cells are added up, counted or skipped."""
+    counted = flags["AGAIN"] and not flags["PLACES"]
+    return work.plan.kind in ("max", "min") and not counted and work.plan.skipped is None
+
+
+def _in_groups(axis: Axis) -> bool:
     """Whether windows go in steps of 2, over rows that are worth to be read whole."""
     return axis.stride == 2 and axis.dilation == 1 and axis.kernel > 1 and axis.output >= 8 and not axis.adaptive
 
 
-def _walk_in_pairs(maker: Maker, step: Walk, constants: dict[str, Any], tensors: list[str]) -> None:
-    last = step.axes[-1]
-    sides = tile(step.rows, last.output, TILE)
-    seen = shifts(last)
-    over = 2 * (last.output + seen[-1][0]) > last.length or last.output % sides[1] > 0
-    constants |= {"ROW_CELLS": step.cells // last.kernel, "SHIFTS": seen, "PAIRS": len(seen), "KERNEL": last.kernel}
-    constants |= {"ALIGN": math.gcd(last.length, 8), "OVER": over}
+def _walk_in_groups(maker: Maker, step: Walk, constants: dict[str, Any], tensors: list[str]) -> None:
+    last, plan = step.axes[-1], maker.work.plan
+    group = max(1, min(4, VECTOR // (2 * ITEM_BYTES[plan.dtype])))  # whose cells are a vector
+    groups = -(-last.output // group)
+    sides = tile(step.rows, groups, TILE // group, exact=True)
+    before, after = (-(-max(0, cells) // (2 * group)) for cells in (last.lo, last.kernel - 2 - last.lo))
+    over = 2 * group * -(-groups // sides[1]) * sides[1] > last.length
+    constants |= {"LINES": step.cells // last.kernel, "KERNEL": last.kernel, "LO": last.lo, "GROUP": group}
+    constants |= {"BEFORE": before, "AFTER": after, "ALIGN": math.gcd(last.length, 8), "OVER": over}
     for name in ("SOURCE", "TANGENT"):
         del constants[name]
     values = [step.rows, maker.work.cells, *_both(step.axes)]
-    maker.launch(
-        walk_pairs, (step.rows, last.output), sides, [tensors[0], tensors[2], *tensors[4:7]], values, constants
-    )
+    maker.launch(walk_groups, (step.rows, groups), sides, [tensors[0], tensors[2], *tensors[4:7]], values, constants)
 
 
 def _slides(work: Work, step: Walk, flags: dict[str, Any]) -> bool:
@@ -275,7 +285,8 @@ def _scale(maker: Maker, share: str) -> None:
     rows, last = math.prod(axis.output for axis in axes[:-1]), axes[-1]
     flags = {"SOURCE": "cells", "SINK": "slopes", "TANGENT": False, "PLACES": False, "AGAIN": False}
     sides = tile(rows, last.output, TILE)
-    constants = {**_constants(work, axes, True), **flags, "CELLS": 0, "UNROLL": True, "EDGE": True}
+    constants = {**_constants(work, axes, True), **flags, "CLAMP": False, "CELLS": 0}
+    constants |= {"UNROLL": True, "EDGE": True}
     tensors = ["g"] * 6 + [share, "g"]
     values = [rows, 0, 1, work.cells, *_both(axes), *_sizes(axis.length for axis in work.axes)]
     maker.launch(walk, (rows, last.output), sides, tensors, values, constants)

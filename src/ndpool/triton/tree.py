@@ -79,7 +79,7 @@ def tree(
     blocks = tl.cdiv(cells, COLS)
     for block in range(blocks):
         place = block * COLS + lane
-        at, real = cell(place, row, last, inside & (place < cells), sizes, outs, RANK, AXES)
+        at, _, real = cell(place, row, last, inside & (place < cells), sizes, outs, RANK, AXES, False)
         v = tl.load(a_in + at, mask=real, other=number(KIND[WORST]))
         a, b, d, n = look(a, b, d, n, v, at, real, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE, False)
     if KIND[NAME] != "sum" and KIND[NAME] != "avg":
@@ -91,11 +91,11 @@ def tree(
     if AGAIN:
         for left in range(blocks):
             place = (blocks - 1 - left) * COLS + lane
-            at, real = cell(place, row, last, inside & (place < cells), sizes, outs, RANK, AXES)
+            at, _, real = cell(place, row, last, inside & (place < cells), sizes, outs, RANK, AXES, False)
             v = tl.load(a_in + at, mask=real, other=number(KIND[WORST]))
             b, d = look_again(
                 a, b, d, v, at, real, place, scale, b_in, d_in, n_in,
-                KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE,
+                KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE, "all",
             )  # fmt: skip
     if PLACES:
         none = all_cells + tl.zeros_like(b)

@@ -23,6 +23,7 @@ from .arithmetic import (
     SKIP_VALUE,
     SUMS,
     WORST,
+    any_nan,
     are_equal,
     better,
     is_there,
@@ -45,10 +46,13 @@ def walk(
     f0, f1, f2, f3, f4, f5, f6, f7,
     KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, WHOLE: tl.constexpr, CELLS: tl.constexpr,
     DIVISOR: tl.constexpr, SOURCE: tl.constexpr, SINK: tl.constexpr, TANGENT: tl.constexpr, PLACES: tl.constexpr,
-    AGAIN: tl.constexpr, COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr,
+    AGAIN: tl.constexpr, CLAMP: tl.constexpr, COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr,
     UNROLL: tl.constexpr, EDGE: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    """`AXES` and the sizes s are those of the source, o those of the sink; `WHOLE` and f those of the pool."""
+    """`AXES` and the sizes s are those of the source, o those of the sink; `WHOLE` and f those of the pool.
+
+    With `CLAMP`, for which see `along`, no cell needs a mask: those of padding are real ones that are seen twice.
+    """
     sizes = (s0, s1, s2, s3, s4, s5, s6, s7)
     outs = (o0, o1, o2, o3, o4, o5, o6, o7)
     row, first = tile_of_program(outs[RANK - 1], WIDE, ROWS, COLS)
@@ -63,32 +67,41 @@ def walk(
     n = tl.zeros([ROWS, COLS], tl.int32)
     if UNROLL:
         for place in tl.static_range(CELLS):
-            at, real = cell(place, row, col, seen, sizes, outs, RANK, AXES)
+            at, where, real = cell(place, row, col, seen, sizes, outs, RANK, AXES, CLAMP)
             v = tl.load(a_in + at, mask=real, other=number(KIND[WORST]))
             a, b, d, n = look(
                 a, b, d, n, v, at, real, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE, place == 0
             )
         if AGAIN:
             for place in tl.static_range(CELLS - 1, -1, -1):
-                at, real = cell(place, row, col, seen, sizes, outs, RANK, AXES)
+                at, where, real = cell(place, row, col, seen, sizes, outs, RANK, AXES, CLAMP)
                 v = tl.load(a_in + at, mask=real, other=number(KIND[WORST]))
                 b, d = look_again(
-                    a, b, d, v, at, real, place, scale, b_in, d_in, n_in,
-                    KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE,
+                    a, b, d, v, at, real, where, scale, b_in, d_in, n_in,
+                    KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE, "numbers" if CLAMP else "all",
                 )  # fmt: skip
+            if CLAMP and a.dtype.is_floating():
+                if any_nan(a):
+                    for place in tl.static_range(CELLS - 1, -1, -1):
+                        at, where, real = cell(place, row, col, seen, sizes, outs, RANK, AXES, CLAMP)
+                        v = tl.load(a_in + at, mask=real, other=number(KIND[WORST]))
+                        b, d = look_again(
+                            a, b, d, v, at, real, where, scale, b_in, d_in, n_in,
+                            KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE, "NaNs",
+                        )  # fmt: skip
     else:
         for place in range(cells):
-            at, real = cell(place, row, col, seen, sizes, outs, RANK, AXES)
+            at, where, real = cell(place, row, col, seen, sizes, outs, RANK, AXES, CLAMP)
             v = tl.load(a_in + at, mask=real, other=number(KIND[WORST]))
             a, b, d, n = look(a, b, d, n, v, at, real, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE, False)
         if AGAIN:
             for left in range(cells):
                 place = cells - 1 - left
-                at, real = cell(place, row, col, seen, sizes, outs, RANK, AXES)
+                at, where, real = cell(place, row, col, seen, sizes, outs, RANK, AXES, CLAMP)
                 v = tl.load(a_in + at, mask=real, other=number(KIND[WORST]))
                 b, d = look_again(
-                    a, b, d, v, at, real, place, scale, b_in, d_in, n_in,
-                    KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE,
+                    a, b, d, v, at, real, where, scale, b_in, d_in, n_in,
+                    KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE, "all",
                 )  # fmt: skip
 
     store_result(
@@ -197,11 +210,12 @@ def _added_state(a, b, v, w, KIND: tl.constexpr):
 def look_again(
     a, b, d, v, at, real, place, scale, b_in, d_in, n_in,
     KIND: tl.constexpr, SOURCE: tl.constexpr, TANGENT: tl.constexpr, PLACES: tl.constexpr,
-    COMPUTE: tl.constexpr, SLOPE: tl.constexpr,
+    COMPUTE: tl.constexpr, SLOPE: tl.constexpr, WINNERS: tl.constexpr,
 ):  # fmt: skip
     """What depends on the best cell: its place, how many there are, or the sum of what each is beside it.
 
-    Cells come from the last to the first, so that the first of several winners stays.
+    Cells come from the last to the first, so that the first of several winners stays. `WINNERS` says which may win:
+    "numbers", "NaNs", or "all".
     """
     v = v.to(COMPUTE)
     if KIND[SKIP] != "no":
@@ -214,10 +228,13 @@ def look_again(
     else:
         times = real.to(b.dtype)
     if PLACES:
-        wins = real & (v == a)
-        if v.dtype.is_floating():
-            wins = wins | (real & (v != v))  # where there is a NaN, nothing equals the best cell
-        place = tl.full([1, 1], scale, b.dtype) * place
+        if WINNERS == "NaNs":
+            wins = real & (v != v)
+        else:
+            wins = real & (v == a)
+            if WINNERS == "all" and v.dtype.is_floating():
+                wins = wins | (real & (v != v))  # where there is a NaN, nothing equals the best cell
+        place = (tl.full([1, 1], scale, b.dtype) * place).to(b.dtype)
         if SOURCE == "states":
             place = place + times
         b = tl.where(wins, place, b)

@@ -81,42 +81,60 @@ def window_end(o, size, out, AXES: tl.constexpr, axis: tl.constexpr):
 
 
 @triton.jit
-def along(o, place, real, size, out, AXES: tl.constexpr, axis: tl.constexpr):
-    """The cell at a place of the windows of o along one axis, and whether that too is a real one."""
+def along(o, place, real, size, out, AXES: tl.constexpr, axis: tl.constexpr, CLAMP: tl.constexpr):
+    """The cell at a place of the windows of o along one axis, its place there, and whether that too is a real one.
+
+    With `CLAMP`, a place without a real cell is that of the window's nearest real cell: for kinds that do not mind to
+    see a cell twice.
+    """
     if AXES[axis][KERNEL] == 1 and AXES[axis][STRIDE] == 1 and AXES[axis][LO] + AXES[axis][OVERHANGS] == 0:
-        return o, real
+        return o, 0, real
     else:
         if AXES[axis][KERNEL] == 0:
             k = place
         else:
             k = place // AXES[axis][INNER] % AXES[axis][KERNEL]
-        at = window_start(o, size, out, AXES, axis) + k * AXES[axis][DILATION]
-        if AXES[axis][LO] > 0:
-            real = real & (at >= 0)
-        if AXES[axis][OVERHANGS]:
-            real = real & (at < window_end(o, size, out, AXES, axis))
-        return at, real
+        start = window_start(o, size, out, AXES, axis)
+        if CLAMP:
+            if AXES[axis][LO] > 0:
+                k = tl.maximum(k, (AXES[axis][DILATION] - 1 - start) // AXES[axis][DILATION])
+            if AXES[axis][OVERHANGS]:
+                last = window_end(o, size, out, AXES, axis) - 1 - start
+                k = tl.minimum(k, last // AXES[axis][DILATION])
+            at = start + k * AXES[axis][DILATION]
+        else:
+            at = start + k * AXES[axis][DILATION]
+            if AXES[axis][LO] > 0:
+                real = real & (at >= 0)
+            if AXES[axis][OVERHANGS]:
+                real = real & (at < window_end(o, size, out, AXES, axis))
+        return at, k * AXES[axis][INNER], real
 
 
 @triton.jit
-def row_cell(place, row, real, step, sizes, outs, RANK: tl.constexpr, AXES: tl.constexpr):
-    """The offset of the first column of the cells at a place, along all axes but the last, which is `step` long."""
+def row_cell(place, row, real, step, sizes, outs, RANK: tl.constexpr, AXES: tl.constexpr, CLAMP: tl.constexpr):
+    """The offset of the first column of the cells at a place, along all axes but the last, which is `step` long.
+
+    Also the part of the place that lies along these axes, and whether the cells are real ones.
+    """
     offset = row * 0
+    found = 0
     rest = row
     for axis in tl.static_range(RANK - 2, -1, -1):
         o, rest = along_axis(rest, rest, outs, axis, RANK)
-        at, real = along(o, place, real, sizes[axis], outs[axis], AXES, axis)
+        at, k, real = along(o, place, real, sizes[axis], outs[axis], AXES, axis, CLAMP)
         offset = offset + at * step
+        found = found + k
         step = step * sizes[axis]
-    return offset, real
+    return offset, found, real
 
 
 @triton.jit
-def cell(place, row, col, inside, sizes, outs, RANK: tl.constexpr, AXES: tl.constexpr):
-    """The cell at this place of every window of a tile: its offset, and whether it is a real one."""
-    offset, real = row_cell(place, row, inside, sizes[RANK - 1], sizes, outs, RANK, AXES)
-    at, real = along(col, place, real, sizes[RANK - 1], outs[RANK - 1], AXES, RANK - 1)
-    return offset + at, real
+def cell(place, row, col, inside, sizes, outs, RANK: tl.constexpr, AXES: tl.constexpr, CLAMP: tl.constexpr):
+    """The cell at this place of every window of a tile: its offset, its place, and whether it is a real one."""
+    offset, rows_place, real = row_cell(place, row, inside, sizes[RANK - 1], sizes, outs, RANK, AXES, CLAMP)
+    at, k, real = along(col, place, real, sizes[RANK - 1], outs[RANK - 1], AXES, RANK - 1, CLAMP)
+    return offset + at, rows_place + k, real
 
 
 @triton.jit

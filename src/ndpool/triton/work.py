@@ -234,7 +234,7 @@ def numbers(plan: Plan, steps: tuple[Walk, ...]) -> Numbers:
         elif dtype in ("int64", "uint64") and plan.kind == "avg":
             sums = "halves"
     elif plan.kind in ("max", "min"):
-        compute = "float32" if narrow else dtype
+        compute = dtype
         second = "int32" if cells <= LARGEST_INT else "int64"
         slope = compute if option == "first" and floats else wide
     else:
@@ -339,14 +339,3 @@ def _taps_along(axis: Axis, inner: int) -> list[list[tuple[int, int]]]:
         away = [phase + axis.lo - k * axis.dilation for k in range(axis.kernel)]
         found.append([(a // axis.stride, k * inner) for k, a in enumerate(away) if a % axis.stride == 0][::-1])
     return found
-
-
-def shifts(axis: Axis) -> tuple[tuple[int, int, int], ...]:
-    """The pairs of cells that windows in steps of 2 see: how far each is, and the places of its two cells, or -1.
-
-    >>> shifts(Axis(8, 4, kernel=3, stride=2, lo=1))
-    ((-1, -1, 0), (0, 1, 2))
-    """
-    places = {k - axis.lo: k for k in range(axis.kernel)}
-    pairs = sorted({cell // 2 for cell in places})
-    return tuple((pair, places.get(2 * pair, -1), places.get(2 * pair + 1, -1)) for pair in pairs)
