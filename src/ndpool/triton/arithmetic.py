@@ -99,6 +99,14 @@ def is_there(v, KIND: tl.constexpr):
 
 
 @triton.jit
+def rounded(v, POINTER: tl.constexpr):
+    """A number as the memory at a pointer takes it. Doubles become bfloat16 by way of float32, as on the device."""
+    if v.dtype == tl.float64 and POINTER.element_ty == tl.bfloat16:
+        v = v.to(tl.float32)
+    return v.to(POINTER.element_ty)
+
+
+@triton.jit
 def two_sum(a, b):
     """`a + b`, and what rounding took from it; that says nothing once the sum is not finite."""
     s = a + b

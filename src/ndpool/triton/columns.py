@@ -10,6 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from .arithmetic import rounded
 from .windows import tile_of_program
 
 
@@ -51,6 +52,6 @@ def winners_along(
             rest = tl.where(wins, winner // KERNEL, rest)
         sum += tl.where(wins, tl.load(g + offset, mask=wins, other=0).to(SLOPE), 0)
     at = row * columns + col
-    tl.store(g_out + at, sum.to(g_out.dtype.element_ty), mask=inside)
+    tl.store(g_out + at, rounded(sum, g_out.dtype), mask=inside)
     if not LAST:
         tl.store(rest_out + at, rest, mask=inside)

@@ -16,16 +16,22 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .arithmetic import NAME, PARAMETER, SKIP, SUMS, are_equal, is_there, power, shifted, sign_of, two_sum
+from .arithmetic import NAME, PARAMETER, SKIP, SUMS, are_equal, is_there, power, rounded, shifted, sign_of, two_sum
 from .windows import ADAPTIVE, DILATION, INNER, KERNEL, LO, STRIDE, along_axis, tile_of_program, window_start
+
+
+@triton.constexpr_function
+def keeps_error(kind, windows, divisor):
+    """Whether a sum over so many windows would be rounded more than once: not one of two, if nothing divides it."""
+    return kind[SUMS.value] == "error" and windows > (1 if divisor > 1 else 2)
 
 
 @triton.jit
 def _part(
     sum, error, x, offset, place, seen, g, winners, reference,
-    KIND: tl.constexpr, FORM: tl.constexpr, SLOPE: tl.constexpr, FIRST: tl.constexpr,
+    KIND: tl.constexpr, FORM: tl.constexpr, SLOPE: tl.constexpr, ERROR: tl.constexpr, FIRST: tl.constexpr,
 ):  # fmt: skip
-    """The sum with what one window gives to each cell."""
+    """The sum with what one window gives to each cell, and its error where that is asked for."""
     if FORM == "winners":
         wins = seen & (tl.load(winners + offset, mask=seen, other=0) == place)
         part = tl.where(wins, tl.load(g + offset, mask=seen).to(SLOPE), 0)
@@ -42,7 +48,7 @@ def _part(
         part = tl.where(seen, part, 0)
     if FIRST:
         return part, error
-    elif KIND[SUMS] == "error":
+    elif ERROR:
         sum, e = two_sum(sum, part)
         return sum, error + e
     else:
@@ -50,8 +56,8 @@ def _part(
 
 
 @triton.jit
-def _finished(sum, error, x, KIND: tl.constexpr, DIVISOR: tl.constexpr, FORM: tl.constexpr):
-    if KIND[SUMS] == "error":
+def _finished(sum, error, x, KIND: tl.constexpr, DIVISOR: tl.constexpr, FORM: tl.constexpr, ERROR: tl.constexpr):
+    if ERROR:
         sum = tl.where(sum - sum == 0, sum + error, sum)
     if DIVISOR > 1 and sum.dtype == tl.float64:
         sum = sum / DIVISOR
@@ -108,13 +114,13 @@ def gather_taps(
                 2 * phase + 1, row, col, right_x, outs, blocks, g, winners, reference,
                 KIND, RANK, TAPS, COUNTS, MOST, MARGINS, EDGE, DIVISOR, FORM, SLOPE,
             )  # fmt: skip
-            found = found + (tl.interleave(left.to(gx.dtype.element_ty), right.to(gx.dtype.element_ty)),)
+            found = found + (tl.interleave(rounded(left, gx.dtype), rounded(right, gx.dtype)),)
         else:
             gets = _asked(
                 phase, row, col, cells, outs, blocks, g, winners, reference,
                 KIND, RANK, TAPS, COUNTS, MOST, MARGINS, EDGE, DIVISOR, FORM, SLOPE,
             )  # fmt: skip
-            found = found + (gets.to(gx.dtype.element_ty),)
+            found = found + (rounded(gets, gx.dtype),)
     for phase in tl.static_range(PHASES):
         at, i, kept = _phase_cells(phase, row, first, inside, sizes, blocks, RANK, STEPS, PAIRS, ALIGN, COLS)
         tl.store(gx + at + i, found[phase], mask=kept)
@@ -189,9 +195,10 @@ def _asked(
                 KIND,
                 FORM,
                 SLOPE,
+                keeps_error(KIND, COUNTS[phase], DIVISOR),
                 tap == 0,
             )
-    return _finished(sum, error, x, KIND, DIVISOR, FORM)
+    return _finished(sum, error, x, KIND, DIVISOR, FORM, keeps_error(KIND, COUNTS[phase], DIVISOR))
 
 
 # --- any windows ----------------------------------------------------------------------------------
@@ -218,18 +225,23 @@ def gather_any(
     sum = tl.zeros([ROWS, COLS], SLOPE)
     error = tl.zeros([ROWS, COLS], SLOPE)
     cells = sum
+    ERROR: tl.constexpr = keeps_error(KIND, UNROLL if UNROLL else 3, DIVISOR)
     if FORM == "slopes":
         cells = tl.load(x + at, mask=inside, other=0).to(COMPUTE)
     if UNROLL:
         for number in tl.static_range(UNROLL):
             offset, place, seen = _found(number, row, col, inside, sizes, outs, RANK, AXES, ASKED)
-            sum, error = _part(sum, error, cells, offset, place, seen, g, winners, reference, KIND, FORM, SLOPE, False)
+            sum, error = _part(
+                sum, error, cells, offset, place, seen, g, winners, reference, KIND, FORM, SLOPE, ERROR, False
+            )
     else:
         for number in range(windows):
             offset, place, seen = _found(number, row, col, inside, sizes, outs, RANK, AXES, ASKED)
-            sum, error = _part(sum, error, cells, offset, place, seen, g, winners, reference, KIND, FORM, SLOPE, False)
-    sum = _finished(sum, error, cells, KIND, DIVISOR, FORM)
-    tl.store(gx + at, sum.to(gx.dtype.element_ty), mask=inside)
+            sum, error = _part(
+                sum, error, cells, offset, place, seen, g, winners, reference, KIND, FORM, SLOPE, ERROR, False
+            )
+    sum = _finished(sum, error, cells, KIND, DIVISOR, FORM, ERROR)
+    tl.store(gx + at, rounded(sum, gx.dtype), mask=inside)
 
 
 @triton.jit

@@ -205,7 +205,13 @@ def _one_walk(maker: Maker, step: Walk, flags: dict[str, Any], tensors: list[str
     powers = flags["AGAIN"] and not flags["PLACES"]
     unroll = not step.tree and step.cells <= (UNROLLED_POWERS if powers else UNROLLED)
     constants = {**_constants(work, axes, unroll), **flags, "CLAMP": _clamps(work, flags)}
-    if unroll and flags["SOURCE"] == "cells" and flags["SINK"] != "states" and not flags["TANGENT"] and _in_groups(last):
+    if (
+        unroll
+        and flags["SOURCE"] == "cells"
+        and flags["SINK"] != "states"
+        and not flags["TANGENT"]
+        and _in_groups(last)
+    ):
         _walk_in_groups(maker, step, constants, tensors)
         return
     if _slides(work, step, flags):

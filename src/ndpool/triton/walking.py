@@ -30,6 +30,7 @@ from .arithmetic import (
     number,
     power,
     root,
+    rounded,
     rounded_mean,
     shifted,
     sign_of,
@@ -327,11 +328,11 @@ def _store_outputs(
         d = tl.where(few, 0, d)
         if PLACES:
             b = tl.where(few, tl.maximum(b, 0) + all_cells, b)
-    tl.store(y + out, value.to(y.dtype.element_ty), mask=inside)
+    tl.store(y + out, rounded(value, y.dtype), mask=inside)
     if PLACES and not TANGENT:
-        tl.store(winners + out, b.to(winners.dtype.element_ty), mask=inside)
+        tl.store(winners + out, rounded(b, winners.dtype), mask=inside)
     if TANGENT:
-        tl.store(dy + out, d.to(dy.dtype.element_ty), mask=inside)
+        tl.store(dy + out, rounded(d, dy.dtype), mask=inside)
 
 
 @triton.jit
@@ -352,6 +353,6 @@ def _store_slopes(a, b, n, g, real, counted, out, inside, reference, share, KIND
         a = tl.where(none, float("inf"), a)
     elif KIND[OPTION] == "split":
         g = g / b
-    tl.store(share + out, tl.where(few, 0, g).to(share.dtype.element_ty), mask=inside)
+    tl.store(share + out, rounded(tl.where(few, 0, g), share.dtype), mask=inside)
     if KIND[NAME] == "smooth_max" or KIND[NAME] == "lp":
-        tl.store(reference + out, a.to(reference.dtype.element_ty), mask=inside)
+        tl.store(reference + out, rounded(a, reference.dtype), mask=inside)

@@ -7,11 +7,14 @@ parts    one long window, cut into parts so that there is work for the whole car
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
+
+import torch
 
 from ..plan import Plan
 from .arithmetic import KindNumbers
@@ -234,9 +237,9 @@ def numbers(plan: Plan, steps: tuple[Walk, ...]) -> Numbers:
         elif dtype in ("int64", "uint64") and plan.kind == "avg":
             sums = "halves"
     elif plan.kind in ("max", "min"):
-        compute = dtype
+        compute = "float32" if dtype == "bfloat16" and not pairs_of_bfloat16() else dtype
         second = "int32" if cells <= LARGEST_INT else "int64"
-        slope = compute if option == "first" and floats else wide
+        slope = dtype if option == "first" and dtype in ("float32", "float64") else wide
     else:
         compute = "float32" if narrow or (dtype == "float32" and plan.kind == "smooth_max") else "float64"
         second = slope = compute if cells <= 64 else "float64"
@@ -248,6 +251,12 @@ def numbers(plan: Plan, steps: tuple[Walk, ...]) -> Numbers:
     worst = repr(_worst(plan, lead, compute))
     kind = KindNumbers(plan.kind, option, plan.parameter, sums, rounding, lead, worst, skip, value, least)
     return Numbers(kind, compute, second, slope)
+
+
+@functools.cache
+def pairs_of_bfloat16() -> bool:
+    """Whether the device finds the better of two bfloat16: Nvidia's do since 8.0, and Triton's interpreter does not."""
+    return torch.cuda.is_available() and torch.version.hip is None and torch.cuda.get_device_capability() >= (8, 0)
 
 
 def _worst(plan: Plan, lead: str, compute: str) -> float:
