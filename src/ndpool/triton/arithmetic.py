@@ -48,12 +48,18 @@ def number(text):
 
 
 @triton.jit
+def is_better(a, b, KIND: tl.constexpr):
+    """Whether number a beats number b."""
+    if KIND[LEAD] == "max":
+        return a > b
+    else:
+        return a < b
+
+
+@triton.jit
 def beats(a, b, KIND: tl.constexpr):
     """Whether cell a beats b; a NaN beats every number (rule "NaN")."""
-    if KIND[LEAD] == "max":
-        wins = a > b
-    else:
-        wins = a < b
+    wins = is_better(a, b, KIND)
     if a.dtype.is_floating():
         wins = wins | ((a != a) & (b == b))
     return wins

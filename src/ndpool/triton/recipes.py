@@ -53,6 +53,9 @@ TILE, TREE = 1024, 4096
 #: Kernels from this side on slide, so many neighbouring outputs at a time, in smaller tiles for their many numbers.
 WIDE_KERNEL, NEIGHBOURS, SLIDE_TILE = 8, 8, 256
 
+#: The threads of a program, and the cells that each of them may keep.
+THREADS, KEPT_CELLS = 128, 80
+
 #: The bytes that a thread reads at once.
 VECTOR = 16
 
@@ -163,11 +166,11 @@ def _walk(maker: Maker, sink: str, made: tuple[str, str, str], tangent: str = ""
     extreme = name in ("max", "min")
     places = extreme and (bool(made[1]) or (bool(tangent) and option == "first"))
     counts = extreme and option != "first" and not made[1] and bool(tangent or g)
-    again = name in ("smooth_max", "lp") or places or counts
+    again = name in ("smooth_max", "lp") or counts
     source: tuple[str, ...] = ("x", "x", tangent or "x", "x")
     for i, step in enumerate(work.walks):
         last = i == len(work.walks) - 1
-        sinks = (made[0], made[1], made[2], "") if last else _states(maker, i, step, bool(tangent), again)
+        sinks = (made[0], made[1], made[2], "") if last else _states(maker, i, step, bool(tangent), again or places)
         if last and g:
             source = (*source[:2], g, source[3])
         tensors = [each or source[0] for each in (*source, *sinks)]
@@ -202,8 +205,7 @@ def _constants(work: Work, axes: tuple[Axis, ...], unrolled: bool) -> dict[str, 
 
 def _one_walk(maker: Maker, step: Walk, flags: dict[str, Any], tensors: list[str]) -> None:
     work, axes, last = maker.work, step.axes, step.axes[-1]
-    powers = flags["AGAIN"] and not flags["PLACES"]
-    unroll = not step.tree and step.cells <= (UNROLLED_POWERS if powers else UNROLLED)
+    unroll = not step.tree and step.cells <= (UNROLLED_POWERS if flags["AGAIN"] else UNROLLED)
     constants = {**_constants(work, axes, unroll), **flags, "CLAMP": _clamps(work, flags)}
     if (
         unroll
@@ -226,35 +228,41 @@ def _one_walk(maker: Maker, step: Walk, flags: dict[str, Any], tensors: list[str
         sides = max(1, min(TREE // cols, power_of_two(rows))), cols
         maker.launch(tree, (rows, 1), sides, tensors, values, constants)
     else:
-        sides = tile(rows, last.output, TILE)
-        constants |= {"UNROLL": unroll, "EDGE": last.output % sides[1] > 0}
+        sides = tile(rows, last.output, _places(step, constants) if unroll else TILE)
+        constants["EDGE"] = last.output % sides[1] > 0
         maker.launch(walk, (rows, last.output), sides, tensors, values, constants)
 
 
 def _clamps(work: Work, flags: dict[str, Any]) -> bool:
     """Whether a cell that is seen twice changes nothing: it does where cells are added up, counted or skipped."""
-    counted = flags["AGAIN"] and not flags["PLACES"]
-    return work.plan.kind in ("max", "min") and not counted and work.plan.skipped is None
+    return work.plan.kind in ("max", "min") and not flags["AGAIN"] and work.plan.skipped is None
 
 
 def _in_groups(axis: Axis) -> bool:
-    """Whether windows go in steps of 2, over rows that are worth to be read whole."""
-    return axis.stride == 2 and axis.dilation == 1 and axis.kernel > 1 and axis.output >= 8 and not axis.adaptive
+    """Whether windows go in steps of 1 or 2, over rows that are worth to be read whole."""
+    return axis.stride <= 2 and axis.dilation == 1 and axis.kernel > 1 and axis.output >= 8 and not axis.adaptive
 
 
 def _walk_in_groups(maker: Maker, step: Walk, constants: dict[str, Any], tensors: list[str]) -> None:
     last, plan = step.axes[-1], maker.work.plan
-    group = max(1, min(4, VECTOR // (2 * ITEM_BYTES[plan.dtype])))  # whose cells are a vector
+    cells = max(last.stride, min(8, VECTOR // ITEM_BYTES[plan.dtype]))  # a vector, or as many as can be put together
+    group = cells // last.stride
     groups = -(-last.output // group)
-    sides = tile(step.rows, groups, TILE // group, exact=True)
-    before, after = (-(-max(0, cells) // (2 * group)) for cells in (last.lo, last.kernel - 2 - last.lo))
-    over = 2 * group * -(-groups // sides[1]) * sides[1] > last.length
-    constants |= {"LINES": step.cells // last.kernel, "KERNEL": last.kernel, "LO": last.lo, "GROUP": group}
-    constants |= {"BEFORE": before, "AFTER": after, "ALIGN": math.gcd(last.length, 8), "OVER": over}
+    sides = tile(step.rows, groups, max(THREADS, _places(step, constants) // group), exact=True)
+    before, after = (-(-max(0, n) // cells) for n in (last.lo, last.kernel - last.stride - last.lo))
+    over = cells * -(-groups // sides[1]) * sides[1] > last.length
+    constants |= {"LINES": step.cells // last.kernel, "KERNEL": last.kernel, "STEP": last.stride, "LO": last.lo}
+    constants |= {"GROUP": group, "BEFORE": before, "AFTER": after, "ALIGN": math.gcd(last.length, 8), "OVER": over}
     for name in ("SOURCE", "TANGENT"):
         del constants[name]
     values = [step.rows, maker.work.cells, *_both(step.axes)]
     maker.launch(walk_groups, (step.rows, groups), sides, [tensors[0], tensors[2], *tensors[4:7]], values, constants)
+
+
+def _places(step: Walk, constants: dict[str, Any]) -> int:
+    """The places of a tile: fewer where all cells of its windows are kept until their best is known."""
+    most = power_of_two(KEPT_CELLS // step.cells + 1) // 2
+    return THREADS * max(1, min(most, TILE // THREADS)) if constants["PLACES"] else TILE
 
 
 def _slides(work: Work, step: Walk, flags: dict[str, Any]) -> bool:
@@ -291,8 +299,7 @@ def _scale(maker: Maker, share: str) -> None:
     rows, last = math.prod(axis.output for axis in axes[:-1]), axes[-1]
     flags = {"SOURCE": "cells", "SINK": "slopes", "TANGENT": False, "PLACES": False, "AGAIN": False}
     sides = tile(rows, last.output, TILE)
-    constants = {**_constants(work, axes, True), **flags, "CLAMP": False, "CELLS": 0}
-    constants |= {"UNROLL": True, "EDGE": True}
+    constants = {**_constants(work, axes, True), **flags, "CLAMP": False, "CELLS": 0, "EDGE": True}
     tensors = ["g"] * 6 + [share, "g"]
     values = [rows, 0, 1, work.cells, *_both(axes), *_sizes(axis.length for axis in work.axes)]
     maker.launch(walk, (rows, last.output), sides, tensors, values, constants)
@@ -429,14 +436,14 @@ def _pull(work: Work) -> Maker:
 
 
 def _indices(work: Work) -> Maker:
-    return _places(work, "", "found")
+    return _by_places(work, "", "found")
 
 
 def _push(work: Work) -> Maker:
-    return _places(work, "t", "dy")
+    return _by_places(work, "t", "dy")
 
 
-def _places(work: Work, t: str, found: str) -> Maker:
+def _by_places(work: Work, t: str, found: str) -> Maker:
     maker, axes = Maker(work), joined(work.plan, indexed=True)
     over = math.prod(axis.output for axis in axes[:-1]), axes[-1].output
     pooled = [int(len(each) > 1) for each in work.plan.dims if len(each) > 1 or each[0] != 1]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .arithmetic import LEAD, NAME, SUMS, WORST, number, two_sum
+from .arithmetic import LEAD, NAME, SUMS, WORST, any_nan, are_equal, number, two_sum
 from .walking import look, look_again, store_result
 from .windows import cell
 
@@ -81,25 +81,29 @@ def tree(
         place = block * COLS + lane
         at, _, real = cell(place, row, last, inside & (place < cells), sizes, outs, RANK, AXES, False)
         v = tl.load(a_in + at, mask=real, other=number(KIND[WORST]))
-        a, b, d, n = look(a, b, d, n, v, at, real, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE, False)
+        a, b, d, n = look(
+            a, b, d, n, v, at, real, place, scale, b_in, d_in, n_in,
+            KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE, False,
+        )  # fmt: skip
+    of_columns = a
     if KIND[NAME] != "sum" and KIND[NAME] != "avg":
         a = _best(a, KIND)
     elif KIND[SUMS] == "error":
         a, b = tl.reduce((a, b), 1, _total_with_error, keep_dims=True)
     else:
         a = tl.reduce(a, 1, _total, keep_dims=True)
-    if AGAIN:
+    if AGAIN or (PLACES and COMPUTE.is_floating() and any_nan(a)):
         for left in range(blocks):
             place = (blocks - 1 - left) * COLS + lane
             at, _, real = cell(place, row, last, inside & (place < cells), sizes, outs, RANK, AXES, False)
             v = tl.load(a_in + at, mask=real, other=number(KIND[WORST]))
             b, d = look_again(
                 a, b, d, v, at, real, place, scale, b_in, d_in, n_in,
-                KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE, "all",
+                KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE, "NaNs",
             )  # fmt: skip
     if PLACES:
-        none = all_cells + tl.zeros_like(b)
-        places = tl.where(b < 0, none, b)
+        wins = (b >= 0) & are_equal(of_columns, a)
+        places = tl.where(wins, b, all_cells + tl.zeros_like(b))
         b = tl.reduce(places, 1, _smaller_place, keep_dims=True)
         d = tl.where(places == b, d, 0)
         b = tl.where(b >= all_cells, -1, b)

@@ -26,6 +26,7 @@ from .arithmetic import (
     any_nan,
     are_equal,
     better,
+    is_better,
     is_there,
     number,
     power,
@@ -38,6 +39,9 @@ from .arithmetic import (
 )
 from .windows import cell, cells_seen, tile_of_program
 
+#: How many cells of a long loop are on their way from memory at once.
+LOADS_AT_ONCE = tl.constexpr(4)
+
 
 @triton.jit
 def walk(
@@ -48,11 +52,12 @@ def walk(
     KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, WHOLE: tl.constexpr, CELLS: tl.constexpr,
     DIVISOR: tl.constexpr, SOURCE: tl.constexpr, SINK: tl.constexpr, TANGENT: tl.constexpr, PLACES: tl.constexpr,
     AGAIN: tl.constexpr, CLAMP: tl.constexpr, COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr,
-    UNROLL: tl.constexpr, EDGE: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    EDGE: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """`AXES` and the sizes s are those of the source, o those of the sink; `WHOLE` and f those of the pool.
 
-    With `CLAMP`, for which see `along`, no cell needs a mask: those of padding are real ones that are seen twice.
+    `CELLS` is how many there are where the loop over them is unrolled, and 0 else. With `CLAMP`, for which see
+    `along`, no cell needs a mask: those of padding are real ones that are seen twice.
     """
     sizes = (s0, s1, s2, s3, s4, s5, s6, s7)
     outs = (o0, o1, o2, o3, o4, o5, o6, o7)
@@ -66,44 +71,38 @@ def walk(
     b = tl.full([ROWS, COLS], -1 if PLACES else 0, SECOND)
     d = tl.zeros([ROWS, COLS], SLOPE)
     n = tl.zeros([ROWS, COLS], tl.int32)
-    if UNROLL:
+    if CELLS:
         for place in tl.static_range(CELLS):
             at, where, real = cell(place, row, col, seen, sizes, outs, RANK, AXES, CLAMP)
             v = tl.load(a_in + at, mask=real, other=number(KIND[WORST]))
             a, b, d, n = look(
-                a, b, d, n, v, at, real, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE, place == 0
-            )
-        if AGAIN:
-            for place in tl.static_range(CELLS - 1, -1, -1):
-                at, where, real = cell(place, row, col, seen, sizes, outs, RANK, AXES, CLAMP)
+                a, b, d, n, v, at, real, where, scale, b_in, d_in, n_in,
+                KIND, SOURCE, TANGENT, False, COMPUTE, SLOPE, place == 0,
+            )  # fmt: skip
+        if AGAIN or PLACES:
+            for back in tl.static_range(CELLS):
+                at, where, real = cell(CELLS - 1 - back, row, col, seen, sizes, outs, RANK, AXES, CLAMP)
                 v = tl.load(a_in + at, mask=real, other=number(KIND[WORST]))
                 b, d = look_again(
                     a, b, d, v, at, real, where, scale, b_in, d_in, n_in,
-                    KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE, "numbers" if CLAMP else "all",
+                    KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE, "numbers",
                 )  # fmt: skip
-            if CLAMP and a.dtype.is_floating():
-                if any_nan(a):
-                    for place in tl.static_range(CELLS - 1, -1, -1):
-                        at, where, real = cell(place, row, col, seen, sizes, outs, RANK, AXES, CLAMP)
-                        v = tl.load(a_in + at, mask=real, other=number(KIND[WORST]))
-                        b, d = look_again(
-                            a, b, d, v, at, real, where, scale, b_in, d_in, n_in,
-                            KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE, "NaNs",
-                        )  # fmt: skip
     else:
-        for place in range(cells):
+        for place in tl.range(cells, loop_unroll_factor=LOADS_AT_ONCE):
             at, where, real = cell(place, row, col, seen, sizes, outs, RANK, AXES, CLAMP)
             v = tl.load(a_in + at, mask=real, other=number(KIND[WORST]))
-            a, b, d, n = look(a, b, d, n, v, at, real, b_in, d_in, n_in, KIND, SOURCE, TANGENT, COMPUTE, SLOPE, False)
-        if AGAIN:
-            for left in range(cells):
-                place = cells - 1 - left
-                at, where, real = cell(place, row, col, seen, sizes, outs, RANK, AXES, CLAMP)
-                v = tl.load(a_in + at, mask=real, other=number(KIND[WORST]))
-                b, d = look_again(
-                    a, b, d, v, at, real, where, scale, b_in, d_in, n_in,
-                    KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE, "all",
-                )  # fmt: skip
+            a, b, d, n = look(
+                a, b, d, n, v, at, real, where, scale, b_in, d_in, n_in,
+                KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE, False,
+            )  # fmt: skip
+    if (AGAIN and CELLS == 0) or (PLACES and COMPUTE.is_floating() and any_nan(a)):
+        for left in range(cells):
+            at, where, real = cell(cells - 1 - left, row, col, seen, sizes, outs, RANK, AXES, CLAMP)
+            v = tl.load(a_in + at, mask=real, other=number(KIND[WORST]))
+            b, d = look_again(
+                a, b, d, v, at, real, where, scale, b_in, d_in, n_in,
+                KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE, "NaNs",
+            )  # fmt: skip
 
     store_result(
         a, b, d, n, row, col, row * outs[RANK - 1] + col, inside, d_in, a_out, b_out, d_out, n_out,
@@ -144,11 +143,14 @@ def store_result(
 
 @triton.jit
 def look(
-    a, b, d, n, v, at, real, b_in, d_in, n_in,
-    KIND: tl.constexpr, SOURCE: tl.constexpr, TANGENT: tl.constexpr, COMPUTE: tl.constexpr, SLOPE: tl.constexpr,
-    FIRST: tl.constexpr,
+    a, b, d, n, v, at, real, place, scale, b_in, d_in, n_in,
+    KIND: tl.constexpr, SOURCE: tl.constexpr, TANGENT: tl.constexpr, PLACES: tl.constexpr,
+    COMPUTE: tl.constexpr, SLOPE: tl.constexpr, FIRST: tl.constexpr,
 ):  # fmt: skip
-    """The state with one cell, or one part's state, more. The `FIRST` of a sum has nothing to be added to."""
+    """The state with one cell, or one part's state, more. The `FIRST` of a sum has nothing to be added to.
+
+    `PLACES` are kept on the way in long loops. In short ones it takes fewer registers to `look_again`.
+    """
     if KIND[NAME] == "sum" or KIND[NAME] == "avg":
         if v.dtype.is_floating():
             v = v.to(COMPUTE)
@@ -180,8 +182,23 @@ def look(
             v = tl.where(real, v, number(KIND[WORST]))
         if KIND[NAME] == "lp" and SOURCE == "cells":
             v = tl.where(real, tl.abs(v), v)
+        if PLACES:
+            # The first of the best numbers stays. NaNs are left to `look_again`.
+            wins = real & (is_better(v, a, KIND) | (b < 0))
+            b = tl.where(wins, _place_of(b, at, real, place, scale, b_in, SOURCE), b)
+            if TANGENT:
+                d = tl.where(wins, tl.load(d_in + at, mask=wins, other=0).to(SLOPE), d)
         a = better(a, v, KIND)
     return a, b, d, n
+
+
+@triton.jit
+def _place_of(b, at, real, place, scale, b_in, SOURCE: tl.constexpr):
+    """The place of a cell, or of the best cell of a part, among all places of its window."""
+    place = (tl.full([1, 1], scale, b.dtype) * place).to(b.dtype)
+    if SOURCE == "states":
+        place = place + tl.load(b_in + at, mask=real, other=0)
+    return place
 
 
 @triton.jit
@@ -215,8 +232,8 @@ def look_again(
 ):  # fmt: skip
     """What depends on the best cell: its place, how many there are, or the sum of what each is beside it.
 
-    Cells come from the last to the first, so that the first of several winners stays. `WINNERS` says which may win:
-    "numbers", "NaNs", or "all".
+    Cells come from the last to the first, so that the first of several winners stays. Where places are asked for,
+    "numbers" and "NaNs" win in turns: few tiles have a NaN.
     """
     v = v.to(COMPUTE)
     if KIND[SKIP] != "no":
@@ -224,24 +241,17 @@ def look_again(
             real = real & is_there(v, KIND)
         else:
             real = real & (tl.load(n_in + at, mask=real, other=0) > 0)
+    if PLACES:
+        wins = real & ((v != v) if WINNERS == "NaNs" else (v == a))
+        b = tl.where(wins, _place_of(b, at, real, place, scale, b_in, SOURCE), b)
+        if TANGENT:
+            d = tl.where(wins, tl.load(d_in + at, mask=wins, other=0).to(SLOPE), d)
+        return b, d
     if SOURCE == "states":
         times = tl.load(b_in + at, mask=real, other=0)
     else:
         times = real.to(b.dtype)
-    if PLACES:
-        if WINNERS == "NaNs":
-            wins = real & (v != v)
-        else:
-            wins = real & (v == a)
-            if WINNERS == "all" and v.dtype.is_floating():
-                wins = wins | (real & (v != v))  # where there is a NaN, nothing equals the best cell
-        place = (tl.full([1, 1], scale, b.dtype) * place).to(b.dtype)
-        if SOURCE == "states":
-            place = place + times
-        b = tl.where(wins, place, b)
-        if TANGENT:
-            d = tl.where(wins, tl.load(d_in + at, mask=wins, other=0).to(SLOPE), d)
-    elif KIND[NAME] == "max" or KIND[NAME] == "min":
+    if KIND[NAME] == "max" or KIND[NAME] == "min":
         wins = real & are_equal(v, a)
         b += tl.where(wins, times, 0)
         if TANGENT:

@@ -104,7 +104,7 @@ def joined(plan: Plan, indexed: bool = False) -> tuple[Axis, ...]:
     """
     found: list[Axis] = []
     for numbers in plan.dims:
-        axis = carried(*numbers) if len(numbers) == 1 else Axis(*numbers)
+        axis = carried(*numbers) if len(numbers) == 1 else _plain(Axis(*numbers))
         if indexed and len(numbers) > 1:
             found.append(axis)
         elif axis.is_carried and axis.length == 1:
@@ -122,6 +122,14 @@ def joined(plan: Plan, indexed: bool = False) -> tuple[Axis, ...]:
             f"for GPUs has {MOST_AXES}; call .cpu() on the tensor"
         )
     return tuple(found) or (carried(1),)
+
+
+def _plain(axis: Axis) -> Axis:
+    """Bins that are all of one length are windows."""
+    if axis.adaptive and axis.output and axis.length % axis.output == 0:
+        side = axis.length // axis.output
+        return Axis(axis.length, axis.output, side, side)
+    return axis
 
 
 def walks(axes: tuple[Axis, ...]) -> tuple[Walk, ...]:
@@ -237,7 +245,8 @@ def numbers(plan: Plan, steps: tuple[Walk, ...]) -> Numbers:
         elif dtype in ("int64", "uint64") and plan.kind == "avg":
             sums = "halves"
     elif plan.kind in ("max", "min"):
-        compute = "float32" if dtype == "bfloat16" and not pairs_of_bfloat16() else dtype
+        in_pairs = pairs_of_bfloat16() and not any(step.tree for step in steps)
+        compute = "float32" if dtype == "bfloat16" and not in_pairs else dtype
         second = "int32" if cells <= LARGEST_INT else "int64"
         slope = dtype if option == "first" and dtype in ("float32", "float64") else wide
     else:
