@@ -18,7 +18,8 @@ import triton.language as tl
 class KindNumbers(NamedTuple):
     """What a kernel is compiled for: a kind with its numbers, and which cells are not there.
 
-    `sums` says how sums are kept: "plain", beside their "error", or in "halves". `lead` says which cell a smooth kind
+    `sums` says how sums are kept: "plain", beside their "error", or in "halves"; those of Lp also as "powers" of the
+    cells themselves, without a scale, while they are finite. `lead` says which cell a smooth kind
     is shifted or scaled by: that of "max" or "min". `worst` is beaten by every cell. `skip` says what is not there:
     "no" cell, those that are "nan", or those of a "value". `skip_value` is what an output becomes that sees too few
     others. It and `worst` are numbers as text: there infinities and NaN can be written into any program.
@@ -84,6 +85,11 @@ def better(a, b, KIND: tl.constexpr):
 def any_nan(a):
     """Whether there is a NaN in a tile: one answer for the program."""
     return tl.max((a != a).to(tl.int32)) > 0
+
+
+@triton.jit
+def all_finite(a):
+    return tl.max((a - a != 0).to(tl.int32)) == 0
 
 
 @triton.jit

@@ -6,7 +6,7 @@
 
 `gather_taps` is for windows in small steps. Cells are taken in blocks, a step along each axis. A cell's place in its
 block is its phase. All cells of one phase are seen by windows that lie alike around them: their taps, which are
-constants. Along the last axis, cells in steps of 2 are pairs in a place of the tile, and are stored side by side.
+constants. Along the last axis, a place of the tile has several blocks, which are stored side by side.
 
 `gather_any` finds the windows over a cell by division, along any axes.
 """
@@ -17,6 +17,7 @@ import triton
 import triton.language as tl
 
 from .arithmetic import NAME, PARAMETER, SKIP, SUMS, are_equal, is_there, power, rounded, shifted, sign_of, two_sum
+from .groups import parted, side_by_side
 from .windows import ADAPTIVE, DILATION, INNER, KERNEL, LO, STRIDE, along_axis, tile_of_program, window_start
 
 
@@ -28,21 +29,25 @@ def keeps_error(kind, windows, divisor):
 
 @triton.jit
 def _part(
-    sum, error, x, offset, place, seen, g, winners, reference,
+    sum, error, x, place, seen, g, winner, r,
     KIND: tl.constexpr, FORM: tl.constexpr, SLOPE: tl.constexpr, ERROR: tl.constexpr, FIRST: tl.constexpr,
 ):  # fmt: skip
-    """The sum with what one window gives to each cell, and its error where that is asked for."""
+    """The sum with what one window gives to each cell, and its error where that is asked for.
+
+    A window that is not there has the gradient 0.
+    """
+    part = g.to(SLOPE)
     if FORM == "winners":
-        wins = seen & (tl.load(winners + offset, mask=seen, other=0) == place)
-        part = tl.where(wins, tl.load(g + offset, mask=seen).to(SLOPE), 0)
-    else:
-        part = tl.load(g + offset, mask=seen, other=0).to(SLOPE)
-    if FORM == "slopes":
-        r = tl.load(reference + offset, mask=seen, other=0).to(x.dtype)
+        part = tl.where(winner == place, part, 0)
+    elif FORM == "slopes":
+        r = r.to(x.dtype)
         if KIND[NAME] == "max" or KIND[NAME] == "min":
             part = tl.where(are_equal(x, r), part, 0)
         elif KIND[NAME] == "smooth_max":
             part = shifted(x, r, KIND) * part
+        elif KIND[NAME] == "lp" and KIND[SUMS] == "powers":
+            beside = tl.where(r == float("inf"), (tl.abs(x) == r).to(x.dtype), power(tl.abs(x), KIND[PARAMETER] - 1))
+            part = sign_of(x) * tl.where(r != r, r, beside) * part
         elif KIND[NAME] == "lp":
             part = sign_of(x) * power(shifted(x, r, KIND), KIND[PARAMETER] - 1) * part
         part = tl.where(seen, part, 0)
@@ -53,6 +58,18 @@ def _part(
         return sum, error + e
     else:
         return sum + part, error
+
+
+@triton.jit
+def _read(offset, seen, g, winners, reference, FORM: tl.constexpr):
+    """The gradients of windows, and their winners or references."""
+    share = tl.load(g + offset, mask=seen, other=0)
+    if FORM == "winners":
+        return share, tl.load(winners + offset, mask=seen, other=0), share
+    elif FORM == "slopes":
+        return share, share, tl.load(reference + offset, mask=seen, other=0)
+    else:
+        return share, share, share
 
 
 @triton.jit
@@ -80,65 +97,46 @@ def gather_taps(
     o0, o1, o2, o3, o4, o5, o6, o7,
     b0, b1, b2, b3, b4, b5, b6, b7,
     KIND: tl.constexpr, RANK: tl.constexpr, STEPS: tl.constexpr, TAPS: tl.constexpr, COUNTS: tl.constexpr,
-    MOST: tl.constexpr, MARGINS: tl.constexpr, PHASES: tl.constexpr, PAIRS: tl.constexpr, ALIGN: tl.constexpr,
-    EDGE: tl.constexpr, DIVISOR: tl.constexpr, FORM: tl.constexpr, COMPUTE: tl.constexpr, SLOPE: tl.constexpr,
+    MOST: tl.constexpr, MARGINS: tl.constexpr, PHASES: tl.constexpr, GROUP: tl.constexpr, BEFORE: tl.constexpr,
+    AFTER: tl.constexpr, ALIGN: tl.constexpr, ALIGN_OUT: tl.constexpr, EDGE: tl.constexpr, DIVISOR: tl.constexpr,
+    FORM: tl.constexpr, COMPUTE: tl.constexpr, SLOPE: tl.constexpr,
     WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    """The sizes b are in blocks: rows and columns of a tile number those.
+    """The sizes b are in blocks. Rows of a tile number those, and columns groups of GROUP blocks along the last axis.
 
     `TAPS` lists for each phase the windows that see its cells, MOST of them or fewer: along each axis how far from the
     block they are, and last the place that the cell has in them. `MARGINS` says how many windows more than blocks an
-    axis has: a tap that is further may find none.
+    axis has: a tap that is further may find none. `BEFORE` and `AFTER` are how many groups away a tap may be.
     """
     sizes = (s0, s1, s2, s3, s4, s5, s6, s7)
     outs = (o0, o1, o2, o3, o4, o5, o6, o7)
     blocks = (b0, b1, b2, b3, b4, b5, b6, b7)
-    row, first = tile_of_program(blocks[RANK - 1], WIDE, ROWS, COLS)
-    col = first + tl.arange(0, COLS)[None, :]
+    CELLS: tl.constexpr = GROUP * STEPS[RANK - 1]
+    row, first = tile_of_program(tl.cdiv(blocks[RANK - 1], GROUP), WIDE, ROWS, COLS)
     inside = row < rows
     row = tl.minimum(row, rows - 1)
+    i = first * CELLS + tl.arange(0, CELLS * COLS)[None, :]
     # All phases ask before any is stored: those that ask the same window read it once.
     found = ()
     for phase in tl.static_range(PHASES):
-        at, i, kept = _phase_cells(phase, row, first, inside, sizes, blocks, RANK, STEPS, PAIRS, ALIGN, COLS)
-        cells = tl.zeros(kept.shape, SLOPE)
+        cells = ()
         if FORM == "slopes":
-            cells = tl.load(x + at + i, mask=kept, other=0).to(COMPUTE)
-        if PAIRS:
-            left_x, right_x = tl.split(tl.reshape(cells, [ROWS, COLS, 2]))
-            left = _asked(
-                2 * phase, row, col, left_x, outs, blocks, g, winners, reference,
-                KIND, RANK, TAPS, COUNTS, MOST, MARGINS, EDGE, DIVISOR, FORM, SLOPE,
+            at, real = _phase_row(phase, row, inside, sizes[RANK - 1] // ALIGN, sizes, blocks, RANK, STEPS)
+            v = tl.load(x + at * ALIGN + i, mask=real & (i < sizes[RANK - 1]), other=0).to(COMPUTE)
+            cells = parted(v, ROWS, COLS, CELLS)
+        gets = ()
+        for c in tl.static_range(CELLS):
+            sum = _asked(
+                phase * STEPS[RANK - 1] + c % STEPS[RANK - 1], c // STEPS[RANK - 1], row, first,
+                cells[c] if FORM == "slopes" else 0, outs, blocks, g, winners, reference,
+                KIND, RANK, TAPS, COUNTS, MOST, MARGINS, GROUP, BEFORE, AFTER, ALIGN_OUT, EDGE, DIVISOR, FORM, SLOPE,
+                ROWS, COLS,
             )  # fmt: skip
-            right = _asked(
-                2 * phase + 1, row, col, right_x, outs, blocks, g, winners, reference,
-                KIND, RANK, TAPS, COUNTS, MOST, MARGINS, EDGE, DIVISOR, FORM, SLOPE,
-            )  # fmt: skip
-            found = found + (tl.interleave(rounded(left, gx.dtype), rounded(right, gx.dtype)),)
-        else:
-            gets = _asked(
-                phase, row, col, cells, outs, blocks, g, winners, reference,
-                KIND, RANK, TAPS, COUNTS, MOST, MARGINS, EDGE, DIVISOR, FORM, SLOPE,
-            )  # fmt: skip
-            found = found + (rounded(gets, gx.dtype),)
+            gets = gets + (rounded(sum, gx.dtype),)
+        found = found + (side_by_side(gets, CELLS),)
     for phase in tl.static_range(PHASES):
-        at, i, kept = _phase_cells(phase, row, first, inside, sizes, blocks, RANK, STEPS, PAIRS, ALIGN, COLS)
-        tl.store(gx + at + i, found[phase], mask=kept)
-
-
-@triton.jit
-def _phase_cells(
-    phase, row, first, inside, sizes, blocks, RANK: tl.constexpr, STEPS: tl.constexpr, PAIRS: tl.constexpr,
-    ALIGN: tl.constexpr, COLS: tl.constexpr,
-):  # fmt: skip
-    """The cells of a tile that are in this phase along all axes but the last: rows, columns, and which there are."""
-    size = sizes[RANK - 1]
-    at, real = _phase_row(phase, row, inside, size // ALIGN, sizes, blocks, RANK, STEPS)
-    if PAIRS:
-        i = first * 2 + tl.arange(0, 2 * COLS)[None, :]
-    else:
-        i = first + tl.arange(0, COLS)[None, :]
-    return at * ALIGN, i, real & (i < size)
+        at, real = _phase_row(phase, row, inside, sizes[RANK - 1] // ALIGN, sizes, blocks, RANK, STEPS)
+        tl.store(gx + at * ALIGN + i, found[phase], mask=real & (i < sizes[RANK - 1]))
 
 
 @triton.jit
@@ -160,45 +158,81 @@ def _phase_row(phase, row, real, step, sizes, blocks, RANK: tl.constexpr, STEPS:
 
 @triton.jit
 def _asked(
-    phase: tl.constexpr, row, col, x, outs, blocks, g, winners, reference,
+    phase: tl.constexpr, block: tl.constexpr, row, first, x, outs, blocks, g, winners, reference,
     KIND: tl.constexpr, RANK: tl.constexpr, TAPS: tl.constexpr, COUNTS: tl.constexpr, MOST: tl.constexpr,
-    MARGINS: tl.constexpr, EDGE: tl.constexpr, DIVISOR: tl.constexpr, FORM: tl.constexpr, SLOPE: tl.constexpr,
+    MARGINS: tl.constexpr, GROUP: tl.constexpr, BEFORE: tl.constexpr, AFTER: tl.constexpr, ALIGN_OUT: tl.constexpr,
+    EDGE: tl.constexpr, DIVISOR: tl.constexpr, FORM: tl.constexpr, SLOPE: tl.constexpr,
+    ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    """What the cells of one phase get."""
-    sum = tl.zeros([row.shape[0], col.shape[1]], SLOPE)
-    error = tl.zeros([row.shape[0], col.shape[1]], SLOPE)
+    """What the cells get that are in one phase of their block, the block-th of their group."""
+    sum = tl.zeros([ROWS, COLS], SLOPE)
+    error = tl.zeros([ROWS, COLS], SLOPE)
+    col = first + tl.arange(0, COLS)[None, :]
     for tap in tl.static_range(MOST):
         if tap < COUNTS[phase]:
-            seen = col < blocks[RANK - 1] if EDGE else tl.full([1, 1], True, tl.int1)
-            offset = row * 0
-            rest = row
-            step = 1
-            for axis in tl.static_range(RANK - 1, -1, -1):
-                b, rest = along_axis(rest, col, blocks, axis, RANK)
-                o = b + TAPS[phase * MOST + tap][axis]
-                if TAPS[phase * MOST + tap][axis] < 0:
-                    seen = seen & (o >= 0)
-                if TAPS[phase * MOST + tap][axis] > MARGINS[axis]:
-                    seen = seen & (o < outs[axis])
-                offset = offset + o * step
-                step = step * outs[axis]
+            at, seen = _window_row(phase * MOST + tap, row, outs, blocks, RANK, TAPS, MARGINS, ALIGN_OUT)
+            part = _window_at(
+                block + TAPS[phase * MOST + tap][RANK - 1], at * ALIGN_OUT, first, seen, outs[RANK - 1],
+                g, winners, reference, FORM, GROUP, BEFORE, AFTER, EDGE, ROWS, COLS,
+            )  # fmt: skip
+            o = col * GROUP + (block + TAPS[phase * MOST + tap][RANK - 1])
+            seen = seen & (o >= 0) & (o < outs[RANK - 1])
             sum, error = _part(
-                sum,
-                error,
-                x,
-                offset,
-                TAPS[phase * MOST + tap][RANK],
-                seen,
-                g,
-                winners,
-                reference,
-                KIND,
-                FORM,
-                SLOPE,
-                keeps_error(KIND, COUNTS[phase], DIVISOR),
-                tap == 0,
-            )
+                sum, error, x, TAPS[phase * MOST + tap][RANK], seen, part[0], part[1], part[2],
+                KIND, FORM, SLOPE, keeps_error(KIND, COUNTS[phase], DIVISOR), tap == 0,
+            )  # fmt: skip
     return _finished(sum, error, x, KIND, DIVISOR, FORM, keeps_error(KIND, COUNTS[phase], DIVISOR))
+
+
+@triton.jit
+def _window_row(
+    tap: tl.constexpr, row, outs, blocks, RANK: tl.constexpr, TAPS: tl.constexpr, MARGINS: tl.constexpr,
+    ALIGN: tl.constexpr,
+):  # fmt: skip
+    """Where the row of windows starts that a tap asks, in units of ALIGN, and whether there is one."""
+    seen = tl.full([1, 1], True, tl.int1)
+    offset = row * 0
+    rest = row
+    step = outs[RANK - 1] // ALIGN
+    for axis in tl.static_range(RANK - 2, -1, -1):
+        b, rest = along_axis(rest, rest, blocks, axis, RANK)
+        o = b + TAPS[tap][axis]
+        if TAPS[tap][axis] < 0:
+            seen = seen & (o >= 0)
+        if TAPS[tap][axis] > MARGINS[axis]:
+            seen = seen & (o < outs[axis])
+        offset = offset + o * step
+        step = step * outs[axis]
+    return offset, seen
+
+
+@triton.jit
+def _window_at(
+    place: tl.constexpr, at, first, seen, length, g, winners, reference,
+    FORM: tl.constexpr, GROUP: tl.constexpr, BEFORE: tl.constexpr, AFTER: tl.constexpr, EDGE: tl.constexpr,
+    ROWS: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """The gradient, winner and reference of the window at this place of each group: of its own, or of one beside it."""
+    found = ()
+    for shift in tl.static_range(-BEFORE, AFTER + 1):
+        if place >= shift * GROUP and place < (shift + 1) * GROUP:
+            o = (first + shift) * GROUP + tl.arange(0, GROUP * COLS)[None, :]
+            kept = seen
+            if shift < 0:
+                kept = kept & (o >= 0)
+            if EDGE or shift > 0:
+                kept = kept & (o < length)
+            share = parted(tl.load(g + at + o, mask=kept, other=0), ROWS, COLS, GROUP)
+            found = (share[place - shift * GROUP],)
+            if FORM == "winners":
+                wins = parted(tl.load(winners + at + o, mask=kept, other=0), ROWS, COLS, GROUP)
+                found = found + (wins[place - shift * GROUP], 0)
+            elif FORM == "slopes":
+                beside = parted(tl.load(reference + at + o, mask=kept, other=0), ROWS, COLS, GROUP)
+                found = found + (0, beside[place - shift * GROUP])
+            else:
+                found = found + (0, 0)
+    return found
 
 
 # --- any windows ----------------------------------------------------------------------------------
@@ -231,15 +265,13 @@ def gather_any(
     if UNROLL:
         for number in tl.static_range(UNROLL):
             offset, place, seen = _found(number, row, col, inside, sizes, outs, RANK, AXES, ASKED)
-            sum, error = _part(
-                sum, error, cells, offset, place, seen, g, winners, reference, KIND, FORM, SLOPE, ERROR, False
-            )
+            share, winner, r = _read(offset, seen, g, winners, reference, FORM)
+            sum, error = _part(sum, error, cells, place, seen, share, winner, r, KIND, FORM, SLOPE, ERROR, False)
     else:
         for number in range(windows):
             offset, place, seen = _found(number, row, col, inside, sizes, outs, RANK, AXES, ASKED)
-            sum, error = _part(
-                sum, error, cells, offset, place, seen, g, winners, reference, KIND, FORM, SLOPE, ERROR, False
-            )
+            share, winner, r = _read(offset, seen, g, winners, reference, FORM)
+            sum, error = _part(sum, error, cells, place, seen, share, winner, r, KIND, FORM, SLOPE, ERROR, False)
     sum = _finished(sum, error, cells, KIND, DIVISOR, FORM, ERROR)
     tl.store(gx + at, rounded(sum, gx.dtype), mask=inside)
 
@@ -268,6 +300,9 @@ def _window(i, j, seen, size, out, AXES: tl.constexpr, axis: tl.constexpr):
     if AXES[axis][ADAPTIVE] == 2:
         return i * 0, i, seen
     elif AXES[axis][ADAPTIVE] == 1:
+        o = ((i + 1) * out + size - 1) // size - 1 - j
+        return o, i - window_start(o, size, out, AXES, axis), seen & (o >= i * out // size)
+    elif AXES[axis][ADAPTIVE] == 3:
         o = (((i + 1).to(tl.int64) * out + size - 1) // size - 1).to(i.dtype) - j
         place = i - window_start(o, size, out, AXES, axis)
         return o, place, seen & (o >= (i.to(tl.int64) * out // size).to(i.dtype))

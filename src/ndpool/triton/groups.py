@@ -18,7 +18,7 @@ from .windows import row_cell, tile_of_program
 
 
 @triton.jit
-def _parted(v, ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr):
+def parted(v, ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr):
     """Every PARTS-th column of a tile, from each of the first PARTS ones on."""
     if PARTS == 1:
         return (v,)
@@ -47,7 +47,7 @@ def _parted_once_more(v, ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.const
 
 
 @triton.jit
-def _side_by_side(parts, PARTS: tl.constexpr):
+def side_by_side(parts, PARTS: tl.constexpr):
     """Tiles as one, whose columns they have in turn."""
     if PARTS == 1:
         return parts[0]
@@ -77,7 +77,7 @@ def _line(
             kept = kept & (i >= 0)
         if OVER or shift > 0:
             kept = kept & (i < size)
-        found = found + _parted(tl.load(x + at + i, mask=kept, other=number(KIND[WORST])), ROWS, COLS, CELLS)
+        found = found + parted(tl.load(x + at + i, mask=kept, other=number(KIND[WORST])), ROWS, COLS, CELLS)
     return found
 
 
@@ -154,7 +154,7 @@ def walk_groups(
     out = first * GROUP + tl.arange(0, GROUP * COLS)[None, :]
     nothing = tl.zeros([ROWS, GROUP * COLS], SLOPE)
     store_result(
-        _side_by_side(a, GROUP), _side_by_side(b, GROUP), nothing, _side_by_side(n, GROUP), row, out,
+        side_by_side(a, GROUP), side_by_side(b, GROUP), nothing, side_by_side(n, GROUP), row, out,
         row * outs[RANK - 1] + out, inside & (out < outs[RANK - 1]), g, a_out, b_out, d_out, x,
         sizes, outs, all_cells, KIND, RANK, WHOLE, DIVISOR, SINK, False, PLACES, SLOPE, True,
     )  # fmt: skip

@@ -14,7 +14,6 @@ from .columns import winners_along
 from .gathering import gather_any, gather_taps
 from .groups import walk_groups
 from .launching import Launch, Recipe
-
 from .places import place_kernel
 from .sliding import slide
 from .tree import tree
@@ -51,7 +50,7 @@ _KINDS = ("max", "min", "sum", "avg", "smooth_max", "lp")
 TILE, TREE = 1024, 4096
 
 #: Kernels from this side on slide, so many neighbouring outputs at a time, in smaller tiles for their many numbers.
-WIDE_KERNEL, NEIGHBOURS, SLIDE_TILE = 8, 8, 256
+WIDE_KERNEL, NEIGHBOURS, NEIGHBOURS_IN_A_ROW, SLIDE_TILE = 8, 8, 4, 256
 
 #: The threads of a program, and the cells that each of them may keep.
 THREADS, KEPT_CELLS = 128, 80
@@ -166,7 +165,8 @@ def _walk(maker: Maker, sink: str, made: tuple[str, str, str], tangent: str = ""
     extreme = name in ("max", "min")
     places = extreme and (bool(made[1]) or (bool(tangent) and option == "first"))
     counts = extreme and option != "first" and not made[1] and bool(tangent or g)
-    again = name in ("smooth_max", "lp") or counts
+    powers = work.numbers.kind.sums == "powers"
+    again = name == "smooth_max" or (name == "lp" and not powers) or counts
     source: tuple[str, ...] = ("x", "x", tangent or "x", "x")
     for i, step in enumerate(work.walks):
         last = i == len(work.walks) - 1
@@ -207,13 +207,8 @@ def _one_walk(maker: Maker, step: Walk, flags: dict[str, Any], tensors: list[str
     work, axes, last = maker.work, step.axes, step.axes[-1]
     unroll = not step.tree and step.cells <= (UNROLLED_POWERS if flags["AGAIN"] else UNROLLED)
     constants = {**_constants(work, axes, unroll), **flags, "CLAMP": _clamps(work, flags)}
-    if (
-        unroll
-        and flags["SOURCE"] == "cells"
-        and flags["SINK"] != "states"
-        and not flags["TANGENT"]
-        and _in_groups(last)
-    ):
+    whole = flags["SOURCE"] == "cells" and flags["SINK"] != "states" and not flags["TANGENT"]
+    if unroll and whole and _in_groups(last) and work.numbers.kind.sums != "powers":
         _walk_in_groups(maker, step, constants, tensors)
         return
     if _slides(work, step, flags):
@@ -280,12 +275,14 @@ def _slide(maker: Maker, step: Walk, constants: dict[str, Any], tensors: list[st
     work, axes = maker.work, step.axes
     at = next(i for i, axis in enumerate(axes) if not axis.is_carried)
     axis, inner = axes[at], math.prod(each.length for each in axes[at + 1 :])
-    rows, columns = math.prod(each.length for each in axes[:at]), -(-axis.output // NEIGHBOURS) * inner
+    outputs = NEIGHBOURS if inner > 1 else NEIGHBOURS_IN_A_ROW
+    rows, columns = math.prod(each.length for each in axes[:at]), -(-axis.output // outputs) * inner
     digits = axis.kernel.bit_length()
     taken = [axis.kernel & ((1 << d) - 1) if axis.kernel >> d & 1 else -1 for d in range(digits)]
     own = ("KIND", "RANK", "WHOLE", "DIVISOR", "SOURCE", "SINK", "PLACES", "COMPUTE", "SECOND", "SLOPE")
     constants = {name: constants[name] for name in own} | {"KERNEL": axis.kernel, "LO": axis.lo, "DIGITS": digits}
-    constants |= {"TAKEN": tuple(taken), "OUTPUTS": NEIGHBOURS}
+    constants |= {"TAKEN": tuple(taken), "OUTPUTS": outputs}
+    constants["ALIGN"] = math.gcd(axis.length, 8) if at == len(axes) - 1 else 0
     values = [rows, step.scale, work.cells, axis.length, axis.output, inner]
     values += [*_sizes(each.output for each in axes), *_sizes(each.length for each in work.axes)]
     sides = tile(rows, columns, SLIDE_TILE)
@@ -332,6 +329,7 @@ def _winners_by_axes(maker: Maker) -> None:
         rest = maker.room(f"rest{left}", cells, "int32") if left else "gx"
         constants = dict(zip(("KERNEL", "STRIDE", "DILATION", "LO"), axis[2:6], strict=True))
         constants |= {"FIRST": left == len(steps) - 1, "LAST": left == 0, "SLOPE": _TYPES[slope]}
+        constants["UNROLL"] = axis.stride == 1 and axis.kernel <= UNROLLED
         values = [rows, windows_over_a_cell(axis), work.cells, axis.length, axis.output, inner]
         columns = axis.length * inner
         sides = tile(rows, columns, TILE)
@@ -355,6 +353,7 @@ def _gather(
     work, counts, found, last = maker.work, asked(axes), taps(axes), axes[-1]
     windows = counts[0][0] * counts[0][1]
     slope, sums = _added_in(work, form, windows)
+    sums = "powers" if work.numbers.kind.sums == "powers" else sums
     tensors = [*(each or given[0] for each in given), gx]
     constants = {
         "KIND": tuple(work.numbers.kind._replace(sums=sums)),
@@ -366,10 +365,18 @@ def _gather(
         "SLOPE": _TYPES[slope],
     }
     if found is not None:
-        over = math.prod(found.blocks[:-1]), found.blocks[-1]
-        constants |= found.constants
-        sides = tile(*over, TILE // 2, exact=True)
-        constants["EDGE"] = over[1] % sides[1] > 0
+        most = 1 if last.is_carried else min(8, VECTOR // ITEM_BYTES[work.plan.derivative])
+        cells = max(last.stride, most)
+        group = cells // last.stride
+        away = [tap[-2] for phase in found.taps for tap in phase]
+        before, after = -(-max(0, -min(away)) // group), -(-max(0, max(away)) // group)
+        groups = -(-found.blocks[-1] // group)
+        over = math.prod(found.blocks[:-1]), groups
+        places = TILE // 2 if "64" in slope or form == "slopes" else TILE
+        sides = tile(*over, max(THREADS, places // group), exact=True)
+        edge = group * -(-groups // sides[1]) * sides[1] > last.output
+        constants |= found.constants | {"GROUP": group, "BEFORE": before, "AFTER": after, "EDGE": edge}
+        constants["ALIGN_OUT"] = math.gcd(last.output, 8)
         values = [over[0], *_both(axes), *_sizes(found.blocks)]
         maker.launch(gather_taps, over, sides, tensors, values, constants)
     else:

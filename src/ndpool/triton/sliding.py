@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 
 from .arithmetic import NAME, WORST, beats, better, number
+from .groups import parted, side_by_side
 from .walking import store_result
 from .windows import tile_of_program
 
@@ -38,34 +39,49 @@ def slide(
     KIND: tl.constexpr, RANK: tl.constexpr, WHOLE: tl.constexpr, DIVISOR: tl.constexpr, SOURCE: tl.constexpr,
     SINK: tl.constexpr, PLACES: tl.constexpr, COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr,
     KERNEL: tl.constexpr, LO: tl.constexpr, DIGITS: tl.constexpr, TAKEN: tl.constexpr, OUTPUTS: tl.constexpr,
-    WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    ALIGN: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """Rows number what is outside of the axis, columns its groups of outputs and what is inside of it.
 
+    `ALIGN` is 0 where something is inside of it. Else rows start at multiples of so many cells, and are read whole.
     `TAKEN` has for each binary digit of the kernel how many cells the ranges before it take, and -1 where it is 0.
     """
     outs = (o0, o1, o2, o3, o4, o5, o6, o7)
     columns = tl.cdiv(out, OUTPUTS) * inner
     row, start = tile_of_program(columns, WIDE, ROWS, COLS)
     col = start + tl.arange(0, COLS)[None, :]
-    inside = (row < rows) & (col < columns)
+    inside_rows = row < rows
+    inside = inside_rows & (col < columns)
     row = tl.minimum(row, rows - 1)
     first = col // inner * OUTPUTS
     within = col % inner
 
-    values = ()
+    if ALIGN:
+        values = _neighbours(a_in, row, start, size, number(KIND[WORST]), KERNEL, LO, OUTPUTS, ALIGN, ROWS, COLS)
+        kept = values
+        if PLACES and SOURCE == "states":
+            kept = _neighbours(b_in, row, start, size, 0, KERNEL, LO, OUTPUTS, ALIGN, ROWS, COLS)
+    else:
+        values = ()
+        kept = ()
+        for j in tl.static_range(OUTPUTS + KERNEL - 1):
+            i = first + (j - LO)
+            real = inside & (i >= 0) & (i < size)
+            at = (row * size + i) * inner + within
+            values = values + (tl.load(a_in + at, mask=real, other=number(KIND[WORST])),)
+            if PLACES and SOURCE == "states":
+                kept = kept + (tl.load(b_in + at, mask=real, other=0),)
     places = ()
+    read = values
+    values = ()
     for j in tl.static_range(OUTPUTS + KERNEL - 1):
-        i = first + (j - LO)
-        real = inside & (i >= 0) & (i < size)
-        at = (row * size + i) * inner + within
-        values = values + (tl.load(a_in + at, mask=real, other=number(KIND[WORST])).to(COMPUTE),)
+        values = values + (read[j].to(COMPUTE),)
         place = tl.zeros([ROWS, COLS], SECOND)
         if PLACES:
             place = place + j * scale
             if SOURCE == "states":
-                place = place + tl.load(b_in + at, mask=real, other=0)
-            place = tl.where(real, place, -1)
+                place = place + kept[j]
+            place = tl.where((first + (j - LO) >= 0) & (first + (j - LO) < size), place, -1)
         places = places + (place,)
     found = values
     found_places = places
@@ -95,15 +111,46 @@ def slide(
                     twice_places = twice_places + (p,)
             values = twice
             places = twice_places
-    nothing = tl.zeros([ROWS, COLS], tl.int32)
-    for r in tl.static_range(OUTPUTS):
-        at = (row * out + first + r) * inner + within
-        place = found_places[r]
-        if PLACES:
-            place = place - r * scale
+    if PLACES:
+        own = ()
+        for r in tl.static_range(OUTPUTS):
+            own = own + (found_places[r] - r * scale,)
+        found_places = own
+    if ALIGN:
+        o = start * OUTPUTS + tl.arange(0, OUTPUTS * COLS)[None, :]
+        nothing = tl.zeros([ROWS, OUTPUTS * COLS], tl.int32)
         store_result(
-            found[r], place, nothing, nothing, at // outs[RANK - 1], at % outs[RANK - 1], at,
-            inside & (first + r < out), a_in, a_out, b_out, a_in, a_in,
+            side_by_side(found, OUTPUTS), side_by_side(found_places, OUTPUTS), nothing, nothing, row, o, row * out + o,
+            inside_rows & (o < out), a_in, a_out, b_out, a_in, a_in,
             (f0, f1, f2, f3, f4, f5, f6, f7), outs, all_cells,
             KIND, RANK, WHOLE, DIVISOR, SINK, False, PLACES, SLOPE, PLACES,
         )  # fmt: skip
+    else:
+        nothing = tl.zeros([ROWS, COLS], tl.int32)
+        for r in tl.static_range(OUTPUTS):
+            at = (row * out + first + r) * inner + within
+            store_result(
+                found[r], found_places[r], nothing, nothing, at // outs[RANK - 1], at % outs[RANK - 1], at,
+                inside & (first + r < out), a_in, a_out, b_out, a_in, a_in,
+                (f0, f1, f2, f3, f4, f5, f6, f7), outs, all_cells,
+                KIND, RANK, WHOLE, DIVISOR, SINK, False, PLACES, SLOPE, PLACES,
+            )  # fmt: skip
+
+
+@triton.jit
+def _neighbours(
+    x, row, start, size, other, KERNEL: tl.constexpr, LO: tl.constexpr, OUTPUTS: tl.constexpr, ALIGN: tl.constexpr,
+    ROWS: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """The cells under the windows of OUTPUTS neighbours along the last axis, which are read in whole vectors."""
+    BEFORE: tl.constexpr = (LO + OUTPUTS - 1) // OUTPUTS
+    AFTER: tl.constexpr = (KERNEL - 1 - LO + OUTPUTS - 1) // OUTPUTS
+    read = ()
+    for shift in tl.static_range(-BEFORE, AFTER + 1):
+        i = (start + shift) * OUTPUTS + tl.arange(0, OUTPUTS * COLS)[None, :]
+        v = tl.load(x + row * (size // ALIGN) * ALIGN + i, mask=(i >= 0) & (i < size), other=other)
+        read = read + parted(v, ROWS, COLS, OUTPUTS)
+    found = ()
+    for j in tl.static_range(OUTPUTS + KERNEL - 1):
+        found = found + (read[BEFORE * OUTPUTS - LO + j],)
+    return found

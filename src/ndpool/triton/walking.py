@@ -23,6 +23,7 @@ from .arithmetic import (
     SKIP_VALUE,
     SUMS,
     WORST,
+    all_finite,
     any_nan,
     are_equal,
     better,
@@ -104,11 +105,42 @@ def walk(
                 KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE, "NaNs",
             )  # fmt: skip
 
+    if KIND[SUMS] == "powers":
+        a = tl.where(b == 0, 0.0, 1.0).to(COMPUTE)  # the scale
+        if not all_finite(b):
+            a, b, d = _with_scale(
+                a_in, d_in, row, col, seen, cells, sizes, outs,
+                KIND, RANK, AXES, TANGENT, COMPUTE, SECOND, SLOPE, ROWS, COLS,
+            )  # fmt: skip
+
     store_result(
         a, b, d, n, row, col, row * outs[RANK - 1] + col, inside, d_in, a_out, b_out, d_out, n_out,
         (f0, f1, f2, f3, f4, f5, f6, f7), outs, all_cells,
         KIND, RANK, WHOLE, DIVISOR, SINK, TANGENT, PLACES, SLOPE, PLACES or AGAIN or KIND[SUMS] != "plain",
     )  # fmt: skip
+
+
+@triton.jit
+def _with_scale(
+    x, t, row, col, seen, cells, sizes, outs,
+    KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, TANGENT: tl.constexpr, COMPUTE: tl.constexpr,
+    SECOND: tl.constexpr, SLOPE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """The states of Lp beside the largest cells, for tiles whose sums of powers are not all finite."""
+    a = tl.zeros([ROWS, COLS], COMPUTE)
+    for place in range(cells):
+        at, where, real = cell(place, row, col, seen, sizes, outs, RANK, AXES, False)
+        v = tl.load(x + at, mask=real, other=0).to(COMPUTE)
+        if KIND[SKIP] != "no":
+            v = tl.where(is_there(v, KIND), v, 0.0)
+        a = better(a, tl.abs(v), KIND)
+    b = tl.zeros([ROWS, COLS], SECOND)
+    d = tl.zeros([ROWS, COLS], SLOPE)
+    for place in range(cells):
+        at, where, real = cell(place, row, col, seen, sizes, outs, RANK, AXES, False)
+        v = tl.load(x + at, mask=real, other=0)
+        b, d = look_again(a, b, d, v, at, real, where, 1, x, t, x, KIND, "cells", TANGENT, False, COMPUTE, SLOPE, "")
+    return a, b, d
 
 
 @triton.jit
@@ -181,6 +213,12 @@ def look(
                 n += seen
             v = tl.where(real, v, number(KIND[WORST]))
         if KIND[NAME] == "lp" and SOURCE == "cells":
+            if KIND[SUMS] == "powers":
+                b += power(tl.abs(v), KIND[PARAMETER])
+                if TANGENT:
+                    t = tl.load(d_in + at, mask=real, other=0).to(SLOPE)
+                    d += sign_of(v) * power(tl.abs(v), KIND[PARAMETER] - 1) * t
+                return a, b, d, n
             v = tl.where(real, tl.abs(v), v)
         if PLACES:
             # The first of the best numbers stays. NaNs are left to `look_again`.
@@ -359,7 +397,12 @@ def _store_slopes(a, b, n, g, real, counted, out, inside, reference, share, KIND
         a = tl.where(few, -number(KIND[WORST]), a)
     elif KIND[NAME] == "lp":
         none = few | (a == 0)
-        g = tl.where(none, 0.0, g / power(root(b, KIND[PARAMETER]), KIND[PARAMETER] - 1))
+        norm = root(b, KIND[PARAMETER])
+        if KIND[SUMS] == "powers":
+            # Cells need no scale, except where an infinity leaves nothing to the others.
+            norm = tl.where(a - a == 0, a * norm, norm)
+            a = tl.where(a - a == 0, 1.0, a)
+        g = tl.where(none, 0.0, g / power(norm, KIND[PARAMETER] - 1))
         a = tl.where(none, float("inf"), a)
     elif KIND[OPTION] == "split":
         g = g / b

@@ -24,7 +24,7 @@ class AxisNumbers(NamedTuple):
     dilation: int
     lo: int
     hi: int
-    #: 1 where the windows are bins, 2 where there is one window over the whole axis.
+    #: 1 where the windows are bins, 3 where their bounds take 64 bits to find, 2 where one is over the whole axis.
     adaptive: int
     inner: int
     #: Whether a window may reach beyond the last cell.
@@ -66,6 +66,8 @@ def window_start(o, size, out, AXES: tl.constexpr, axis: tl.constexpr):
     if AXES[axis][ADAPTIVE] == 2:
         return o * 0
     elif AXES[axis][ADAPTIVE] == 1:
+        return o * size // out
+    elif AXES[axis][ADAPTIVE] == 3:
         return (o.to(tl.int64) * size // out).to(o.dtype)
     else:
         return o * AXES[axis][STRIDE] - AXES[axis][LO]
@@ -75,6 +77,8 @@ def window_start(o, size, out, AXES: tl.constexpr, axis: tl.constexpr):
 def window_end(o, size, out, AXES: tl.constexpr, axis: tl.constexpr):
     """The cell after the last one that output o can see along an axis."""
     if AXES[axis][ADAPTIVE] == 1:
+        return ((o + 1) * size + out - 1) // out
+    elif AXES[axis][ADAPTIVE] == 3:
         return (((o + 1).to(tl.int64) * size + out - 1) // out).to(o.dtype)
     else:
         return o * 0 + size

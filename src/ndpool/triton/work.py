@@ -45,6 +45,10 @@ COLUMNS_OF_TREE = 2048
 IN_A_ROW = 512
 
 
+#: Powers of a float32 that a double holds, whatever the number.
+WHOLE_POWERS = (1, 2, 3, 4)
+
+
 class Axis(NamedTuple):
     """One axis in the order of memory."""
 
@@ -196,7 +200,8 @@ def _axis_numbers(axis: Axis, inner: int, alone: bool) -> AxisNumbers:
     kernel = 0 if alone and axis.kernel > 1 and axis.adaptive else axis.kernel
     last = (axis.output - 1) * axis.stride - axis.lo + (axis.kernel - 1) * axis.dilation
     overhangs = int(bool(axis.adaptive) or last >= axis.length)
-    return AxisNumbers(kernel, axis.stride, axis.dilation, axis.lo, axis.hi, axis.adaptive, inner, overhangs)
+    bins = 3 if axis.adaptive and (axis.length + 1) * (axis.output + 1) > LARGEST_INT else axis.adaptive
+    return AxisNumbers(kernel, axis.stride, axis.dilation, axis.lo, axis.hi, bins, inner, overhangs)
 
 
 def divisor(plan: Plan, axes: tuple[Axis, ...]) -> int:
@@ -252,6 +257,8 @@ def numbers(plan: Plan, steps: tuple[Walk, ...]) -> Numbers:
     else:
         compute = "float32" if narrow or (dtype == "float32" and plan.kind == "smooth_max") else "float64"
         second = slope = compute if cells <= 64 else "float64"
+        if plan.kind == "lp" and dtype == "float32" and plan.parameter in WHOLE_POWERS and not steps[0].tree:
+            sums = "powers" if len(steps) == 1 else sums
     lead = "min" if plan.kind == "min" or (plan.kind == "smooth_max" and plan.parameter < 0) else "max"
     skip, value, least = "no", "0", 1
     if plan.skipped is not None:
@@ -299,7 +306,6 @@ class Taps(NamedTuple):
     taps: tuple[tuple[tuple[int, ...], ...], ...]
     margins: tuple[int, ...]
     phases: int
-    pairs: bool
     blocks: tuple[int, ...]
 
     @property
@@ -313,7 +319,6 @@ class Taps(NamedTuple):
             "MOST": most,
             "MARGINS": self.margins,
             "PHASES": self.phases,
-            "PAIRS": self.pairs,
         }
 
 
@@ -347,7 +352,7 @@ def taps(axes: tuple[Axis, ...]) -> Taps | None:
     blocks = tuple(-(-axis.length // step) for axis, step in zip(axes, steps, strict=True))
     furthest = [max((o for phase in line for o, _ in phase), default=0) for line in lines]
     margins = tuple(min(a.output - n, most) for n, most, a in zip(blocks, furthest, axes, strict=True))
-    return Taps(steps, listed, margins, math.prod(steps[:-1]), steps[-1] == 2, blocks)
+    return Taps(steps, listed, margins, math.prod(steps[:-1]), blocks)
 
 
 def _taps_along(axis: Axis, inner: int) -> list[list[tuple[int, int]]]:
