@@ -9,6 +9,7 @@ Every kind is two or three numbers a window, its state, which can be made from c
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import triton
@@ -36,6 +37,9 @@ class KindNumbers(NamedTuple):
     skip_value: str
     least: int
 
+
+#: The device has an instruction for powers of two, and none for those of e.
+LOG2_E = tl.constexpr(math.log2(math.e))
 
 (NAME, OPTION, PARAMETER, SUMS, ROUNDING, LEAD, WORST, SKIP, SKIP_VALUE, LEAST) = (
     tl.constexpr(i) for i in range(len(KindNumbers._fields))
@@ -88,6 +92,12 @@ def any_nan(a):
 
 
 @triton.jit
+def none_yet(places):
+    """A place that is larger than all others."""
+    return tl.full(places.shape, 2**31 - 1 if places.dtype == tl.int32 else 2**63 - 1, places.dtype)
+
+
+@triton.jit
 def all_finite(a):
     return tl.max((a - a != 0).to(tl.int32)) == 0
 
@@ -130,7 +140,7 @@ def two_sum(a, b):
 def shifted(v, m, KIND: tl.constexpr):
     """A cell beside the shift or scale of its window: exp(beta (v - m)), or |v| / m where equal infinities give 1."""
     if KIND[NAME] == "smooth_max":
-        return tl.exp(tl.where(v == m, 0.0, (v - m) * KIND[PARAMETER]))
+        return tl.exp2(tl.where(v == m, 0.0, (v - m) * (KIND[PARAMETER] * LOG2_E)))
     else:
         return tl.where(tl.abs(v) == m, 1.0, tl.abs(v) / m)
 

@@ -262,14 +262,17 @@ def gather_any(
     ERROR: tl.constexpr = keeps_error(KIND, UNROLL if UNROLL else 3, DIVISOR)
     if FORM == "slopes":
         cells = tl.load(x + at, mask=inside, other=0).to(COMPUTE)
+    asking = inside
+    if AXES[RANK - 1][ADAPTIVE] == 2:
+        asking = tl.full([1, 1], True, tl.int1)  # a row of cells asks the same windows, which are read once
     if UNROLL:
         for number in tl.static_range(UNROLL):
-            offset, place, seen = _found(number, row, col, inside, sizes, outs, RANK, AXES, ASKED)
+            offset, place, seen = _found(number, row, col, asking, sizes, outs, RANK, AXES, ASKED)
             share, winner, r = _read(offset, seen, g, winners, reference, FORM)
             sum, error = _part(sum, error, cells, place, seen, share, winner, r, KIND, FORM, SLOPE, ERROR, False)
     else:
         for number in range(windows):
-            offset, place, seen = _found(number, row, col, inside, sizes, outs, RANK, AXES, ASKED)
+            offset, place, seen = _found(number, row, col, asking, sizes, outs, RANK, AXES, ASKED)
             share, winner, r = _read(offset, seen, g, winners, reference, FORM)
             sum, error = _part(sum, error, cells, place, seen, share, winner, r, KIND, FORM, SLOPE, ERROR, False)
     sum = _finished(sum, error, cells, KIND, DIVISOR, FORM, ERROR)
@@ -298,7 +301,7 @@ def _found(number, row, col, seen, sizes, outs, RANK: tl.constexpr, AXES: tl.con
 def _window(i, j, seen, size, out, AXES: tl.constexpr, axis: tl.constexpr):
     """The j-th output over cell i along an axis, the cell's place in it, and whether there is such an output."""
     if AXES[axis][ADAPTIVE] == 2:
-        return i * 0, i, seen
+        return 0, i, seen
     elif AXES[axis][ADAPTIVE] == 1:
         o = ((i + 1) * out + size - 1) // size - 1 - j
         return o, i - window_start(o, size, out, AXES, axis), seen & (o >= i * out // size)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .arithmetic import WORST, number
+from .arithmetic import WORST, none_yet, number
 from .walking import look, look_again, store_result
 from .windows import row_cell, tile_of_program
 
@@ -145,6 +145,10 @@ def walk_groups(
     for r in tl.static_range(1, GROUP):
         nans = nans | (a[r] != a[r])
     if PLACES and COMPUTE.is_floating() and tl.max(nans.to(tl.int32)) > 0:
+        places = ()
+        for r in tl.static_range(GROUP):
+            places = places + (tl.where(a[r] != a[r], none_yet(b[r]), b[r]),)
+        b = places
         for left in tl.static_range(LINES):
             a, b, n = _lines(
                 LINES - 1 - left, a, b, n, x, row, first, sizes, outs,

@@ -30,6 +30,7 @@ from .work import (
     asked,
     axis_numbers,
     carried,
+    cut,
     divisor,
     joined,
     numbers,
@@ -52,8 +53,8 @@ TILE, TREE = 1024, 4096
 #: Kernels from this side on slide, so many neighbouring outputs at a time, in smaller tiles for their many numbers.
 WIDE_KERNEL, NEIGHBOURS, NEIGHBOURS_IN_A_ROW, SLIDE_TILE = 8, 8, 4, 256
 
-#: The threads of a program, and the cells that each of them may keep.
-THREADS, KEPT_CELLS = 128, 80
+#: The threads of a program, and the bytes of cells that each of them may keep.
+THREADS, KEPT_BYTES = 128, 160
 
 #: The bytes that a thread reads at once.
 VECTOR = 16
@@ -223,7 +224,7 @@ def _one_walk(maker: Maker, step: Walk, flags: dict[str, Any], tensors: list[str
         sides = max(1, min(TREE // cols, power_of_two(rows))), cols
         maker.launch(tree, (rows, 1), sides, tensors, values, constants)
     else:
-        sides = tile(rows, last.output, _places(step, constants) if unroll else TILE)
+        sides = tile(rows, last.output, _places(work, step, constants) if unroll else TILE)
         constants["EDGE"] = last.output % sides[1] > 0
         maker.launch(walk, (rows, last.output), sides, tensors, values, constants)
 
@@ -239,11 +240,11 @@ def _in_groups(axis: Axis) -> bool:
 
 
 def _walk_in_groups(maker: Maker, step: Walk, constants: dict[str, Any], tensors: list[str]) -> None:
-    last, plan = step.axes[-1], maker.work.plan
+    work, last, plan = maker.work, step.axes[-1], maker.work.plan
     cells = max(last.stride, min(8, VECTOR // ITEM_BYTES[plan.dtype]))  # a vector, or as many as can be put together
     group = cells // last.stride
     groups = -(-last.output // group)
-    sides = tile(step.rows, groups, max(THREADS, _places(step, constants) // group), exact=True)
+    sides = tile(step.rows, groups, max(THREADS, _places(work, step, constants) // group), exact=True)
     before, after = (-(-max(0, n) // cells) for n in (last.lo, last.kernel - last.stride - last.lo))
     over = cells * -(-groups // sides[1]) * sides[1] > last.length
     constants |= {"LINES": step.cells // last.kernel, "KERNEL": last.kernel, "STEP": last.stride, "LO": last.lo}
@@ -254,10 +255,12 @@ def _walk_in_groups(maker: Maker, step: Walk, constants: dict[str, Any], tensors
     maker.launch(walk_groups, (step.rows, groups), sides, [tensors[0], tensors[2], *tensors[4:7]], values, constants)
 
 
-def _places(step: Walk, constants: dict[str, Any]) -> int:
+def _places(work: Work, step: Walk, constants: dict[str, Any]) -> int:
     """The places of a tile: fewer where all cells of its windows are kept until their best is known."""
-    most = power_of_two(KEPT_CELLS // step.cells + 1) // 2
-    return THREADS * max(1, min(most, TILE // THREADS)) if constants["PLACES"] else TILE
+    if not constants["PLACES"]:
+        return TILE // 2 if work.numbers.compute == "float64" else TILE
+    kept = KEPT_BYTES // ITEM_BYTES[work.plan.dtype] // step.cells
+    return THREADS * max(1, min(power_of_two(kept + 1) // 2, TILE // THREADS))
 
 
 def _slides(work: Work, step: Walk, flags: dict[str, Any]) -> bool:
@@ -372,7 +375,7 @@ def _gather(
         before, after = -(-max(0, -min(away)) // group), -(-max(0, max(away)) // group)
         groups = -(-found.blocks[-1] // group)
         over = math.prod(found.blocks[:-1]), groups
-        places = TILE // 2 if "64" in slope or form == "slopes" else TILE
+        places = TILE if ITEM_BYTES[work.plan.derivative] == 2 and form != "slopes" else TILE // 2
         sides = tile(*over, max(THREADS, places // group), exact=True)
         edge = group * -(-groups // sides[1]) * sides[1] > last.output
         constants |= found.constants | {"GROUP": group, "BEFORE": before, "AFTER": after, "EDGE": edge}
@@ -380,6 +383,9 @@ def _gather(
         values = [over[0], *_both(axes), *_sizes(found.blocks)]
         maker.launch(gather_taps, over, sides, tensors, values, constants)
     else:
+        axes = cut(axes)
+        counts, last = asked(axes), axes[-1]
+        constants |= {"RANK": len(axes), "ALIGN": math.gcd(last.length, 8)}
         over = math.prod(axis.length for axis in axes[:-1]), last.length
         unroll = windows if windows <= (UNROLLED_POWERS if form == "slopes" else UNROLLED) else 0
         constants |= {"AXES": axis_numbers(axes), "ASKED": counts, "UNROLL": unroll}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .arithmetic import LEAD, NAME, SUMS, WORST, any_nan, are_equal, number, two_sum
+from .arithmetic import LEAD, NAME, SUMS, WORST, any_nan, are_equal, none_yet, number, two_sum
 from .walking import look, look_again, store_result
 from .windows import cell
 
@@ -93,6 +93,8 @@ def tree(
     else:
         a = tl.reduce(a, 1, _total, keep_dims=True)
     if AGAIN or (PLACES and COMPUTE.is_floating() and any_nan(a)):
+        if PLACES:
+            b = tl.where(of_columns != of_columns, none_yet(b), b)
         for left in range(blocks):
             place = (blocks - 1 - left) * COLS + lane
             at, _, real = cell(place, row, last, inside & (place < cells), sizes, outs, RANK, AXES, False)

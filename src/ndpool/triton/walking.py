@@ -29,6 +29,7 @@ from .arithmetic import (
     better,
     is_better,
     is_there,
+    none_yet,
     number,
     power,
     root,
@@ -97,6 +98,8 @@ def walk(
                 KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE, False,
             )  # fmt: skip
     if (AGAIN and CELLS == 0) or (PLACES and COMPUTE.is_floating() and any_nan(a)):
+        if PLACES:
+            b = tl.where(a != a, none_yet(b), b)
         for left in range(cells):
             at, where, real = cell(cells - 1 - left, row, col, seen, sizes, outs, RANK, AXES, CLAMP)
             v = tl.load(a_in + at, mask=real, other=number(KIND[WORST]))
@@ -222,8 +225,12 @@ def look(
             v = tl.where(real, tl.abs(v), v)
         if PLACES:
             # The first of the best numbers stays. NaNs are left to `look_again`.
-            wins = real & (is_better(v, a, KIND) | (b < 0))
-            b = tl.where(wins, _place_of(b, at, real, place, scale, b_in, SOURCE), b)
+            place = _place_of(b, at, real, place, scale, b_in, SOURCE)
+            wins = is_better(v, a, KIND) | (b < 0)
+            if SOURCE == "states":
+                wins = wins | ((v == a) & (place < b))
+            wins = real & wins
+            b = tl.where(wins, place, b)
             if TANGENT:
                 d = tl.where(wins, tl.load(d_in + at, mask=wins, other=0).to(SLOPE), d)
         a = better(a, v, KIND)
@@ -270,8 +277,8 @@ def look_again(
 ):  # fmt: skip
     """What depends on the best cell: its place, how many there are, or the sum of what each is beside it.
 
-    Cells come from the last to the first, so that the first of several winners stays. Where places are asked for,
-    "numbers" and "NaNs" win in turns: few tiles have a NaN.
+    Where places are asked for, "numbers" and "NaNs" win in turns: few tiles have a NaN. Of numbers, cells come from the
+    last to the first, so that the first of several winners stays. Of NaNs, that with the smallest place does.
     """
     v = v.to(COMPUTE)
     if KIND[SKIP] != "no":
@@ -280,8 +287,9 @@ def look_again(
         else:
             real = real & (tl.load(n_in + at, mask=real, other=0) > 0)
     if PLACES:
-        wins = real & ((v != v) if WINNERS == "NaNs" else (v == a))
-        b = tl.where(wins, _place_of(b, at, real, place, scale, b_in, SOURCE), b)
+        place = _place_of(b, at, real, place, scale, b_in, SOURCE)
+        wins = real & (((v != v) & (place < b)) if WINNERS == "NaNs" else (v == a))
+        b = tl.where(wins, place, b)
         if TANGENT:
             d = tl.where(wins, tl.load(d_in + at, mask=wins, other=0).to(SLOPE), d)
         return b, d
@@ -297,12 +305,13 @@ def look_again(
     else:
         part = shifted(v, a, KIND)
         if KIND[NAME] == "lp":
-            b += tl.where(real, power(part, KIND[PARAMETER]) * times, 0)
+            powers = power(part, KIND[PARAMETER])
+            b += tl.where(real, powers * times if SOURCE == "states" else powers, 0)
             part = power(part, KIND[PARAMETER] - 1)
             if SOURCE == "cells":
                 part = part * sign_of(v)
         else:
-            b += tl.where(real, part * times, 0)
+            b += tl.where(real, part * times if SOURCE == "states" else part, 0)
         if TANGENT:
             d += tl.where(real, part * tl.load(d_in + at, mask=real, other=0).to(SLOPE), 0)
     return b, d

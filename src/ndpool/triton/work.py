@@ -136,6 +136,22 @@ def _plain(axis: Axis) -> Axis:
     return axis
 
 
+def cut(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """Axes whose windows lie side by side as two: one of windows, and one that each window sees the whole of.
+
+    >>> [tuple(axis) for axis in cut((carried(3), Axis(224, 7, 32, 32)))]
+    [(3, 3, 1, 1, 1, 0, 0, 0), (7, 7, 1, 1, 1, 0, 0, 0), (32, 1, 32, 32, 1, 0, 0, 0)]
+    """
+    found: list[Axis] = []
+    for i, axis in enumerate(axes):
+        blocks = axis == Axis(axis.output * axis.kernel, axis.output, axis.kernel, axis.kernel)
+        if blocks and axis.kernel >= LONG and axis.output > 1 and len(found) + len(axes) - i < MOST_AXES:
+            found += [carried(axis.output), Axis(axis.kernel, 1, axis.kernel, axis.kernel)]
+        else:
+            found.append(axis)
+    return tuple(found)
+
+
 def walks(axes: tuple[Axis, ...]) -> tuple[Walk, ...]:
     """The launches that make one state or output for each window."""
     pooled = [i for i, axis in enumerate(axes) if not axis.is_carried]
@@ -145,12 +161,14 @@ def walks(axes: tuple[Axis, ...]) -> tuple[Walk, ...]:
         return _parts(axes, pooled[0])
     if len(pooled) <= 1 or (cells <= DIRECT_CELLS and not any(_is_long(axes, i) for i in pooled)):
         return (Walk(axes, 1, len(pooled) == 1 and _is_long(axes, pooled[0])),)
-    found, current = [], list(axes)
-    for i in reversed(pooled):
-        alone = (*current[:i], axes[i], *current[i + 1 :])
-        before = tuple(axis if axis.is_carried else carried(axis.length) for axis in alone[:i])
-        found.append(Walk((*before, *alone[i:]), inner[i], _is_long(axes, i)))
-        current[i] = carried(axes[i].output)
+    found: list[Walk] = []
+    done = {i: axes[i].output for i in range(len(axes)) if i not in pooled}
+    # A long last axis comes last, when the others have left little of it. Else the innermost axis comes first.
+    inwards = [*reversed(pooled[:-1]), pooled[-1]] if _is_long(axes, pooled[-1]) else list(reversed(pooled))
+    for i in inwards:
+        alone = tuple(axis if j == i else carried(done.get(j, axis.length)) for j, axis in enumerate(axes))
+        found.append(Walk(alone, inner[i], _is_long(axes, i)))
+        done[i] = axes[i].output
     return tuple(found)
 
 
