@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+import ndpool
+
 PROGRAM = '''
 import triton
 from triton.backends.compiler import GPUTarget
@@ -83,7 +85,7 @@ assert not any("triton" in target for target in targets), targets
 @pytest.mark.parametrize("program", [PROGRAM, EXPORT], ids=["compile", "export"])
 def test_what_is_seen(program):
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    source = Path(__file__).parents[2] / "src"
+    source = Path(ndpool.__file__).parents[1]
     environment["PYTHONPATH"] = os.pathsep.join([str(source), environment.get("PYTHONPATH", "")])
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]

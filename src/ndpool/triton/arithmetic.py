@@ -41,6 +41,9 @@ class KindNumbers(NamedTuple):
 #: The device has an instruction for powers of two, and none for those of e.
 LOG2_E = tl.constexpr(math.log2(math.e))
 
+#: From so many places of a tile on, each of a program's 128 threads has a pair of them.
+PAIRS = tl.constexpr(256)
+
 (NAME, OPTION, PARAMETER, SUMS, ROUNDING, LEAD, WORST, SKIP, SKIP_VALUE, LEAST) = (
     tl.constexpr(i) for i in range(len(KindNumbers._fields))
 )
@@ -71,14 +74,20 @@ def beats(a, b, KIND: tl.constexpr):
 
 
 @triton.jit
+def _better_bfloat16(a, b, KIND: tl.constexpr):
+    """Triton would widen both. The device does not need to, and takes them in pairs where threads have pairs."""
+    ASM: tl.constexpr = ("min" if KIND[LEAD] == "min" else "max") + ".NaN.bf16"
+    if a.numel >= PAIRS:
+        return tl.inline_asm_elementwise(ASM + "x2 $0, $1, $2;", "=r,r,r", [a, b], tl.bfloat16, True, 2)
+    else:
+        return tl.inline_asm_elementwise(ASM + " $0, $1, $2;", "=h,h,h", [a, b], tl.bfloat16, True, 1)
+
+
+@triton.jit
 def better(a, b, KIND: tl.constexpr):
     """The better of two numbers, or NaN."""
     if a.dtype == tl.bfloat16:
-        # Triton would widen both. The device takes two pairs of them at once.
-        if KIND[LEAD] == "min":
-            return tl.inline_asm_elementwise("min.NaN.bf16x2 $0, $1, $2;", "=r,r,r", [a, b], tl.bfloat16, True, 2)
-        else:
-            return tl.inline_asm_elementwise("max.NaN.bf16x2 $0, $1, $2;", "=r,r,r", [a, b], tl.bfloat16, True, 2)
+        return _better_bfloat16(a, b, KIND)
     elif KIND[LEAD] == "min":
         return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
     else:

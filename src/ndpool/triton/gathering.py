@@ -46,8 +46,8 @@ def _part(
         elif KIND[NAME] == "smooth_max":
             part = shifted(x, r, KIND) * part
         elif KIND[NAME] == "lp" and KIND[SUMS] == "powers":
-            beside = tl.where(r == float("inf"), (tl.abs(x) == r).to(x.dtype), power(tl.abs(x), KIND[PARAMETER] - 1))
-            part = sign_of(x) * tl.where(r != r, r, beside) * part
+            size = tl.where(r == float("inf"), (tl.abs(x) == r).to(x.dtype), tl.abs(x))
+            part = sign_of(x) * power(size, KIND[PARAMETER] - 1) * part
         elif KIND[NAME] == "lp":
             part = sign_of(x) * power(shifted(x, r, KIND), KIND[PARAMETER] - 1) * part
         part = tl.where(seen, part, 0)
