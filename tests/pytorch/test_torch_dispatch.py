@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
-from torch_cases import distinct
+from torch_cases import distinct, since_2_13
 
 import ndpool
 import ndpool.torch.functional as F
@@ -122,6 +122,7 @@ def test_pullbacks_keep_no_input_that_they_do_not_need(kind):
     assert pullback(torch.ones(2, 2)).shape == (4, 4)
 
 
+@since_2_13
 @pytest.mark.parametrize("pool", [POOLS[0], POOLS[6]], ids=repr)
 def test_calls_can_be_compiled(pool):
     """In one graph, with no break: the look at the type of x is over before anything runs."""

@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 from torch.testing import assert_close
-from torch_cases import FEW_POOLS, distinct
+from torch_cases import DEVICE, FEW_POOLS, distinct
 
 import ndpool.torch.functional as F
 from ndpool import Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window
@@ -50,6 +50,7 @@ def test_a_pool_with_indices_has_its_name():
     assert_close(torch.autograd.grad(y, x, g)[0], torch.autograd.grad(F.max_pool1d(x, 2), x, g)[0])
 
 
+@pytest.mark.filterwarnings("ignore:Warning. Profiler clears events:UserWarning")
 @pytest.mark.parametrize("kind", NAMES, ids=str)
 def test_the_profiler_shows_the_pool(kind):
     """Small and large, in inference and in training; the numbers are those of a call without a profiler."""
@@ -253,7 +254,7 @@ def test_smooth_kinds_of_integers(name):
             pool = Pool(kind, Window((2, 2), padding=1))
             want = torch.from_numpy(pool(x.numpy()))
             assert want.dtype == torch.float64
-            assert_close(F.pool(x, pool), want, rtol=0, atol=0)
+            assert_close(F.pool(x, pool), want, rtol=0 if DEVICE == "cpu" else 1e-15, atol=0)
             assert_close(F.pool(x.transpose(1, 2).contiguous().transpose(1, 2), pool), want)
             meta = F.pool(x.to("meta"), pool)
             assert (meta.dtype, meta.shape) == (want.dtype, want.shape)

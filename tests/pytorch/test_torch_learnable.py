@@ -248,6 +248,7 @@ def test_shapes_that_do_not_fit(x, beta, axes):
         F.smooth_max_pool(x, beta, 2, **axes)
 
 
+@pytest.mark.cpu_only("a beta on a GPU is not read, as that would wait for the device")
 @pytest.mark.parametrize("number", [0.0, -0.0, math.nan, math.inf, -math.inf])
 def test_numbers_that_are_no_beta(number):
     for beta in (torch.tensor(number), torch.tensor([1.0, number, 2.0])):

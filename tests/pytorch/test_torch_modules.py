@@ -14,7 +14,7 @@ import torch
 from torch._dynamo.testing import CompileCounter
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing import assert_close
-from torch_cases import distinct
+from torch_cases import distinct, since_2_13
 
 import ndpool
 import ndpool.torch.functional as F
@@ -312,6 +312,7 @@ def test_a_model_without_numbers_is_converted():
     assert_close(model(x), real(x))
 
 
+@pytest.mark.cpu_only("the device is one that PyTorch must not be built for")
 @pytest.mark.parametrize("kind", ["parameter", "buffer"])
 def test_a_model_elsewhere_is_left(kind):
     """Or the part of it that is there: a tensor that is offloaded comes back to where the others are."""
@@ -364,6 +365,7 @@ def test_scripted_models_are_left():
     assert_close(mine(x), F.min_pool2d(F.max_pool2d(x, 2), 2).relu())
 
 
+@pytest.mark.cpu_only("PyTorch pools no quantised tensors on a GPU")
 @pytest.mark.filterwarnings("ignore")
 def test_quantised_models_are_left():
     """Their pools get quantised tensors; in a model that is quantised dynamically they get floats."""
@@ -388,6 +390,7 @@ def test_quantised_models_are_left():
         F.lp_pool2d(q, 3.0, 2)
 
 
+@since_2_13
 def test_a_compiled_model_is_compiled_again():
     model = torch.nn.Sequential(torch.nn.MaxPool2d(2))
     counter = CompileCounter()

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing import assert_close
-from torch_cases import DEVICE, FEW_POOLS, distinct
+from torch_cases import DEVICE, FEW_POOLS, distinct, since_2_13
 
 import ndpool
 import ndpool.torch.functional as F
@@ -99,6 +99,7 @@ def test_several_nans():
     assert T.max_pool1d(x, 4, return_indices=True)[1].item() == 2
 
 
+@since_2_13
 def test_lp_as_pytorch_has_it():
     """Odd powers keep their sign, and a window over the end is scaled up, as in PyTorch; the norm is `lp_pool`."""
     x = distinct(1, 2, 5, 5)
@@ -112,6 +113,7 @@ def test_lp_as_pytorch_has_it():
     assert_close(F.lp_pool(x, 3, (2, 2)), T.lp_pool2d(x.abs(), 3, 2))
 
 
+@pytest.mark.cpu_only("PyTorch has fewer dtypes on a GPU")
 @pytest.mark.parametrize("p", [1, 2, 3, 2.0, 3.0, -1.0, float("inf"), -float("inf")])
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8, torch.uint8])
 def test_lp_of_integers(dtype, p):
@@ -140,6 +142,7 @@ def test_norms_of_integers():
         assert torch.equal(F.pool(x, Pool(Lp(2), Window((2,)))), y)
 
 
+@pytest.mark.cpu_only("sizes that are too small for the indices end PyTorch's work with the GPU")
 @pytest.mark.parametrize(
     ("kernel", "stride", "padding"), [(3, 2, 1), ((3, 4), (2, 3), (1, 2)), (2, None, 1), (4, 3, 0)]
 )
@@ -218,6 +221,7 @@ def test_autocast(dtype):
     assert layer.weight.grad.dtype == torch.float32
 
 
+@pytest.mark.cpu_only("PyTorch's lists of operators are others for a GPU")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_autocast_beside_pytorchs(dtype):
     """What the documentation says of the difference: PyTorch casts to float32 in three dimensions, and only there."""
@@ -289,6 +293,7 @@ def test_memory_kept_for_backward(name):
     assert_close(torch.autograd.grad(y, x, g), torch.autograd.grad(function(x), x, g))
 
 
+@pytest.mark.cpu_only("the device is one that PyTorch must not be built for")
 def test_other_devices_are_refused():
     with FakeTensorMode(), pytest.raises(NotImplementedError, match="xpu:0, for which ndpool has no engine"):
         F.max_pool2d(torch.empty(1, 4, 4, device="xpu"), 2)

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 
+import pytest
 import torch
 
 from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window
 
 #: Where the suite runs: "cpu" or "cuda".
 DEVICE = os.environ.get("NDPOOL_TEST_DEVICE", "cpu")
+
+#: A test of what PyTorch itself does otherwise, or cannot compile, before 2.13.
+since_2_13 = pytest.mark.skipif(
+    tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13), reason="it needs PyTorch 2.13"
+)
 
 KINDS = [
     *(kind(ties) for kind in (Max, Min) for ties in ("first", "split", "all")),

@@ -107,8 +107,12 @@ def none_yet(places):
 
 
 @triton.jit
-def all_finite(a):
-    return tl.max((a - a != 0).to(tl.int32)) == 0
+def are_usual(powers, CELL: tl.constexpr):
+    """Whether all sums of powers are finite, and none of doubles is so small that powers may have vanished."""
+    usual = powers - powers == 0
+    if tl.float64 == CELL:
+        usual = usual & (powers > 1e-200)
+    return tl.min(usual.to(tl.int32)) == 1
 
 
 @triton.jit

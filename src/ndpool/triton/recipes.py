@@ -53,6 +53,9 @@ TILE, TREE = 1024, 4096
 #: Kernels from this side on slide, so many neighbouring outputs at a time, in smaller tiles for their many numbers.
 WIDE_KERNEL, NEIGHBOURS, NEIGHBOURS_IN_A_ROW, SLIDE_TILE = 8, 8, 4, 256
 
+#: The places of a tile on the way back from bins.
+TILE_OF_BINS = 2048
+
 #: The threads of a program, and the bytes of cells that each of them may keep.
 THREADS, KEPT_BYTES = 128, 160
 
@@ -389,7 +392,9 @@ def _gather(
         over = math.prod(axis.length for axis in axes[:-1]), last.length
         unroll = windows if windows <= (UNROLLED_POWERS if form == "slopes" else UNROLLED) else 0
         constants |= {"AXES": axis_numbers(axes), "ASKED": counts, "UNROLL": unroll}
-        maker.launch(gather_any, over, tile(*over, TILE), tensors, [over[0], windows, *_both(axes)], constants)
+        # It takes divisions to find the bins over a column, once for all rows.
+        sides = tile(*over, TILE_OF_BINS if any(axis.adaptive for axis in axes) else TILE)
+        maker.launch(gather_any, over, sides, tensors, [over[0], windows, *_both(axes)], constants)
 
 
 def _added_in(work: Work, form: str, windows: int) -> tuple[str, str]:

@@ -23,9 +23,9 @@ from .arithmetic import (
     SKIP_VALUE,
     SUMS,
     WORST,
-    all_finite,
     any_nan,
     are_equal,
+    are_usual,
     better,
     is_better,
     is_there,
@@ -110,7 +110,7 @@ def walk(
 
     if KIND[SUMS] == "powers":
         a = tl.where(b == 0, 0.0, 1.0).to(COMPUTE)  # the scale
-        if not all_finite(b):
+        if not are_usual(b, a_in.dtype.element_ty):
             a, b, d = _with_scale(
                 a_in, d_in, row, col, seen, cells, sizes, outs,
                 KIND, RANK, AXES, TANGENT, COMPUTE, SECOND, SLOPE, ROWS, COLS,
@@ -129,7 +129,7 @@ def _with_scale(
     KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, TANGENT: tl.constexpr, COMPUTE: tl.constexpr,
     SECOND: tl.constexpr, SLOPE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    """The states of Lp beside the largest cells, for tiles whose sums of powers are not all finite."""
+    """The states of Lp beside the largest cells, for tiles with unusual sums of powers."""
     a = tl.zeros([ROWS, COLS], COMPUTE)
     for place in range(cells):
         at, where, real = cell(place, row, col, seen, sizes, outs, RANK, AXES, False)

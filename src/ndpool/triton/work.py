@@ -45,7 +45,7 @@ COLUMNS_OF_TREE = 2048
 IN_A_ROW = 512
 
 
-#: Powers of a float32 that a double holds, whatever the number.
+#: Powers of a float32 that a double holds, whatever the number; those of a double, as a rule.
 WHOLE_POWERS = (1, 2, 3, 4)
 
 
@@ -187,8 +187,11 @@ def _is_starved(axes: tuple[Axis, ...], cells: int) -> bool:
     return outputs < MANY_OUTPUTS and cells > 2 * LEAST_PART
 
 
-def _parts(axes: tuple[Axis, ...], i: int) -> tuple[Walk, ...]:
-    """One long window as parts of one length, of which the last may be shorter, and then the window over them."""
+def _parts(axes: tuple[Axis, ...], i: int, scale: int = 1) -> tuple[Walk, ...]:
+    """One long window as parts of one length, of which the last may be shorter, and then the window over them.
+
+    That is cut in the same way, as long as it starves the card.
+    """
     length = axes[i].length
     outputs = math.prod(axis.output for axis in axes)
     part = PART
@@ -198,7 +201,9 @@ def _parts(axes: tuple[Axis, ...], i: int) -> tuple[Walk, ...]:
     first = (*axes[:i], Axis(length, count, part, part), *axes[i + 1 :])
     second = (*axes[:i], Axis(count, 1, count, count), *axes[i + 1 :])
     is_last = i == len(axes) - 1
-    return Walk(first, 1, is_last), Walk(second, part, is_last)
+    if _is_starved(second, count):
+        return Walk(first, scale, is_last), *_parts(second, i, scale * part)
+    return Walk(first, scale, is_last), Walk(second, scale * part, is_last)
 
 
 def axis_numbers(axes: tuple[Axis, ...], unrolled: bool = True) -> tuple[tuple[int, ...], ...]:
@@ -275,8 +280,9 @@ def numbers(plan: Plan, steps: tuple[Walk, ...]) -> Numbers:
     else:
         compute = "float32" if narrow or (dtype == "float32" and plan.kind == "smooth_max") else "float64"
         second = slope = compute if cells <= 64 else "float64"
-        if plan.kind == "lp" and dtype == "float32" and plan.parameter in WHOLE_POWERS and not steps[0].tree:
-            sums = "powers" if len(steps) == 1 else sums
+        whole = plan.parameter in WHOLE_POWERS and dtype in ("float32", "float64")
+        if plan.kind == "lp" and whole and len(steps) == 1 and not steps[0].tree:
+            sums = "powers"
     lead = "min" if plan.kind == "min" or (plan.kind == "smooth_max" and plan.parameter < 0) else "max"
     skip, value, least = "no", "0", 1
     if plan.skipped is not None:
