@@ -191,6 +191,19 @@ def test_every_dtype(kind, dtype):
     within(OnDevice(pool, x).forward(), y, factor(pool) * value_allowance(pool, x, y))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("p", [1, 2, 3, 4])
+def test_powers_of_unusual_numbers(p, dtype):
+    """Infinities, zeros, and numbers whose powers are beyond the dtype, beside usual ones."""
+    large = np.finfo(dtype).max / 8
+    x = np.array([[1, 2, 0, 0, np.inf, 3, large, -large, 1 / large, -2 / large, -np.inf, np.nan, 5, 0]], dtype)
+    pool, rng = Pool(Lp(p), Window((2,)), (-1,)), np.random.default_rng(5)
+    g = rng.normal(size=(1, 7)).astype(dtype)
+    y, gx, device = spec.forward(pool, x), spec.vjp(pool, x, g), OnDevice(pool, x)
+    within(device.linearize(), y, 16 * value_allowance(pool, x, y))
+    within(device.pull(g), gx, 16 * vjp_allowance(pool, x, g, gx))
+
+
 @pytest.mark.parametrize("dtype", hostile.INTEGERS, ids=str)
 @pytest.mark.parametrize("kind", ROUNDED, ids=lambda kind: kind.rounding)
 def test_means_that_stay_integers(kind, dtype):

@@ -75,6 +75,19 @@ def test_every_way(kind, way, window, monkeypatch):
         np.testing.assert_array_equal(found["indices"], spec.winners(pool, x))
 
 
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("way", WAYS)
+def test_the_first_nan_wins_every_way(way, window, monkeypatch):
+    pool, rng = Pool(Max(), *WINDOWS[window]), np.random.default_rng(3)
+    x = rng.integers(-4, 5, (3, 6, 17)).astype(np.float32)
+    x[rng.random(x.shape) < 0.1] = np.nan
+    send(monkeypatch, WAYS[way])
+    found = fresh(pool, x).everything(x, np.ones(pool.output_shape(x.shape), np.float32))
+    forget(pool, x)
+    np.testing.assert_array_equal(found["forward"], spec.forward(pool, x))
+    np.testing.assert_array_equal(found["indices"], spec.winners(pool, x))
+
+
 def test_the_ways_are_gone(monkeypatch):
     """Each set of numbers leads where its name says."""
     axes = work.joined(plan_of(Pool(Sum(), Window((5, 4), 1, 2), (-2, -1)), (4, 7, 19), "float64"))
@@ -87,15 +100,16 @@ def test_the_ways_are_gone(monkeypatch):
     send(monkeypatch, WAYS["tree"])
     assert [walk.tree for walk in work.walks(rows)] == [True]
     send(monkeypatch, WAYS["parts"])
-    assert len(work.walks(whole)) == 2
+    assert len(work.walks(whole)) == 3  # parts, and parts of these
 
 
-@pytest.mark.parametrize("kind", [Max(), Avg(count_include_pad=False), SmoothMax(-0.5)], ids=repr)
+@pytest.mark.parametrize("kind", [Max(), Avg(count_include_pad=False), SmoothMax(-0.5), Lp(2)], ids=repr)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_same_bits_for_every_tile(kind, dtype, monkeypatch):
     """A tile says who computes an output, and not how."""
     pool, rng = Pool(kind, Window((3, 3), 2, 1), (-2, -1)), np.random.default_rng(1)
     x = rng.normal(size=(3, 13, 21)).astype(dtype)
+    x[0, 4, 4], x[1, 2, 3] = 0, np.inf if isinstance(kind, Lp) else 1
     t, g = (rng.normal(size=shape).astype(dtype) for shape in (x.shape, pool.output_shape(x.shape)))
     expected = fresh(pool, x).everything(t, g)
     for sides in ((1, 16), (4, 32), (2, 256)):

@@ -107,12 +107,12 @@ def none_yet(places):
 
 
 @triton.jit
-def are_usual(powers, CELL: tl.constexpr):
-    """Whether all sums of powers are finite, and none of doubles is so small that powers may have vanished."""
+def is_usual(powers, CELL: tl.constexpr):
+    """Whether a sum of powers is finite and, of doubles, not so small that powers may have vanished."""
     usual = powers - powers == 0
     if tl.float64 == CELL:
         usual = usual & (powers > 1e-200)
-    return tl.min(usual.to(tl.int32)) == 1
+    return usual
 
 
 @triton.jit

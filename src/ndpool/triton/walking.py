@@ -25,10 +25,10 @@ from .arithmetic import (
     WORST,
     any_nan,
     are_equal,
-    are_usual,
     better,
     is_better,
     is_there,
+    is_usual,
     none_yet,
     number,
     power,
@@ -110,11 +110,16 @@ def walk(
 
     if KIND[SUMS] == "powers":
         a = tl.where(b == 0, 0.0, 1.0).to(COMPUTE)  # the scale
-        if not are_usual(b, a_in.dtype.element_ty):
-            a, b, d = _with_scale(
+        usual = is_usual(b, a_in.dtype.element_ty)
+        if tl.min(usual.to(tl.int32)) == 0:
+            # A window's bits depend on its own cells, and not on who else is in the tile.
+            scale_a, scale_b, scale_d = _with_scale(
                 a_in, d_in, row, col, seen, cells, sizes, outs,
                 KIND, RANK, AXES, TANGENT, COMPUTE, SECOND, SLOPE, ROWS, COLS,
             )  # fmt: skip
+            a = tl.where(usual, a, scale_a)
+            b = tl.where(usual, b, scale_b)
+            d = tl.where(usual, d, scale_d)
 
     store_result(
         a, b, d, n, row, col, row * outs[RANK - 1] + col, inside, d_in, a_out, b_out, d_out, n_out,
