@@ -283,6 +283,23 @@ def test_modes_of_long_windows(values, dtype):
             equal(Pool(Mode(ties), Window(kernel))(x), want[ties])
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.int64, np.uint64], ids=str)
+@pytest.mark.parametrize("bits", [8, 9, 17])
+def test_integers_that_differ_in_their_lower_bits_alone(bits, dtype):
+    """They are found as narrower ones, whatever their upper bits are; one cell that differs more, and they are not."""
+    rng = np.random.default_rng(bits)
+    limits = np.iinfo(dtype)
+    few = rng.integers(0, 2**bits, 5)
+    for start, kernel in itertools.product((limits.min, limits.max - 2**bits + 1, 0), ((3, 3), (2, 2))):
+        x = (start + rng.choice([*few, 2**bits - 1], (12, 66)).astype(object)).astype(dtype)
+        other = x.copy()
+        other[7, 40] ^= np.asarray(1, dtype) << np.asarray(limits.bits - 2, dtype)
+        for kind, skip in itertools.product((*MODES, Quantile(0.6, "lower")), (None, int(x[0, 0]), 5)):
+            pool = Pool(kind, Window(kernel), skip=skip)
+            for cells in (x, other):
+                same_bytes(pool(cells), spec.forward(pool, cells))
+
+
 @pytest.mark.parametrize("k", [3, 5, 7, 9, 15, 31])
 def test_wide_medians_are_those_of_scipy(k):
     from scipy.ndimage import median_filter

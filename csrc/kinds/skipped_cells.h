@@ -25,9 +25,8 @@ class CellsThere {
     NDPOOL_INLINE vec<double, N> doubles(Bits cells, std::uint32_t other) const {
 #if defined(__AVX512VL__)
         if constexpr (N == 8) {
-            const double instead = bits<float>(other);
-            return bits<vec<double, N>>(
-                _mm512_mask_cvtps_pd(bits<__m512d>(splat<double, N>(instead)), mask, bits<__m256>(cells)));
+            const __m512d instead = _mm512_set1_pd(static_cast<double>(bits<float>(other)));  // of -0, splat makes 0
+            return bits<vec<double, N>>(_mm512_mask_cvtps_pd(instead, mask, bits<__m256>(cells)));
         }
 #endif
         return convert<double, N>(bits<vec<float, N>>((cells & there) | (~there & other)));

@@ -85,16 +85,16 @@ struct FloatRowSink {
 // Means, or sums; `absent` where cells are too few.
 struct CountedSink : FloatRowSink {
     CountedDivisor divisor;
-    double absent;
+    std::uint64_t absent;  // the bits of a double: a sum, which splat is, would lose the sign of -0
 
     CountedSink(float *y, const CountedDivisor &divisor, double absent)
-        : FloatRowSink{y}, divisor(divisor), absent(absent) {}
+        : FloatRowSink{y}, divisor(divisor), absent(bits<std::uint64_t>(absent)) {}
     void advance(i64 elements) { y += elements; }
     template <int N>
     NDPOOL_INLINE void put(i64 at, const CountedTotal::State<N> &s, int count) const {
         const vec<double, N> mean = divisor.by_count ? s.v * reciprocals<N>(s.with) : s.v / divisor.fixed;
-        put_some<N>(row + at, count,
-                    [&](float *p) { store_as<N>(p, s.with >= divisor.least ? mean : splat<double, N>(absent)); });
+        const auto none = bits<vec<double, N>>(splat<std::uint64_t, N>(absent));
+        put_some<N>(row + at, count, [&](float *p) { store_as<N>(p, s.with >= divisor.least ? mean : none); });
     }
 };
 // What outputs hand to each cell: cotangents, divided; 0 where cells are too few.
