@@ -11,8 +11,28 @@ struct TiedCells {
     vec<float, N> v;
     vec<std::int32_t, N> nan;
 
-    NDPOOL_INLINE auto tie_for(vec<float, N> y) const { return (v == y) | nan; }
+    NDPOOL_INLINE void set(vec<float, N> cells) { v = cells, nan = cells != cells; }
+    // A sum, and a share where they tie.
+    NDPOOL_INLINE vec<float, N> add(vec<float, N> sum, vec<float, N> y, vec<float, N> share) const {
+        const vec<float, N> none{};
+        return sum + ((v == y) | nan ? share : none);
+    }
 };
+#if defined(__AVX512F__)  // where the compiler would make vectors of masks
+template <>
+struct TiedCells<16> {
+    vec<float, 16> v;
+    __mmask16 nan;
+
+    NDPOOL_INLINE void set(vec<float, 16> cells) {
+        v = cells, nan = _mm512_cmp_ps_mask(bits<__m512>(v), bits<__m512>(v), _CMP_UNORD_Q);
+    }
+    NDPOOL_INLINE vec<float, 16> add(vec<float, 16> sum, vec<float, 16> y, vec<float, 16> share) const {
+        const __mmask16 tie = _mm512_cmp_ps_mask(bits<__m512>(v), bits<__m512>(y), _CMP_EQ_OQ) | nan;
+        return bits<vec<float, 16>>(_mm512_mask_add_ps(bits<__m512>(sum), tie, bits<__m512>(sum), bits<__m512>(share)));
+    }
+};
+#endif
 
 // What an output hands to the cells that equal it.
 struct TieSource {
@@ -32,13 +52,11 @@ struct TieSource {
     NDPOOL_INLINE void look(i64 at, bool all, TiedCells<N> (&cells)[2]) const {
         prefetch<2 * N>(x + at);
         const vec<float, N> low = load<N>(x + at), high = all ? load<N>(x + at + N) : load_some<N>(x + at + N, N - 1);
-        cells[0].v = every_second<N, 0>(low, high), cells[1].v = every_second<N, 1>(low, high);
-        for (int c = 0; c < 2; ++c) cells[c].nan = cells[c].v != cells[c].v;
+        cells[0].set(every_second<N, 0>(low, high)), cells[1].set(every_second<N, 1>(low, high));
     }
     template <int N>
     NDPOOL_INLINE vec<A, N> add(vec<A, N> sum, i64 output, const TiedCells<N> &cells) const {
-        const vec<A, N> none{};
-        return sum + (cells.tie_for(load<N>(y + output)) ? load<N>(share + output) : none);
+        return cells.add(sum, load<N>(y + output), load<N>(share + output));
     }
     TieSource with(const Border &border, Scratch<char> *copies) const {
         return {x, border.around(y, copies[0]), border.around(share, copies[1])};
