@@ -292,9 +292,9 @@ def test_every_road(kind, window, shape, axes, dtype):
         for way in ways(pool, x, "pull"):
             gx = vjp_by(pool, x, g, way)
             within(gx, *derivatives[1])
-            for offset in (0, 1, 5):
+            for offset in (0, 5):
                 same(vjp_by(pool, x, g, f"{way}+stream", offset), gx)
-        for offset in (0, 1, 5):
+        for offset in (0, 5):
             same(forward_by(pool, x, "stream", offset), pool(x))
             for ours, past_the_caches in zip(pool.jvp(x, t), jvp_by(pool, x, t, "stream", offset), strict=True):
                 same(past_the_caches, ours)
