@@ -436,6 +436,17 @@ def test_floats_in_one_pass(window, shape, axes):
                 np.testing.assert_array_equal(found[skipped_in(pool, x)], 0)
 
 
+def test_bins_of_a_large_image():
+    """It is one piece, whose outputs alone are too many for the caches."""
+    x = np.random.default_rng(0).random((1, 2200, 2100), np.float32)
+    x[0, ::3, 1::2] = math.nan
+    pool, g = Pool(Avg(), Adaptive((1100, 1050)), skip=math.nan), np.full((1, 1100, 1050), 2, np.float32)
+    number = (~np.isnan(x)).reshape(1100, 2, 1050, 2).sum((1, 3))
+    gx = pool.vjp(x)[1](g)
+    want = np.where(np.isnan(x), 0, np.repeat(np.repeat(2 / number, 2, 0), 2, 1)[None])
+    np.testing.assert_allclose(gx, want, rtol=1e-6)
+
+
 def test_infinities_and_negative_zeros_in_one_pass():
     inf, nan = math.inf, math.nan
     x = np.array([[inf, nan, -0.0, nan, -inf, inf, nan, nan], [nan, 1, nan, -0.0, nan, 2, nan, nan]], np.float32)

@@ -1,4 +1,5 @@
-// The way back of means with skipped cells, where windows are blocks side by side, of 2, 4, 8 or 16 cells along the row.
+// The way back of means with skipped cells, where windows are blocks side by side, of 2, 4, 8 or 16 cells along the
+// row.
 //
 // Some columns of the cells are read and counted, and handed their shares at once. So the gradient is written while the
 // next cells are on their way: to count a piece first, and to write it then, would take both times one after the other.
@@ -66,7 +67,7 @@ class SkippedBlocks {
     const bool past_the_caches;
     const float *const x, *const g;
     float *const gx;
-    const Scratch<std::uint32_t> room;  // bits of floats
+    const Scratch<std::uint32_t> room;   // bits of floats
     static constexpr i64 COLUMNS = 256;  // at a time
 
     template <int SIDE>

@@ -17,7 +17,8 @@ class CellsThere {
                    more = static_cast<std::uint32_t>(skipped.more);
         const Bits beyond = (cells & kept) - first;
 #if defined(__AVX512VL__)
-        if constexpr (N == 8) mask = _mm256_cmpgt_epu32_mask(bits<__m256i>(beyond), bits<__m256i>(splat<std::uint32_t, N>(more)));
+        if constexpr (N == 8)
+            mask = _mm256_cmpgt_epu32_mask(bits<__m256i>(beyond), bits<__m256i>(splat<std::uint32_t, N>(more)));
 #endif
         there = bits<Bits>(beyond > more);
     }
@@ -62,5 +63,6 @@ struct CountedDivisor {
         return by_count ? g / number : convert<float, N>(convert<double, N>(g) / fixed);
     }
 };
+
 }  // namespace NDPOOL_LEVEL
 }  // namespace ndpool

@@ -1,5 +1,5 @@
-// Sums and means of floats with cells that are skipped, in one pass: a State is the sum of the cells that are there, and
-// how many they are.
+// Sums and means of floats with cells that are skipped, in one pass: a State is the sum of the cells that are there,
+// and how many they are.
 //
 // It serves what most rasters ask for: 32-bit floats, divisors that know no padding. All else is done in several
 // passes, in skipping.cpp.
@@ -100,13 +100,18 @@ struct CountedSink : FloatRowSink {
 // What outputs hand to each cell: cotangents, divided; 0 where cells are too few.
 struct ShareSink : FloatRowSink {
     CountedDivisor divisor;
-    const float *g;
+    const float *g, *g_row = nullptr;
 
     ShareSink(float *y, const CountedDivisor &divisor, const float *g) : FloatRowSink{y}, divisor(divisor), g(g) {}
+    void move_to(const Plan &plan, i64 index, const OutputRow &rows) {
+        FloatRowSink::move_to(plan, index, rows);
+        g_row = g + index * plan.out_row;
+    }
+    bool finishes() const { return true; }  // so that rows come one by one
     void advance(i64 elements) { y += elements, g += elements; }
     template <int N>
     NDPOOL_INLINE void put(i64 at, const Total<float>::State<N> &s, int count) const {
-        const float *own = g + (row + at - y);
+        const float *own = g_row + at;
         const vec<float, N> given = count == N ? load<N>(own) : load_some<N>(own, count), none{};
         const vec<float, N> share = divisor.shares<N>(given, s.v);
         put_some<N>(row + at, count,
@@ -137,8 +142,8 @@ class CountedSums {
                              {Way::NONE, call.past_the_caches});
     }
 
-    // What outputs hand to their cells is spread along the rows first. Each of the rows that an output row sees is that,
-    // without what skipped cells would get.
+    // What outputs hand to their cells is spread along the rows first. Each of the rows that an output row sees is
+    // that, without what skipped cells would get.
     void pull() const {
         if (!sees_all_rows())
             std::memset(call.gx, 0, static_cast<std::size_t>(plan.outer * plan.in_slab) * sizeof(float));

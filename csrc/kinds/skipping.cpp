@@ -105,8 +105,8 @@ class Skipping {
         }
     }
 
-    // Whether sums and numbers of cells are found together. Small slabs, a lane each, have no such way, nor has one that
-    // is asked for.
+    // Whether sums and numbers of cells are found together. Small slabs, a lane each, have no such way, nor has one
+    // that is asked for.
     bool is_one_pass() const {
         if (call.asked != Way::NONE || !CountedSums::suit(plan, call)) return false;
         Way way = Way::NONE;

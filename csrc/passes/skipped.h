@@ -111,8 +111,8 @@ inline void choose(const std::uint8_t *there, i64 count, const void *from, std::
     });
 }
 
-// Copies numbers where the cells of x are there, and puts 0 where they are skipped. With PAST, whole registers are stored
-// past the caches.
+// Copies numbers where the cells of x are there, and puts 0 where they are skipped. With PAST, whole registers are
+// stored past the caches.
 template <bool PAST, class U>
 void keep_there(const U *x, i64 count, const SkippedBits &bits_of, const U *from, U *to) {
     constexpr int N = LANES<U>;
