@@ -89,17 +89,32 @@ class SquareShares {
 
     template <int K>
     void make_row(i64 at, float *to) const {
-        const i64 outputs = axis.output, begin = whole.stop - whole.first < N ? outputs : whole.first,
-                  end = whole.stop - whole.first < N ? outputs : whole.stop;
+        const i64 outputs = axis.output, whole_from = starts_in_memory() ? 0 : whole.first;
+        const bool short_row = whole.stop - whole_from < N;
+        const i64 begin = short_row ? outputs : whole_from, end = short_row ? outputs : whole.stop;
         for (i64 o = 0; o < begin; ++o) to[o] = share(at, o);
         for (i64 i = begin; i < end; i += N) {
             const i64 o = i + N <= end ? i : end - N;
             const vec<float, N> best = load<N>(y + at + o), shares = load<N>(g + at + o), one = vec<float, N>{} + 1;
-            const vec<float, N> n =
-                any_lane<N, std::int32_t>(best != best) ? count<K, true>(o, best) : count<K, false>(o, best);
+            const bool nans = any_lane<N, std::int32_t>(best != best);
+            vec<float, N> n = nans ? count<K, true>(o, best) : count<K, false>(o, best);
+            if (o < whole.first) n[0] -= tied_before_row(best[0], nans);
             store<N>(to + o, any_lane<N, std::int32_t>(n > 1) ? shares / (n > 1 ? n : one) : shares);
         }
         for (i64 o = end; o < outputs; ++o) to[o] = share(at, o);
+    }
+    // Whether the first window of a row sees one cell of padding before it, where the last cell of another row lies. So
+    // it can be counted as if it were whole, and that cell be taken away again.
+    bool starts_in_memory() const {
+        return axis.pad_lo == 1 && whole.first == 1 && rows.count > 0 && rows.base + rows.offset[0] > 0;
+    }
+    float tied_before_row(float best, bool nans) const {
+        float tied = 0;
+        for (i64 r = 0; r < rows.count; ++r) {
+            const float v = x[rows.base + rows.offset[r] - 1];
+            tied += v == best || (nans && v != v) ? 1.0f : 0.0f;
+        }
+        return tied;
     }
     // How many cells tie for N outputs from number o on. Where none of these is NaN, no cell is.
     template <int K, bool NANS>
