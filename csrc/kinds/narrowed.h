@@ -29,7 +29,7 @@ U differing_bits(const U *x, i64 count, U base, U enough) {
 // Runs find(plan, call) on the narrowed cells of one part, if they are; says whether it did.
 class NarrowedCells {
   public:
-    // Whether to look is worth it: only then is the time of a cell that of its bytes.
+    // Whether it is worth looking: the result is a cell, and windows are not so small that looking takes longer.
     static bool suit(const Plan &plan, const Call &call) {
         return LEVEL_IS_TUNED && !is_float(call.type) && size_of(call.type) >= 4 && !is_between_cells(call.order) &&
                !call.t && plan.cells >= 4;
