@@ -6,14 +6,33 @@ It is itself tested against the specification.
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
-from ndpool import Avg, Lp, Max, Min, SmoothMax, Sum, spec
+from ndpool import Avg, Lp, Max, Min, Pool, SmoothMax, Sum, spec
 
 #: The kinds that are written here.
 GATHERED = (Max, Min, Sum, Avg, SmoothMax, Lp)
+
+
+@lru_cache(maxsize=64)
+def windows(pool, shape):
+    """The outputs along each axis; and of all windows the flat places of their cells, which are real, and padding."""
+    axes, _ = spec._pooled(pool, shape)
+    order = spec._order(pool, shape)
+    lines = [spec._line(pool.window, j, len(axes), shape[a]) for j, a in zip(order, axes, strict=True)]
+    flat, real = np.zeros((1, 1), np.int64), np.ones((1, 1), bool)
+    counted = np.ones((1,), np.int64)
+    for line, axis in zip(lines, axes, strict=True):
+        most = max(map(len, line))
+        places = np.array([cells + [spec.PAD] * (most - len(cells)) for cells in line])
+        flat = flat[:, None, :, None] * shape[axis] + places[None, :, None, :]
+        real = real[:, None, :, None] & (places >= 0)[None, :, None, :]
+        counted = (counted[:, None] * np.array([len(cells) for cells in line])[None, :]).ravel()
+        flat = flat.reshape(flat.shape[0] * flat.shape[1], -1)
+        real = real.reshape(flat.shape)
+    return tuple(len(line) for line in lines), np.where(real, flat, 0), real, counted - real.sum(1)
 
 
 class Gathered:
@@ -21,27 +40,12 @@ class Gathered:
 
     def __init__(self, pool, x):
         self.pool, self.x = pool, x
-        axes, _ = spec._pooled(pool, x.shape)
-        self.axes = axes
-        order = spec._order(pool, x.shape)
-        lines = [spec._line(pool.window, j, len(axes), x.shape[a]) for j, a in zip(order, axes, strict=True)]
-        self.outputs = tuple(len(line) for line in lines)
-        # (outputs..., cells): the flat place over the pooled axes of every cell, and whether it is one.
-        flat, real = np.zeros((1, 1), np.int64), np.ones((1, 1), bool)
-        counted = np.ones((1,), np.int64)
-        for line, axis in zip(lines, axes, strict=True):
-            most = max(map(len, line))
-            places = np.array([cells + [spec.PAD] * (most - len(cells)) for cells in line])
-            flat = flat[:, None, :, None] * x.shape[axis] + places[None, :, None, :]
-            real = real[:, None, :, None] & (places >= 0)[None, :, None, :]
-            counted = (counted[:, None] * np.array([len(cells) for cells in line])[None, :]).ravel()
-            flat = flat.reshape(flat.shape[0] * flat.shape[1], -1)
-            real = real.reshape(flat.shape)
-        self.flat, self.real = np.where(real, flat, 0), real
-        self.pad = counted - real.sum(1)
-        moved = np.moveaxis(x, axes, range(-len(axes), 0))
-        self.others = moved.shape[: x.ndim - len(axes)]
-        self.matrix = moved.reshape(-1, int(np.prod([x.shape[a] for a in axes])))
+        self.axes, _ = spec._pooled(pool, x.shape)
+        alike = Pool(Sum(), pool.window, pool.axes)  # which has the same windows, whatever the kind
+        self.outputs, self.flat, self.real, self.pad = windows(alike, x.shape)
+        moved = np.moveaxis(x, self.axes, range(-len(self.axes), 0))
+        self.others = moved.shape[: x.ndim - len(self.axes)]
+        self.matrix = moved.reshape(-1, int(np.prod([x.shape[a] for a in self.axes])))
 
     def cells(self, a=None):
         """(others, windows, cells) of an array of the input's shape."""
@@ -56,8 +60,10 @@ class Gathered:
         y = np.moveaxis(y, range(-len(self.axes), 0), self.axes)
         return y.reshape(self.pool.output_shape(self.x.shape))
 
-    def _lead(self, x):
+    @cached_property
+    def lead(self):
         """Which cells win: the NaNs, or else the largest ones."""
+        x = self.cells()
         sign = 1 if isinstance(self.pool.kind, Max) else -1
         wide = x.astype(object) if x.dtype.itemsize == 8 and x.dtype.kind in "iu" else x.astype(np.float64)
         if wide.dtype == object:
@@ -71,7 +77,7 @@ class Gathered:
     def value(self):
         kind, x = self.pool.kind, self.cells()
         if isinstance(kind, Max | Min):
-            first = self._lead(x).argmax(-1)
+            first = self.lead.argmax(-1)
             return self.output(np.take_along_axis(x, first[..., None], -1)[..., 0])
         if isinstance(kind, Sum | Avg):
             total = np.where(self.real, x.astype(np.float64), 0).sum(-1)
@@ -89,7 +95,8 @@ class Gathered:
         kind, real = self.pool.kind, self.real.sum(1)
         if isinstance(kind, Sum):
             return np.ones(len(real))
-        return np.array([kind.count(int(n), int(p)) for n, p in zip(real, self.pad, strict=True)], float)
+        pairs, which = np.unique(np.stack([real, self.pad]), axis=1, return_inverse=True)
+        return np.array([kind.count(int(n), int(p)) for n, p in pairs.T], float)[which.ravel()]
 
     def _terms(self, wide):
         kind = self.pool.kind
@@ -103,14 +110,14 @@ class Gathered:
 
     def winners(self):
         """The flat place of the first winner."""
-        first = self._lead(self.cells()).argmax(-1)
+        first = self.lead.argmax(-1)
         return self.output(self.flat[np.arange(len(self.flat)), first])
 
     @cached_property
     def weights(self):
         kind, x = self.pool.kind, self.cells()
         if isinstance(kind, Max | Min):
-            lead = self._lead(x)
+            lead = self.lead
             if kind.ties == "first":
                 return np.arange(lead.shape[-1]) == lead.argmax(-1)[..., None]
             return lead / (lead.sum(-1, keepdims=True) if kind.ties == "split" else 1)

@@ -162,7 +162,7 @@ def test_kinds_and_pools_are_chosen(main, capsys):
 
 
 def record(**changes):
-    seconds = {"forward": 2.0, "forward tensor": 2.0, "forward torch": 3.0, "copy": 1.0}
+    seconds = {"forward": 2.0, "forward tensor": 2.0, "forward torch": 3.0, "forward bare": 1.5, "copy": 1.0}
     about = {"name": "a", "family": "plain", "sort": "blocks", "bytes": 8_000_000, "elements": 1_000_000}
     return about | {"paths": {"forward": "rows"}, "seconds": seconds, "limits": {"forward": 1.0}} | changes
 
@@ -178,7 +178,7 @@ def test_times_that_look_slow_are_measured_again():
 
 def test_quantiles_stand_beside_their_goals():
     report = importlib.import_module("benchmarks.map.report")
-    torch_row, limit_row, bound_row = report.quantile_rows([record()] * 3)
+    torch_row, limit_row, bound_row, least_row = report.quantile_rows([record()] * 3)
     assert torch_row[1:] == [
         "3",
         "worst 1.50, 1 % 1.50, 5 % 1.50, 25 % 1.50, median 1.50",
@@ -186,6 +186,8 @@ def test_quantiles_stand_beside_their_goals():
     ]
     assert limit_row[2:] == ["median 2.00, 95 % 2.00, worst 2.00", "95 % ≤ 3: met"]
     assert bound_row[0] == "PyTorch / memory's limit, forward"
+    assert least_row[0].startswith("PyTorch / the longer of")
+    assert least_row[2] == "worst 2.00, 1 % 2.00, 5 % 2.00, 25 % 2.00, median 2.00"
 
 
 def test_the_page_is_that_of_the_records():

@@ -292,9 +292,9 @@ def test_every_road(kind, window, shape, axes, dtype):
         for way in ways(pool, x, "pull"):
             gx = vjp_by(pool, x, g, way)
             within(gx, *derivatives[1])
-            for offset in (0, 1, 5):
+            for offset in (0, 5):
                 same(vjp_by(pool, x, g, f"{way}+stream", offset), gx)
-        for offset in (0, 1, 5):
+        for offset in (0, 5):
             same(forward_by(pool, x, "stream", offset), pool(x))
             for ours, past_the_caches in zip(pool.jvp(x, t), jvp_by(pool, x, t, "stream", offset), strict=True):
                 same(past_the_caches, ours)
@@ -427,6 +427,22 @@ def test_every_road_of_ties(kind, window, shape, axes, _, dtype):
                 same(vjp_by(pool, x, g, f"{way}+stream", 3), ours)
             if kind.ties == "first":
                 same(pool.with_indices(x)[1], gathered.winners())
+
+
+@pytest.mark.parametrize("end", [7.0, np.nan])
+def test_ties_do_not_reach_into_the_row_before(end):
+    """The last cell of a row lies before the padding of the next, and may be as large as what wins there."""
+    pool = Pool(Max("split"), Window((3, 3), 2, 1))
+    rng = np.random.default_rng(3)
+    for shape in ((2, 3, 40, 40), (1, 1, 9, 67), (2, 1, 33, 32)):
+        x = rng.integers(0, 4, shape).astype(np.float32)
+        x[..., -1] = x[..., 0] = np.where(rng.random(x.shape[:-1]) < 0.5, end, 7)
+        g = rng.normal(size=pool.output_shape(shape)).astype(np.float32)
+        gathered = Gathered(pool, x)
+        for level in _engine.levels():
+            _engine.set_level(level)
+            for way in ways(pool, x, "pull"):
+                np.testing.assert_allclose(vjp_by(pool, x, g, way), gathered.vjp(g), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", [Max("all"), Max("split"), Min("all"), Min("split")], ids=repr)

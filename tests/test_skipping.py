@@ -6,6 +6,7 @@ gathered.
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -390,6 +391,71 @@ def test_every_way_at_every_level(window, shape, axes):
                     np.testing.assert_allclose(jvp_by(pool, x, t, way)[1], dy, **close)
                 for way in (*ways(pool, x, "pull"), "stream"):
                     np.testing.assert_allclose(vjp_by(pool, x, g, way), gx, **close)
+
+
+BLOCKS = [
+    # Blocks side by side along the row: whole, cut off, with cells that no window sees, with gaps between the rows.
+    (Window((4, 4)), (2, 24, 64), None),
+    (Window((2, 2), ceil_mode=True), (3, 9, 301), None),
+    (Window((3, 8), (5, 8)), (2, 23, 275), None),
+    (Window((2, 16), (2, 16), ((1, 1), (0, 3))), (1, 11, 530), None),
+    (Window((2, 3, 4), ceil_mode=True), (2, 5, 7, 37), None),
+    (Window((4,)), (5, 1031), None),
+    # Others that have their cells to themselves.
+    (Window((3, 5)), (2, 17, 83), None),
+    (Window((2, 2), 3), (2, 18, 40, 5), (1, 2)),
+    (Adaptive((4, 6)), (2, 16, 66), (1, 2)),
+    # Those that share cells.
+    (Window((3, 3), 2, 1), (2, 23, 70), None),
+    (Window((9, 9), 1, 4), (1, 40, 61), None),
+    (Window((3, 3), 1, 1), (1, 20, 18, 33), (1, 2)),
+]
+
+
+@pytest.mark.parametrize(("window", "shape", "axes"), BLOCKS)
+def test_floats_in_one_pass(window, shape, axes):
+    """Sums and numbers of cells together, at every level, past the caches and not, wherever results start in a line."""
+    rng = np.random.default_rng(12)
+    for kind, skip, least in (
+        (Avg(), math.nan, 1),
+        (Avg(False), -1.0, 3),
+        (Sum(), 0.0, 0),
+        (Avg(divisor_override=7), 2.0, 2),
+    ):
+        pool, x = Pool(kind, window, axes, skip, least), large(rng, shape, np.float32, skip)
+        x[rng.random(shape) < 0.02] = -0.0
+        g = rng.normal(size=pool.output_shape(shape)).astype(np.float32)
+        expected = Skipped(pool, x)
+        y, gx = expected.forward(), expected.pull(g)
+        for level, path in itertools.product(_engine.levels(), ("", "stream")):
+            _engine.set_level(level)
+            for offset in (0, 1, 7):
+                np.testing.assert_allclose(forward_by(pool, x, path, offset), y, rtol=2e-7, atol=1e-6)
+                found = vjp_by(pool, x, g, path, offset)
+                np.testing.assert_allclose(found, gx, rtol=5e-7, atol=1e-6)
+                np.testing.assert_array_equal(found[skipped_in(pool, x)], 0)
+
+
+def test_bins_of_a_large_image():
+    """It is one piece, whose outputs alone are too many for the caches."""
+    x = np.random.default_rng(0).random((1, 2200, 2100), np.float32)
+    x[0, ::3, 1::2] = math.nan
+    pool, g = Pool(Avg(), Adaptive((1100, 1050)), skip=math.nan), np.full((1, 1100, 1050), 2, np.float32)
+    number = (~np.isnan(x)).reshape(1100, 2, 1050, 2).sum((1, 3))
+    gx = pool.vjp(x)[1](g)
+    want = np.where(np.isnan(x), 0, np.repeat(np.repeat(2 / number, 2, 0), 2, 1)[None])
+    np.testing.assert_allclose(gx, want, rtol=1e-6)
+
+
+def test_infinities_and_negative_zeros_in_one_pass():
+    inf, nan = math.inf, math.nan
+    x = np.array([[inf, nan, -0.0, nan, -inf, inf, nan, nan], [nan, 1, nan, -0.0, nan, 2, nan, nan]], np.float32)
+    y = Pool(Sum(), Window((2, 2)), skip=nan)(x)
+    np.testing.assert_array_equal(y, [[inf, -0.0, nan, nan]])
+    assert np.signbit(y[0, 1])
+    empty = Pool(Sum(), Window((2, 2)), skip=nan, min_count=0)(x)
+    np.testing.assert_array_equal(empty, [[inf, 0.0, nan, 0.0]])
+    assert not np.signbit(empty[0, 3])
 
 
 @pytest.mark.parametrize("kind", [Max(), Max("split"), Avg(), SmoothMax(0.5)], ids=repr)

@@ -24,6 +24,26 @@ class Rivals(NamedTuple):
     torch: Call | None
 
 
+class Bare(torch.autograd.Function):
+    """What any pool with a gradient costs in Python: it is given its results, and computes nothing."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, y: torch.Tensor, gx: torch.Tensor) -> torch.Tensor:
+        ctx.gx = gx
+        return y.view_as(y)
+
+    @staticmethod
+    def backward(ctx: Any, g: torch.Tensor) -> Any:  # type: ignore[override]
+        return ctx.gx, None, None
+
+
+def bare(y: torch.Tensor, gx: torch.Tensor | None) -> Call:
+    """A call that returns a fresh tensor like y, or, where a gradient is asked for, y itself."""
+    if gx is None:
+        return lambda x: torch.empty_like(y)
+    return lambda x: Bare.apply(x, y, gx)  # type: ignore[no-untyped-call, no-any-return]
+
+
 def rivals(drawn: Drawn) -> Rivals:
     found = _spelled(drawn)
     if found is None:

@@ -18,7 +18,7 @@ from ..peers import Contender
 from . import data, truth
 from .drawing import Drawn
 from .measures import Record, is_suspect
-from .rivals import Call, rivals
+from .rivals import Call, bare, rivals
 
 Work = Callable[[], Any]
 AGAIN = 10  # times as long, where a time is to be measured again
@@ -81,11 +81,16 @@ class Bench:
             except RuntimeError:  # as it says that it has no such dtype, rank or window
                 theirs = None
         if theirs is not None:
-            works["forward torch"] = self.without_gradients(theirs)
+            y = theirs(self.x)
+            works |= {
+                "forward torch": self.without_gradients(theirs),
+                "forward bare": self.without_gradients(bare(y, None)),
+            }
         if self.g is not None:
             works |= {"vjp": self.vjp, "vjp tensor": self.tensor_vjp(self.ours)}
             if theirs is not None:
-                works["vjp torch"] = self.tensor_vjp(theirs)
+                nothing = self.tensor_vjp(bare(y, torch.empty_like(self.x)))
+                works |= {"vjp torch": self.tensor_vjp(theirs), "vjp bare": nothing}
         return works
 
     # --- checks ---

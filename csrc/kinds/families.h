@@ -16,6 +16,8 @@ void run_order(const Plan &plan, const Call &call, const Route &route);
 void run_dense(const Plan &plan, const Call &call);
 // The same where cells are skipped.
 void run_skipping(const Plan &plan, const Call &call);
+// Whether that is one pass over the array, so that no pieces of it have to stay in the cache.
+bool skips_in_one_pass(const Plan &plan, const Call &call);
 
 // Calls f(zero) with a zero of the type of floats.
 template <class F>

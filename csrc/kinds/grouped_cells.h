@@ -190,10 +190,8 @@ NDPOOL_INLINE bool with_groups(i64 cells, const F &f) {
         if (cells == 9) return f(Size<3>()), true;
         if (cells == 16) return f(Size<4>()), true;
         if (cells == 25) return f(Size<5>()), true;
-        if constexpr (sizeof(K) < 8) {  // which registers hold fewer of
-            if (cells == 36) return f(Size<6>()), true;
-            if (cells == 49) return f(Size<7>()), true;
-        }
+        if (cells == 36) return f(Size<6>()), true;
+        if (cells == 49) return f(Size<7>()), true;
     }
     return false;
 }

@@ -1,5 +1,6 @@
 // Modes and quantiles, for cells of every type.
 #include "base/stream.h"
+#include "kinds/narrowed.h"
 #include "kinds/order_histograms.h"
 #include "kinds/order_lanes.h"
 
@@ -33,6 +34,13 @@ void find(const Plan &plan, const Call &call, Way way, const FoundRows &rows) {
 // Of a part, more or less: as many as stay in the second-level cache as cells and as keys.
 i64 elements_of(const Call &call) { return size_of(call.type) > 4 ? 1 << 15 : 1 << 16; }
 
+void pool_by_network(const Plan &plan, const Call &call) {
+    auto pool = [&](const Call &own) {
+        with_key(own, [&](auto zero) { OrderPooler<decltype(zero)>(plan, own, nullptr).pool(); });
+    };
+    if (!NarrowedCells::suit(plan, call) || !NarrowedCells::run(plan, call, pool)) pool(call);
+}
+
 void forward(const Plan &plan, const Call &call, Way way) {
     const Parts parts(plan, elements_of(call));
     parallel(parts.count, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
@@ -42,7 +50,7 @@ void forward(const Plan &plan, const Call &call, Way way) {
             if (way == Way::HISTOGRAMS)
                 HistogramPooler(part.plan, own).pool();
             else if (way == Way::NETWORK)
-                with_key(call, [&](auto zero) { OrderPooler<decltype(zero)>(part.plan, own, nullptr).pool(); });
+                pool_by_network(part.plan, own);
             else
                 find(part.plan, own, way, rows_into(OrderResults{own, part.plan.out_row}));
         }

@@ -82,6 +82,7 @@ void run(const Plan &plan, const Call &call) {
             if (call.op == Op::SUM && call.t) own.type = call.derivative, own.t = nullptr;  // the sum is that of t
             run_dense(plan, own);
         }
+        if (!(call.views && call.views->any()) && skips_in_one_pass(plan, call)) return run_skipping(plan, call);
         return run_on_views(plan, call, run_skipping);
     }
     if (call.views && call.views->any()) return run_on_views(plan, call, run_dense);

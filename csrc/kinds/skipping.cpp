@@ -9,6 +9,7 @@
 #include "kinds/families.h"
 #include "kinds/long_sums.h"
 #include "kinds/planes.h"
+#include "kinds/skipped_sums.h"
 #include "passes/skipped.h"
 #include "passes/small_counts.h"
 
@@ -58,20 +59,6 @@ i64 least_real(const Plan &plan) {
     return all;
 }
 
-// Calls f(rows, first output of the row, slab) for every row of outputs.
-template <class F>
-void over_rows(const Plan &plan, const F &f) {
-    OutputRow rows(plan);
-    for (i64 slab = 0; slab < plan.outer; ++slab)
-        for (i64 row = 0; row < plan.out_rows; ++row) {
-            if (row == 0)
-                rows.move_to(0);
-            else
-                rows.move_on(1);
-            f(rows, (slab * plan.out_rows + row) * plan.out_row, slab * plan.in_slab);
-        }
-}
-
 // Calls f(cell, place) for the real cells of one window, in order, until it says that it has seen enough.
 template <class F>
 void over_window(const Plan &plan, const OutputRow &rows, i64 slab_start, i64 element, const F &f) {
@@ -102,6 +89,7 @@ class Skipping {
 
     void run() {
         if (LongSums::suits(plan, call)) return LongSums(plan, call, skipped, least).run();
+        if (is_one_pass()) return CountedSums(plan, call, skipped, filling, least).run();
         switch (call.op) {
             case Op::VALUE:
             case Op::WINNERS: return select();
@@ -115,6 +103,17 @@ class Skipping {
             case Op::SMOOTH_VJP: return pull_smooth();
             default: return run_usual(call);
         }
+    }
+
+    // Whether sums and numbers of cells are found together. Small slabs, a lane each, have no such way, nor has one
+    // that is asked for.
+    bool is_one_pass() const {
+        if (call.asked != Way::NONE || !CountedSums::suit(plan, call)) return false;
+        Way way = Way::NONE;
+        Call own = call;
+        own.skip = Skip(), own.told = &way;
+        run_dense(plan, own);
+        return way != Way::BATCH;
     }
 
   private:
@@ -598,6 +597,10 @@ class Skipping {
 }  // namespace
 
 void run_skipping(const Plan &plan, const Call &call) { Skipping(plan, call).run(); }
+
+bool skips_in_one_pass(const Plan &plan, const Call &call) {
+    return call.op == Op::SUM && !LongSums::suits(plan, call) && Skipping(plan, call).is_one_pass();
+}
 
 }  // namespace NDPOOL_LEVEL
 }  // namespace ndpool

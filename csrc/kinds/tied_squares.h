@@ -11,8 +11,28 @@ struct TiedCells {
     vec<float, N> v;
     vec<std::int32_t, N> nan;
 
-    NDPOOL_INLINE auto tie_for(vec<float, N> y) const { return (v == y) | nan; }
+    NDPOOL_INLINE void set(vec<float, N> cells) { v = cells, nan = cells != cells; }
+    // A sum, and a share where they tie.
+    NDPOOL_INLINE vec<float, N> add(vec<float, N> sum, vec<float, N> y, vec<float, N> share) const {
+        const vec<float, N> none{};
+        return sum + ((v == y) | nan ? share : none);
+    }
 };
+#if defined(__AVX512F__)  // where the compiler would make vectors of masks
+template <>
+struct TiedCells<16> {
+    vec<float, 16> v;
+    __mmask16 nan;
+
+    NDPOOL_INLINE void set(vec<float, 16> cells) {
+        v = cells, nan = _mm512_cmp_ps_mask(bits<__m512>(v), bits<__m512>(v), _CMP_UNORD_Q);
+    }
+    NDPOOL_INLINE vec<float, 16> add(vec<float, 16> sum, vec<float, 16> y, vec<float, 16> share) const {
+        const __mmask16 tie = _mm512_cmp_ps_mask(bits<__m512>(v), bits<__m512>(y), _CMP_EQ_OQ) | nan;
+        return bits<vec<float, 16>>(_mm512_mask_add_ps(bits<__m512>(sum), tie, bits<__m512>(sum), bits<__m512>(share)));
+    }
+};
+#endif
 
 // What an output hands to the cells that equal it.
 struct TieSource {
@@ -32,13 +52,11 @@ struct TieSource {
     NDPOOL_INLINE void look(i64 at, bool all, TiedCells<N> (&cells)[2]) const {
         prefetch<2 * N>(x + at);
         const vec<float, N> low = load<N>(x + at), high = all ? load<N>(x + at + N) : load_some<N>(x + at + N, N - 1);
-        cells[0].v = every_second<N, 0>(low, high), cells[1].v = every_second<N, 1>(low, high);
-        for (int c = 0; c < 2; ++c) cells[c].nan = cells[c].v != cells[c].v;
+        cells[0].set(every_second<N, 0>(low, high)), cells[1].set(every_second<N, 1>(low, high));
     }
     template <int N>
     NDPOOL_INLINE vec<A, N> add(vec<A, N> sum, i64 output, const TiedCells<N> &cells) const {
-        const vec<A, N> none{};
-        return sum + (cells.tie_for(load<N>(y + output)) ? load<N>(share + output) : none);
+        return cells.add(sum, load<N>(y + output), load<N>(share + output));
     }
     TieSource with(const Border &border, Scratch<char> *copies) const {
         return {x, border.around(y, copies[0]), border.around(share, copies[1])};
@@ -71,17 +89,32 @@ class SquareShares {
 
     template <int K>
     void make_row(i64 at, float *to) const {
-        const i64 outputs = axis.output, begin = whole.stop - whole.first < N ? outputs : whole.first,
-                  end = whole.stop - whole.first < N ? outputs : whole.stop;
+        const i64 outputs = axis.output, whole_from = starts_in_memory() ? 0 : whole.first;
+        const bool short_row = whole.stop - whole_from < N;
+        const i64 begin = short_row ? outputs : whole_from, end = short_row ? outputs : whole.stop;
         for (i64 o = 0; o < begin; ++o) to[o] = share(at, o);
         for (i64 i = begin; i < end; i += N) {
             const i64 o = i + N <= end ? i : end - N;
             const vec<float, N> best = load<N>(y + at + o), shares = load<N>(g + at + o), one = vec<float, N>{} + 1;
-            const vec<float, N> n =
-                any_lane<N, std::int32_t>(best != best) ? count<K, true>(o, best) : count<K, false>(o, best);
+            const bool nans = any_lane<N, std::int32_t>(best != best);
+            vec<float, N> n = nans ? count<K, true>(o, best) : count<K, false>(o, best);
+            if (o < whole.first) n[0] -= tied_before_row(best[0], nans);
             store<N>(to + o, any_lane<N, std::int32_t>(n > 1) ? shares / (n > 1 ? n : one) : shares);
         }
         for (i64 o = end; o < outputs; ++o) to[o] = share(at, o);
+    }
+    // Whether the first window of a row sees one cell of padding before it, where the last cell of another row lies. So
+    // it can be counted as if it were whole, and that cell be taken away again.
+    bool starts_in_memory() const {
+        return axis.pad_lo == 1 && whole.first == 1 && rows.count > 0 && rows.base + rows.offset[0] > 0;
+    }
+    float tied_before_row(float best, bool nans) const {
+        float tied = 0;
+        for (i64 r = 0; r < rows.count; ++r) {
+            const float v = x[rows.base + rows.offset[r] - 1];
+            tied += v == best || (nans && v != v) ? 1.0f : 0.0f;
+        }
+        return tied;
     }
     // How many cells tie for N outputs from number o on. Where none of these is NaN, no cell is.
     template <int K, bool NANS>

@@ -355,7 +355,7 @@ void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink 
         }
     if constexpr (most_in_words<P>() > 0)
         if (way == Way::PAIRS)
-            return pool_rows(plan, sink, streamed, false, [&](i64) { return PairPooler<P, Sink>(plan, x); });
+            return pool_rows(plan, sink, streamed, false, [&](i64 part) { return PairPooler<P, Sink>(plan, x, part); });
     if constexpr (SLIDES<P>)
         if (way == Way::SLIDE) return SlidingPooler<typename P::Lanes, Sink>(plan, lanes, from, sink, streamed).pool();
     pool_lanes(plan, lanes, from, sink, way, streamed);

@@ -30,7 +30,9 @@ class PairPooler {
     static constexpr int N = LANES<Lane>, M = NDPOOL_VECTOR_BYTES / static_cast<int>(sizeof(Word));
 
   public:
-    PairPooler(const Plan &plan, const T *x) : axis(plan.last()), x(x), whole(direct_outputs(plan.last())) {}
+    // For at most `part` outputs at a time.
+    PairPooler(const Plan &plan, const T *x, i64 part)
+        : axis(plan.last()), x(x), whole(direct_outputs(plan.last())), room(part + 2 * M, "sums of a row") {}
 
     i64 rows_at_a_time(const OutputRow &rows, const Sink &sink, i64 most) const {
         if (sink.finishes()) return 1;
@@ -55,6 +57,7 @@ class PairPooler {
     const Axis &axis;
     const T *x;
     const DirectOutputs whole;
+    const Scratch<Word> room;
 
     // Means that a shift rounds are made of the words as they are.
     void pool_whole(const T *cell, const OutputRow &rows, Sink &sink, i64 first, i64 stop) const {
@@ -73,28 +76,31 @@ class PairPooler {
         }
     }
     // Calls put(at, sums) for M outputs from the `at`-th on, and so for all from `first` to before `stop`. The last
-    // ones overlap their neighbours.
+    // ones overlap their neighbours. One row of cells is read after the other, and the sums rest in the nearest cache:
+    // a processor that meets several rows of one page in turn does not fetch them ahead.
     template <class Put>
     NDPOOL_INLINE void over_blocks(const T *cell, const OutputRow &rows, i64 first, i64 stop, const Put &put) const {
-        i64 o = first;
-        for (; o + 2 * M <= stop; o += 2 * M) sum_block<2>(cell, rows, o, put);
-        for (; o < stop; o += M) sum_block<1>(cell, rows, o + M <= stop ? o : stop - M, put);
+        const i64 last = rows.count - 1;
+        Word *const sums = room.data();
+        for (i64 r = 0; r < last; ++r)
+            over_row(cell + rows.offset[r], first, stop, [=](i64 slot, i64, vec<Word, M> sum) NDPOOL_INLINED {
+                store<M>(sums + slot, r ? sum + load<M>(sums + slot) : sum);
+            });
+        over_row(cell + rows.offset[last], first, stop, [&](i64 slot, i64 at, vec<Word, M> sum) NDPOOL_INLINED {
+            put(at, last ? sum + load<M>(sums + slot) : sum);
+        });
     }
-    template <int U, class Put>
-    NDPOOL_INLINE void sum_block(const T *cell, const OutputRow &rows, i64 at, const Put &put) const {
-        vec<Word, M> sum[U]{};
-        for (i64 r = 0; r < rows.count; ++r) {
-            const T *p = cell + rows.offset[r] + 2 * at;
-            prefetch<2 * U * M>(p);
-            NDPOOL_UNROLL
-            for (int u = 0; u < U; ++u) {
-                vec<Word, M> words;
-                std::memcpy(&words, p + 2 * u * M, sizeof words);
-                sum[u] += add_halves<T, M, Word>(words);
-            }
-        }
-        NDPOOL_UNROLL
-        for (int u = 0; u < U; ++u) put(at + u * M, sum[u]);
+    // Calls use(slot, at, sums) for the pairs of one row; slots are side by side, and no two overlap.
+    template <class Use>
+    NDPOOL_INLINE static void over_row(const T *row, i64 first, i64 stop, const Use &use) {
+        auto block = [&](i64 slot, i64 at) NDPOOL_INLINED {
+            vec<Word, M> words;
+            std::memcpy(&words, row + 2 * at, sizeof words);
+            use(slot, at, add_halves<T, M, Word>(words));
+        };
+        i64 o = first;
+        for (; o + 2 * M <= stop; o += 2 * M) block(o - first, o), block(o - first + M, o + M);
+        for (; o < stop; o += M) block(o - first, o + M <= stop ? o : stop - M);
     }
 
     // A window at the edge, cell by cell.

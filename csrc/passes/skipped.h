@@ -3,6 +3,7 @@
 #include "base/scratch.h"
 #include "base/stream.h"
 #include "passes/batch.h"
+#include "passes/rows.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
@@ -108,6 +109,43 @@ inline void choose(const std::uint8_t *there, i64 count, const void *from, std::
         const auto run = past_the_caches && sizeof(U) > 1 ? choose<sizeof(U) != 1, U> : choose<false, U>;
         run(there, count, static_cast<const U *>(from), static_cast<U>(other), static_cast<U *>(to));
     });
+}
+
+// Copies numbers where the cells of x are there, and puts 0 where they are skipped. With PAST, whole registers are
+// stored past the caches.
+template <bool PAST, class U>
+void keep_there(const U *x, i64 count, const SkippedBits &bits_of, const U *from, U *to) {
+    constexpr int N = LANES<U>;
+    using Truth = typename IntOf<sizeof(U)>::s;
+    const auto kept = static_cast<U>(bits_of.kept), first = static_cast<U>(bits_of.first),
+               more = static_cast<U>(bits_of.more);
+    auto one = [&](i64 i) { to[i] = static_cast<U>((x[i] & kept) - first) <= more ? U(0) : from[i]; };
+    i64 i = 0;
+    if (PAST)
+        for (; i < count && reinterpret_cast<std::uintptr_t>(to + i) % LINE; ++i) one(i);
+    for (; i + N <= count; i += N) {
+        const vec<Truth, N> skipped = ((load<N>(x + i) & kept) - first) <= more;
+        const vec<U, N> v = skipped ? vec<U, N>{} : load<N>(from + i);
+        if constexpr (PAST)
+            stream<N>(to + i, v);
+        else
+            store<N>(to + i, v);
+    }
+    for (; i < count; ++i) one(i);
+}
+
+// Calls f(rows, first output of the row, slab) for every row of outputs.
+template <class F>
+void over_rows(const Plan &plan, const F &f) {
+    OutputRow rows(plan);
+    for (i64 slab = 0; slab < plan.outer; ++slab)
+        for (i64 row = 0; row < plan.out_rows; ++row) {
+            if (row == 0)
+                rows.move_to(0);
+            else
+                rows.move_on(1);
+            f(rows, (slab * plan.out_rows + row) * plan.out_row, slab * plan.in_slab);
+        }
 }
 
 }  // namespace NDPOOL_LEVEL

@@ -83,6 +83,7 @@ struct Squares {
                 typename Source::template Cells<N> of[2][2];
             } cells;
             const bool all = 2 * (m + N) <= in_row;
+            NDPOOL_UNROLL
             for (int r = 0; r < 2; ++r)
                 from.template look<N>(at + (row + r < rows ? row + r : row) * in_row + 2 * m, all, cells.of[r]);
             return cells;
