@@ -62,7 +62,7 @@ def _compiled(compiler: str, units: Sequence[Path], options: Sequence[str]) -> l
 
 def program(compiler: str, codes: Sequence[Code], folder: Path, options: Sequence[str]) -> Path:
     """A program that runs all self tests, and ends with 0 or prints the names of those that fail."""
-    units = _units(codes, folder, 2, tests=True)
+    units = _units(codes, folder, min(2, len(codes)), tests=True)
     main = folder / "all_main.c"
     declared = [f"int {code.name}_self_test(void);" for code in codes]
     calls = [f'    if ({code.name}_self_test()) {{ puts("{code.name}"); failed = 1; }}' for code in codes]
@@ -77,7 +77,7 @@ class Library:
     """Exported C in this process."""
 
     def __init__(self, compiler: str, codes: Sequence[Code], folder: Path, options: Sequence[str] = ("-O1",)) -> None:
-        units = _units(codes, written(codes, folder), 2, tests=False)
+        units = _units(codes, written(codes, folder), min(2, len(codes)), tests=False)
         made = folder / f"all.{compiler}.so"
         run(compiler, "-shared", *_compiled(compiler, units, [*options, "-fPIC"]), "-lm", "-o", made)
         self._library = ctypes.CDLL(str(made))

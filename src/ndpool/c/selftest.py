@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from .. import spec
 from ..pool import Pool
+from ..program import Program
 from .files import macro
 from .pools import PoolCode
+from .rounding import ROUNDING, with_errors
 from .text import array, block, comment, function, joined, number, written_by
 
 Array = NDArray[Any]
@@ -30,9 +32,6 @@ COMPARED = 256
 FOR_THE_SPECIFICATION = 200_000
 
 _FACTOR, _ADDED = 1664525, 1013904223
-#: Half a last place of float32, relative.
-ROUNDING = 2.0**-24
-
 
 def drawn(count: int, dtype: str, seed: int = 1) -> Array:
     """So many numbers: integers of all sizes, floats in eighths from -16 to 16.
@@ -144,7 +143,7 @@ class SelfTest:
         )
 
 
-def _filled(test: SelfTest, c_type: str, dtype: str, room: str, cells: int) -> list[str]:
+def _filled(c_type: str, dtype: str, room: str, cells: int) -> list[str]:
     return [
         "uint32_t state = 1;",
         *block(
@@ -187,7 +186,7 @@ def _add_large(test: SelfTest, code: PoolCode, x: Array, y: Array, slack: Slack 
     room_x, room_y = test.room(code.x, "x", x.size), test.room(code.y, "out", y.size)
     some = np.ravel(y)[::apart]
     golden = test.constant(code.y, "y", some)
-    test.run(*_filled(test, code.x, code.plan.input, room_x, x.size), f"{test.name}({room_x}, {room_y});")
+    test.run(*_filled(code.x, code.plan.input, room_x, x.size), f"{test.name}({room_x}, {room_y});")
     test.compare(room_y, golden, some.size, slack, apart)
 
 
@@ -219,3 +218,28 @@ def back_slack(pool: Pool, code: PoolCode, x: Array, g: Array) -> Slack:
     magnitudes = np.abs(x) if code.plan.kind == "lp" else x
     mass = float(np.max(np.abs(spec.vjp(pool, magnitudes, np.abs(g))), initial=0.0))
     return Slack(2 * (code.nest.cells + 8) * ROUNDING, mass)
+
+
+def test_of_network(program: Program, name: str, scratch: int) -> str:
+    """The self test of a network: what its program gives in float64, within what float32 may round."""
+    node = program.nodes[program.inputs[0]]
+    x = drawn(node.cells, "float32").reshape(node.shape)
+    y, error = with_errors(program, x)
+    golden_values = np.asarray(y, np.float32)
+    # The bound itself, beside the last place of the golden number.
+    slack = Slack(ROUNDING, float(error.max(initial=0.0)) / ROUNDING)
+    run = f"cc -std=c99 -D{macro(name, 'SELF_TEST')} {name}.c {name}_test.c -lm"
+    test = SelfTest(name, f"The self test of {name}: its numbers are those of the program in float64.\n\n    {run}", True)
+    arena = test.room("float", "arena", max(1, scratch // 4))
+    if x.size > WRITTEN_OUT:
+        given = test.room("float", "x", x.size)
+        test.run(*_filled("float", "float32", given, x.size))
+    else:
+        given = test.constant("float", "x", x)
+    apart = max(1, y.size // COMPARED)
+    some = np.ravel(golden_values)[::apart]
+    golden = test.constant("float", "y", some)
+    room = test.room("float", "out", y.size)
+    test.run(f"{name}_run({given}, {room}, {arena});")
+    test.compare(room, golden, some.size, slack, apart)
+    return test.text()
