@@ -163,7 +163,7 @@ def _instructions(chip: Chip, code: Code, folder: Path, thing: Path, options: Se
     said = run(chip, linked(chip, [thing, *objects], folder / "count.elf"))
     if said.returncode != 0:
         raise RuntimeError(f"{chip.name}: {code.name} ended with {said.returncode} while it was counted: {said.stderr}")
-    return int(said.stdout)
+    return int(said.stdout + said.stderr)  # emulators print on either of them
 
 
 def counting_main(code: Code) -> str:
