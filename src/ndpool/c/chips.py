@@ -107,7 +107,7 @@ class Measured:
         return f"{self.chip}: {self.flash} bytes of flash, {self.stack} of stack{run}"
 
 
-def _told(*command: str) -> str:
+def told(*command: str) -> str:
     """What a tool prints; where it fails, what it complains of."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -117,7 +117,7 @@ def _told(*command: str) -> str:
 
 def flash_of(chip: Chip, objects: Sequence[Path]) -> int:
     """Bytes of code and constants in objects."""
-    said = _told(chip.size, *map(str, objects))
+    said = told(chip.size, *map(str, objects))
     return sum(int(line.split()[0]) + int(line.split()[1]) for line in said.splitlines()[1:])
 
 
@@ -127,12 +127,12 @@ def compiled(chip: Chip, sources: Sequence[Path], folder: Path, options: Sequenc
     for source in sources:
         made.append(folder / f"{source.stem}.o")
         given = [*chip.options, *options, "-fstack-usage", "-c", str(source), "-o", str(made[-1])]
-        _told(chip.compiler, "-std=c99", *given)
+        told(chip.compiler, "-std=c99", *given)
     return made
 
 
 def linked(chip: Chip, objects: Sequence[Path], program: Path, libraries: Sequence[str] = ("-lm",)) -> Path:
-    _told(chip.compiler, *chip.options, *chip.linking, *map(str, objects), *libraries, "-o", str(program))
+    told(chip.compiler, *chip.options, *chip.linking, *map(str, objects), *libraries, "-o", str(program))
     return program
 
 
