@@ -324,7 +324,7 @@ class IntegerSum(Cells):
         if n == 1:
             return [f"return ({self.y})sum;"]
         if rounding == "truncate" or (rounding == "floor" and not self.shift):
-            return [f"return ({self.y})(sum / {n});"]
+            return [f"return ({self.y})(sum / {n}{'' if self.shift else 'u'});"]
         if rounding == "half_even":
             return self._half_even(str(n))
         ahead = {"floor": 0, "half_up": n // 2, "half_away": n // 2}[rounding] + n * self.shift
@@ -344,21 +344,21 @@ class IntegerSum(Cells):
 
     def _divided(self, positive: str, n: str) -> list[str]:
         wide = self.accumulator.unsigned
+        by = f"{n}u" if n.isdigit() else f"({wide})n"
         if not self.shift:
-            return [f"return ({self.y})(({positive}) / {n});"]
-        by = n if n.isdigit() else f"({wide})n"
+            return [f"return ({self.y})(({positive}) / {by});"]
         return [f"return ({self.y})(({self.accumulator.c_type})(({wide})({positive}) / {by}) - {self.shift});"]
 
     def _half_even(self, n: str) -> list[str]:
         wide = self.accumulator.unsigned
         ahead = str(int(n) * self.shift) if n.isdigit() else f"n * {self.shift}"
         moved = f"sum + {ahead}" if self.shift else "sum"
-        of = n if n.isdigit() or not self.shift else f"({wide})n"
+        of = f"{n}u" if n.isdigit() else f"({wide})n"
         lines = [
             f"const {wide} moved = ({wide})({moved});" if self.shift else f"const {wide} moved = sum;",
             f"{wide} mean = ({wide})(moved / {of});",
-            f"const {wide} twice = ({wide})(2 * (moved - mean * {of}));",
-            *block(f"if (twice > {of} || (twice == {of} && mean % 2 == 1))", ["++mean;"]),
+            f"const {wide} twice = ({wide})(2u * (moved - mean * {of}));",
+            *block(f"if (twice > {of} || (twice == {of} && mean % 2u == 1u))", ["++mean;"]),
         ]
         back = f"({self.accumulator.c_type})mean - {self.shift}" if self.shift else "mean"
         return [*lines, f"return ({self.y})({back});"]

@@ -109,12 +109,6 @@ def softmax(name: str, shape: tuple[int, ...], axis: int) -> list[str]:
     return [*comment(said), *function(f"static void {name}(const float *x, float *y)", body)]
 
 
-def copy(name: str, count: int) -> list[str]:
-    index = index_of(count)
-    body = block(f"for ({index} i = 0; i < {count}; ++i)", ["y[i] = x[i];"])
-    return [*comment("The same cells."), *function(f"static void {name}(const float *x, float *y)", body)]
-
-
 def weights_checked(where: str, values: Array) -> Array:
     """The constants of an op as float32; what float32 does not hold is refused."""
     with np.errstate(over="ignore"):

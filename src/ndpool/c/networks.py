@@ -93,8 +93,8 @@ class _Network:
             raise ValueError(f"the program has {len(program.outputs)} outputs, and C is written for one; build it with one")
         if 0 in self.nodes[program.inputs[0]].shape:
             raise ValueError(f"the input's shape {self.nodes[program.inputs[0]].shape} has no cells; give a batch of 1 or more")
-        if self.nodes[program.outputs[0]].op is None:
-            raise ValueError("the program's output is its input or a constant; there is nothing to compute")
+        if self.nodes[self._root(program.outputs[0])].op is None:
+            raise ValueError("the program gives its input or a constant as it is; there is nothing to compute")
 
     # --- steps ---
 
@@ -127,12 +127,7 @@ class _Network:
         for i, node in enumerate(self.nodes):
             if node.op is None or isinstance(node.op, VIEWS) or self._fused(i):
                 continue
-            step = self._step(len(steps), i, node, fused.get(i))
-            steps.append(step)
-        output = self._root(self.program.outputs[0])
-        if self.nodes[output].op is None:
-            name = f"{self.name}_copy"
-            steps.append(Step(self.program.outputs[0], output, name, [layers.copy(name, self.nodes[output].cells)]))
+            steps.append(self._step(len(steps), i, node, fused.get(i)))
         return steps
 
     def _step(self, number: int, i: int, node: Node, relu: int | None) -> Step:
@@ -192,7 +187,6 @@ class _Network:
     def _places(self) -> tuple[dict[int, str], int]:
         """Where each value lies, as C, and the bytes of the arena."""
         output = self._root(self.program.outputs[0])
-        output = output if self.nodes[output].op is not None else self.program.outputs[0]
         made = {self._root(step.node): s for s, step in enumerate(self.steps)}
         last = dict(made)
         for s, step in enumerate(self.steps):
