@@ -3,9 +3,9 @@
     python -m benchmarks.microcontrollers [--cases REGEX] [--output FOLDER]
 
 The peers are the plain loop, which asks of every cell whether it is there, as the reference kernels of CMSIS-NN and of
-TensorFlow Lite do, here with all sizes known to the compiler; and emx-onnx-cgen, which makes C of ONNX models, where it has
-the pool. All are compared with the specification on this machine before they are measured. RV32 counts instructions by
-`minstret` in QEMU, and an AVR cycles in simavr. Flash is what a linked program grows by, library functions included.
+TensorFlow Lite do, here with all sizes known to the compiler; and emx-onnx-cgen, which makes C of ONNX models, where it
+has the pool. All are compared with the specification on this machine before they are measured. RV32 counts
+instructions by `minstret` in QEMU, and an AVR cycles in simavr. Flash is what a linked program grows by, library functions included.
 """
 
 from __future__ import annotations
@@ -60,7 +60,14 @@ class Case:
         return Pool(kinds[self.kind], windows[self.window], (1, 2))
 
 
-CASES = [Case(*each) for each in np.array(np.meshgrid(["max", "avg"], ["int8", "float32"], ["2x2 s2", "3x3 s2 p1", "global"], indexing="ij")).reshape(3, -1).T.tolist()]
+CASES = [
+    Case(*each)
+    for each in np.array(
+        np.meshgrid(["max", "avg"], ["int8", "float32"], ["2x2 s2", "3x3 s2 p1", "global"], indexing="ij")
+    )
+    .reshape(3, -1)
+    .T.tolist()
+]
 
 
 # --- who is measured ------------------------------------------------------------------------------
@@ -86,7 +93,9 @@ def plain_source(case: Case, shape: tuple[int, ...], folder: Path) -> str:
         start, step, end = f"{c_type} best = {least};", "if (value > best) { best = value; }", "best"
     else:
         start, step = f"{sum_type} sum = 0; int32_t n = 0;", "sum += value; ++n;"
-        end = "sum / (float)n" if case.dtype == "float32" else "(int8_t)(sum > 0 ? (sum + n / 2) / n : (sum - n / 2) / n)"
+        end = (
+            "sum / (float)n" if case.dtype == "float32" else "(int8_t)(sum > 0 ? (sum + n / 2) / n : (sum - n / 2) / n)"
+        )
     return f"""#include <stdint.h>
 void subject(const {c_type} *x, {c_type} *y)
 {{
@@ -130,7 +139,12 @@ def emx_source(case: Case, shape: tuple[int, ...], folder: Path) -> str | None:
     graph = onnx.helper.make_graph([node], "pool", values[:1], values[1:])
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=8)
     onnx.save(model, str(folder / "model.onnx"))
-    told(str(Path(sys.executable).with_name("emx-onnx-cgen")), "compile", str(folder / "model.onnx"), str(folder / "model.c"))
+    told(
+        str(Path(sys.executable).with_name("emx-onnx-cgen")),
+        "compile",
+        str(folder / "model.onnx"),
+        str(folder / "model.c"),
+    )
     c_type = C_TYPES[case.dtype]
     cast = lambda const, s: f"({const}{c_type} (*)[{s[0]}][{s[1]}][{s[2]}])"  # noqa: E731
     call = f"model({cast('const ', shape)}x, {cast('', out)}y);"
@@ -266,8 +280,8 @@ def report(records: list[dict[str, Any]]) -> str:
     lines = [
         "# Exported C on emulated chips\n",
         f"{'; '.join(compilers)}; emx-onnx-cgen {version('emx-onnx-cgen')}.\n",
-        f"RV32 (rv32imac, no FPU) over {SHAPE}: instructions, bytes of flash that the program grows by, bytes of the deepest "
-        f"frame. AVR (ATmega328P) at -Os over {ON_AVR['int8']} for int8 and {ON_AVR['float32']} for float32. "
+        f"RV32 (rv32imac, no FPU) over {SHAPE}: instructions, bytes of flash that the program grows by, bytes of the "
+        f"deepest frame. AVR (ATmega328P) at -Os over {ON_AVR['int8']} for int8 and {ON_AVR['float32']} for float32. "
         "Channels first. The smallest are bold.\n",
         f"| pool | by | {' | '.join(heads)} |",
         f"|---|---|{'---|' * len(heads)}",

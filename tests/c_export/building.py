@@ -14,7 +14,7 @@ import numpy as np
 from ndpool.c import Code
 
 #: What every compiler has to take without a word.
-WARNINGS = "-std=c99 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror".split()
+WARNINGS = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
 COMPILERS = [each for each in ("gcc", "clang") if shutil.which(each)]
 
 
@@ -66,7 +66,20 @@ def program(compiler: str, codes: Sequence[Code], folder: Path, options: Sequenc
     main = folder / "all_main.c"
     declared = [f"int {code.name}_self_test(void);" for code in codes]
     calls = [f'    if ({code.name}_self_test()) {{ puts("{code.name}"); failed = 1; }}' for code in codes]
-    main.write_text("\n".join(["#include <stdio.h>", *declared, "int main(void) {", "    int failed = 0;", *calls, "    return failed;", "}", ""]))
+    main.write_text(
+        "\n".join(
+            [
+                "#include <stdio.h>",
+                *declared,
+                "int main(void) {",
+                "    int failed = 0;",
+                *calls,
+                "    return failed;",
+                "}",
+                "",
+            ]
+        )
+    )
     made = folder / f"all.{compiler}"
     objects = _compiled(compiler, [*units, main], options)
     run(compiler, *options, *objects, "-lm", "-o", made)
@@ -83,5 +96,5 @@ class Library:
         self._library = ctypes.CDLL(str(made))
 
     def call(self, name: str, *arrays: np.ndarray) -> None:
-        """A function of the library, given arrays. Around those that it writes, memory is looked after by the caller."""
+        """A function of the library, given arrays."""
         getattr(self._library, name)(*(a.ctypes.data_as(ctypes.c_void_p) for a in arrays))

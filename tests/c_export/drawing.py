@@ -75,7 +75,9 @@ def _window(rng: random.Random, rank: int) -> Window | Adaptive | Global:
     each = lambda low, high: tuple(rng.randint(low, high) for _ in range(rank))  # noqa: E731
     if family == "adaptive":
         return Adaptive(each(1, 5))
-    pads = rng.choice([0, each(0, padding), tuple(zip(each(0, padding), each(0, padding), strict=True)), "same", "valid"])
+    pads = rng.choice(
+        [0, each(0, padding), tuple(zip(each(0, padding), each(0, padding), strict=True)), "same", "valid"]
+    )
     return Window(
         each(1, kernel),
         rng.choice([None, each(1, stride), 1]),

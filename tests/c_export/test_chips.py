@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from building import WARNINGS, written
 from drawing import drawn_pools
+
 from ndpool import Adaptive, Avg, Global, Graph, Lp, Max, Pool, SmoothMax, Sum, Window
 from ndpool.c import avr, export
 from ndpool.c.chips import CHIPS, PATIENCE, compiled, linked, measured, run
@@ -26,7 +26,9 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 def needs(chip):
     """Skips where a tool of the chip is missing, and says which package has it."""
     if chip.missing or not chip.compiles(["math.h"] if chip.run else []):
-        pytest.skip(f"{chip.name}: {', '.join(chip.missing) or 'its C library'} is missing: apt-get install {chip.package}")
+        pytest.skip(
+            f"{chip.name}: {', '.join(chip.missing) or 'its C library'} is missing: apt-get install {chip.package}"
+        )
     return chip
 
 
@@ -48,7 +50,12 @@ def program_of(chip, codes, folder, options=("-O2",)):
     lines = []
     for code in codes:
         test = f"{code.name.upper()}_SELF_TEST"
-        lines += [f"#define {test}", f"#define {test}_NO_MAIN", f'#include "{code.name}.c"', f'#include "{code.name}_test.c"']
+        lines += [
+            f"#define {test}",
+            f"#define {test}_NO_MAIN",
+            f'#include "{code.name}.c"',
+            f'#include "{code.name}_test.c"',
+        ]
     (folder / "all.c").write_text("\n".join(lines) + "\n")
     (folder / "all_main.c").write_text(all_tests_main(codes))
     given = [*WARNINGS[1:], *options]
@@ -83,7 +90,9 @@ def test_a_wrong_golden_vector_fails(chip, tmp_path):
     assert run(chip, program).returncode == 0
     head, _, rest = code.test.partition("pool_golden_y[4] = {\n    ")
     first, _, rest = rest.partition(",")
-    wrong = type(code)(code.name, code.header, code.source, f"{head}pool_golden_y[4] = {{\n    {int(first) ^ 1},{rest}", code.sizes)
+    wrong = type(code)(
+        code.name, code.header, code.source, f"{head}pool_golden_y[4] = {{\n    {int(first) ^ 1},{rest}", code.sizes
+    )
     assert run(chip, program_of(chip, [wrong], tmp_path / "wrong")).returncode == 1
 
 
@@ -131,7 +140,10 @@ def test_a_wrong_golden_vector_fails_on_an_avr(on_avr):
     code = export(pool, shape, dtype)
     head, found, rest = code.test.partition("pool_golden_y[36] = {\n    ")
     first, _, rest = rest.partition(",")
-    assert on_avr(type(code)(code.name, code.header, code.source, f"{head}{found}{int(first) ^ 1},{rest}", code.sizes))[0] == 1
+    assert (
+        on_avr(type(code)(code.name, code.header, code.source, f"{head}{found}{int(first) ^ 1},{rest}", code.sizes))[0]
+        == 1
+    )
 
 
 # --- Xtensa ---------------------------------------------------------------------------------------
@@ -176,7 +188,7 @@ def example():
 
 
 def test_signals_are_classified_on_a_cortex_m4_as_in_python(tmp_path):
-    """The example's network is trained here and run there: the same class for each of 200 signals that neither has seen."""
+    """The example's network is trained here and run there: the same class for each of 200 new signals."""
     m4 = needs(next(chip for chip in CHIPS if chip.name == "Cortex-M4"))
     signals = example()
     rng = np.random.default_rng(0)

@@ -7,8 +7,8 @@ import warnings
 
 import numpy as np
 import pytest
-
 from building import COMPILERS, Library, program, run, written
+
 from ndpool import Graph, Max, Pool, Window
 from ndpool.c import export
 from ndpool.c.arena import Lifetime, offsets
@@ -41,14 +41,43 @@ class SoftmaxLayer(OpLayer):
 
 
 NETWORKS = {
-    "signals": ((1, 1, 64), lambda: [Conv1D(1, 8, 5, rng=0), ReLU(), MaxPool1D(2), Conv1D(8, 16, 3, rng=1), ReLU(), MaxPool1D(2), Flatten(), Dense(224, 3, rng=2)]),
-    "digits": ((1, 1, 8, 8), lambda: [Conv2D(1, 6, 3, padding="same", rng=0), ReLU(), AvgPool2D(2, 2), Conv2D(6, 8, 3, padding=1, rng=1), ReLU(), GlobalMaxPool(), Flatten(), Dense(8, 10, rng=2), SoftmaxLayer()]),
-    "batch": ((3, 2, 11), lambda: [Conv1D(2, 4, 3, stride=2, padding=2, dilation=2, bias=False, rng=0), SmoothMaxPoolND(2.0, (2,)), ReLU(), Flatten(), Dense(12, 5, bias=False, rng=1), ReLU()]),
-    "bins": ((1, 3, 10, 7), lambda: [Conv2D(3, 5, (3, 1), stride=(1, 2), padding=((2, 0), (0, 0)), rng=3), ReLU(), AdaptiveAvgPool((3, 2)), MaxPool2D(2, 2, 1, 1), Flatten()]),
+    "signals": (
+        (1, 1, 64),
+        lambda: [
+            *(Conv1D(1, 8, 5, rng=0), ReLU(), MaxPool1D(2)),
+            *(Conv1D(8, 16, 3, rng=1), ReLU(), MaxPool1D(2)),
+            *(Flatten(), Dense(224, 3, rng=2)),
+        ],
+    ),
+    "digits": (
+        (1, 1, 8, 8),
+        lambda: [
+            *(Conv2D(1, 6, 3, padding="same", rng=0), ReLU(), AvgPool2D(2, 2)),
+            *(Conv2D(6, 8, 3, padding=1, rng=1), ReLU(), GlobalMaxPool()),
+            *(Flatten(), Dense(8, 10, rng=2), SoftmaxLayer()),
+        ],
+    ),
+    "batch": (
+        (3, 2, 11),
+        lambda: [
+            *(Conv1D(2, 4, 3, stride=2, padding=2, dilation=2, bias=False, rng=0), SmoothMaxPoolND(2.0, (2,)), ReLU()),
+            *(Flatten(), Dense(12, 5, bias=False, rng=1), ReLU()),
+        ],
+    ),
+    "bins": (
+        (1, 3, 10, 7),
+        lambda: [
+            *(Conv2D(3, 5, (3, 1), stride=(1, 2), padding=((2, 0), (0, 0)), rng=3), ReLU()),
+            *(AdaptiveAvgPool((3, 2)), MaxPool2D(2, 2, 1, 1), Flatten()),
+        ],
+    ),
     "one by one": ((1, 1, 4, 4), lambda: [Conv2D(1, 1, 1, rng=3), GlobalAvgPool()]),
-    "relu first": ((2, 7), lambda: [ReLU(), Dense(7, 4, rng=0), Dense(4, 4, rng=1), ReLU(), ReLU(), Dense(4, 1, rng=2)]),
+    "relu first": (
+        (2, 7),
+        lambda: [ReLU(), Dense(7, 4, rng=0), Dense(4, 4, rng=1), ReLU(), ReLU(), Dense(4, 1, rng=2)],
+    ),
     "last flatten": ((1, 2, 6), lambda: [MaxPool1D(2), Flatten()]),
-}  # fmt: skip
+}
 
 
 def made(name):
@@ -91,7 +120,7 @@ def test_results_are_those_of_python(codes, tmp_path):
 
 
 def test_the_stated_errors_are_bounds_and_not_too_wide(tmp_path):
-    network, shape = made("digits")
+    _, shape = made("digits")
     graph = Graph()
     rng = np.random.default_rng(2)
     x = graph.input(shape, name="x", dtype=np.float32)
@@ -213,7 +242,7 @@ def test_other_refusals():
         export(network, shape, profile="tflite")
     with pytest.raises(ValueError, match="vjp=True is for a pool, and this is a network"):
         export(network, shape, vjp=True)
-    with pytest.raises(TypeError, match="give a Pool, a program that Graph.build made, or a Sequential"):
+    with pytest.raises(TypeError, match=r"give a Pool, a program that Graph\.build made, or a Sequential"):
         export(max)
     graph = Graph()
     x = graph.input((1, 4), dtype=np.float32)

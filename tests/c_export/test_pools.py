@@ -6,16 +6,17 @@ import math
 
 import numpy as np
 import pytest
-
 from building import COMPILERS, Library, program, run, written
-from closeness import within
 from drawing import drawn_pools, hostile
+
+from closeness import within
 from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, spec
 from ndpool.c import export
 from ndpool.c.exporting import planned
 from ndpool.c.loops import Nest
 from ndpool.c.pools import stays_behind
 
+COUNT = 300
 #: Half a last place of float32, relative.
 ROUNDING = 2.0**-24
 
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.skipif(not COMPILERS, reason="no C compiler: install gc
 
 @pytest.fixture(scope="module")
 def drawn():
-    return drawn_pools(300, seed=21)
+    return drawn_pools(COUNT, seed=21)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +54,7 @@ def test_what_is_written_is_the_same_each_time(drawn, codes):
 
 
 def test_what_c_is_not_written_with(codes):
-    """No allocation, no variable arrays, no recursion, no input or output, and no library but for roots and exponentials."""
+    """No allocation, no input or output, and no library but for roots and exponentials."""
     for code in codes:
         for word in ("malloc", "alloca", "stdio", "printf", "goto", "double", "string.h", "memcpy"):
             assert word not in code.source, (code.name, word)
@@ -116,7 +117,7 @@ def test_in_place_is_the_same_and_some_are(drawn, codes, library):
     for each, code in zip(drawn, codes, strict=True):
         if "_in_place(" in code.header:
             x = hostile(rng, each.shape, each.dtype)
-            room, y = guarded(each.pool.output_shape(each.shape), each.dtype)
+            _, y = guarded(each.pool.output_shape(each.shape), each.dtype)
             library.call(code.name, x, y)
             inside, here = guarded(each.shape, each.dtype)
             here[...] = x

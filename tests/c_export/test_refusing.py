@@ -7,8 +7,8 @@ import shutil
 import subprocess
 
 import pytest
-
 from building import COMPILERS, run
+
 from ndpool import Adaptive, Avg, Global, Kind, Lp, Max, Median, Pool, SmoothMax, Sum, Window
 from ndpool.c import PROFILES, export
 from ndpool.cli import main
@@ -28,14 +28,14 @@ class Own(Kind):
 @pytest.mark.parametrize(
     ("pool", "shape", "dtype", "options", "error", "words"),
     [
-        (Pool(Median(), TWO), (4, 4), "float32", {}, TypeError, r"Median\(\) is not written in C; the kinds that are: Max"),
+        (Pool(Median(), TWO), (4, 4), "float32", {}, TypeError, r"Median\(\) is not written in C; the kinds"),
         (Pool(Own(), TWO), (4, 4), "float32", {}, TypeError, "Own.* is not written in C; the kinds that are"),
         (Pool(Lp(3), TWO), (4, 4), "float32", {}, TypeError, r"Lp\(p=3\) is not written in C"),
         (Pool(Lp(2), TWO), (4, 4), "int8", {}, TypeError, "of int8 is not written in C, since it is no integer"),
         (Pool(SmoothMax(1.0), TWO), (4, 4), "uint8", {}, TypeError, "SmoothMax.* of uint8 .*export it for float32"),
-        (Pool(Max(), TWO), (4, 4), "float64", {}, TypeError, "dtype='float64' is not written in C; give one of float32"),
+        (Pool(Max(), TWO), (4, 4), "float64", {}, TypeError, "'float64' is not written in C; give one of float32"),
         (Pool(Max(), TWO), (4, 4), "no", {}, TypeError, "dtype='no' is no dtype; give one of float32, int8"),
-        (Pool(Avg(), TWO), (4, 4), "int8", {}, TypeError, "gives float64, which small chips do not have; give it a rounding"),
+        (Pool(Avg(), TWO), (4, 4), "int8", {}, TypeError, "gives float64, which small chips do not have"),
         (Pool(Max(), TWO, skip=0), (4, 4), "int8", {}, ValueError, "skip=0 is not written in C; leave it out"),
         (Pool(Max(), TWO), (0, 4, 4), "int8", {}, ValueError, r"shape=\(0, 4, 4\) has no cells"),
         (Pool(Max(), TWO), (4,), "int8", {}, ValueError, "2 axes are pooled and the input of shape"),
@@ -46,18 +46,67 @@ class Own(Kind):
         (Pool(Max(), TWO), (4, 4), "int8", {"name": "2d"}, ValueError, "name='2d' is no C identifier; give letters"),
         (Pool(Max(), TWO), (4, 4), "int8", {"name": "größe"}, ValueError, "is no C identifier"),
         (Pool(Max(), TWO), (4, 4), "int8", {"name": "while"}, ValueError, "name='while' is a word of C or C.. itself"),
-        (Pool(Avg(), TWO), (4, 4), "int8", {"profile": "tf"}, ValueError, "profile='tf' is not known; give one of tflite"),
-        (Pool(Max(), TWO), (4, 4), "int8", {"profile": "tflite"}, ValueError, "is a rule for Avg.. of integers, and the kind is Max"),
-        (Pool(Avg(), TWO), (4, 4), "float32", {"profile": "tflite"}, TypeError, "profile='tflite' is for int8 and int16, and dtype='float32'"),
-        (Pool(Avg(), TWO), (4, 4), "uint8", {"profile": "nnom"}, TypeError, "profile='nnom' is for int8, and dtype='uint8'"),
-        (Pool(Avg(rounding="floor"), TWO), (4, 4), "int8", {"profile": "tflite"}, ValueError, "rounds 'half_away', and .* says 'floor'"),
-        (Pool(Avg(), EDGES), (5, 5), "int8", {"profile": "tflite"}, ValueError, "real cells alone, and with .* padding would have to count; give count_include_pad=False"),
-        (Pool(Avg(False), EDGES), (5, 5), "int8", {"profile": "esp-dl"}, ValueError, "divides by the whole kernel, and .* leaves padding out"),
-        (Pool(Avg(), Window((3,), 2, ceil_mode=True)), (6,), "int8", {"profile": "esp-dl"}, ValueError, "also where a window reaches beyond the padding"),
+        (Pool(Avg(), TWO), (4, 4), "int8", {"profile": "tf"}, ValueError, "'tf' is not known; give one of tflite"),
+        (
+            Pool(Max(), TWO),
+            (4, 4),
+            "int8",
+            {"profile": "tflite"},
+            ValueError,
+            "is a rule for Avg.. of integers, and the kind is Max",
+        ),
+        (
+            Pool(Avg(), TWO),
+            (4, 4),
+            "float32",
+            {"profile": "tflite"},
+            TypeError,
+            "profile='tflite' is for int8 and int16, and dtype='float32'",
+        ),
+        (
+            Pool(Avg(), TWO),
+            (4, 4),
+            "uint8",
+            {"profile": "nnom"},
+            TypeError,
+            "profile='nnom' is for int8, and dtype='uint8'",
+        ),
+        (
+            Pool(Avg(rounding="floor"), TWO),
+            (4, 4),
+            "int8",
+            {"profile": "tflite"},
+            ValueError,
+            "rounds 'half_away', and .* says 'floor'",
+        ),
+        (
+            Pool(Avg(), EDGES),
+            (5, 5),
+            "int8",
+            {"profile": "tflite"},
+            ValueError,
+            "real cells alone, and with .* padding would have to count; give count_include_pad=False",
+        ),
+        (
+            Pool(Avg(False), EDGES),
+            (5, 5),
+            "int8",
+            {"profile": "esp-dl"},
+            ValueError,
+            "divides by the whole kernel, and .* leaves padding out",
+        ),
+        (
+            Pool(Avg(), Window((3,), 2, ceil_mode=True)),
+            (6,),
+            "int8",
+            {"profile": "esp-dl"},
+            ValueError,
+            "also where a window reaches beyond the padding",
+        ),
         (Pool(Avg(), Adaptive((3,))), (7,), "int8", {"profile": "esp-dl-p4"}, ValueError, "bins of one length"),
         (Pool(Avg(divisor_override=4), TWO), (4, 4), "int8", {"profile": "tflite"}, ValueError, "is a rule for Avg"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_refused(pool, shape, dtype, options, error, words):
     with pytest.raises(error, match=words):
         export(pool, shape, dtype, **options)
@@ -201,6 +250,7 @@ MISRA = {
     "15.5": "an early return where a NaN is found",
     "17.8": "y moves on from output to output",
     "18.4": "the place of a window is a pointer plus a number",
+    "19.2": "the bits of a float are read by a union",
 }
 
 

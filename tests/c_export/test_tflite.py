@@ -7,8 +7,8 @@ import os
 
 import numpy as np
 import pytest
-
 from building import COMPILERS, Library
+
 from ndpool import Avg, Pool, Window, spec
 from ndpool.c import PROFILES, export
 

@@ -144,7 +144,11 @@ class Cells(ABC):
         found = self.helpers(self.any_walk)
         all_cells = str(self.nest.cells)
         if self.whole is not None:
-            said = f"A window that lies inside: {_sides(self.nest)}." if self.nest.varies else f"A window: {_sides(self.nest)}."
+            said = (
+                f"A window that lies inside: {_sides(self.nest)}."
+                if self.nest.varies
+                else f"A window: {_sides(self.nest)}."
+            )
             found.append(self._function("whole", self.whole, all_cells, said))
         if self.part is not None:
             count = "count" if self.counts and self.count_varies else all_cells
@@ -180,7 +184,7 @@ def _sides(nest: Nest) -> str:
 
 
 class Extreme(Cells):
-    """The cell that beats the others. Of floats, a NaN beats all; the first one is the result."""
+    """The cell that beats the others, the first of equals. Floats are compared by integers that are in their order."""
 
     def formula(self) -> list[str]:
         if self.x != "float":
@@ -188,29 +192,50 @@ class Extreme(Cells):
         return [f"y = {self.plan.kind} x_i, and NaN if a cell is NaN"]
 
     @property
-    def _loses(self) -> str:
-        """How a float compares that does not beat the best; a NaN never compares so."""
-        return "<=" if self.plan.kind == "max" else ">="
-
-    @property
-    def _beats(self) -> str:
+    def beats(self) -> str:
         return ">" if self.plan.kind == "max" else "<"
 
     def body(self, walk: Walk, count: str) -> list[str]:
         if self.x != "float":
             return [f"{self.x} best = cell[0];", *walk.each(self._better, but_first=True), "return best;"]
-        nan = block("if (best != best)", ["return best;"]) if walk.written_out else []
-        steps = walk.each(self._better_float, but_first=True)
-        return ["float best = cell[0];", *nan, *steps, "return best;"]
+        last = str(self.nest.offsets()[-1]) if walk.written_out else ""
+        steps = walk.each(lambda place: self.better_float(place, place != last), but_first=True)
+        return [*self.start_of_floats(), *steps, "return best;"]
 
     def _better(self, place: str) -> list[str]:
-        return block(f"if (cell[{place}] {self._beats} best)", [f"best = cell[{place}];"])
+        return block(f"if (cell[{place}] {self.beats} best)", [f"best = cell[{place}];"])
 
-    def _better_float(self, place: str) -> list[str]:
-        return block(
-            f"if (!(cell[{place}] {self._loses} best))",
-            [f"best = cell[{place}];", *block("if (best != best)", ["return best;"])],
+    def start_of_floats(self) -> list[str]:
+        if self.nest.cells == 1:
+            return ["float best = cell[0];"]
+        return ["float best = cell[0];", f"int32_t most = {self.name}_rank(best);", "int32_t rank;"]
+
+    def better_float(self, place: str, more: bool = True, *also: str) -> list[str]:
+        """What is done at a cell; `also` where it beats all before it. The rank is kept if there are `more` to come."""
+        if self.nest.cells == 1:
+            return []
+        taken = block(
+            f"if (rank {self.beats} most)", [*(["most = rank;"] if more else []), f"best = cell[{place}];", *also]
         )
+        return [f"rank = {self.name}_rank(cell[{place}]);", *taken]
+
+    def helpers(self, walk: Walk) -> list[list[str]]:
+        if self.x != "float" or self.nest.cells == 1:
+            return []
+        body = [
+            "union {",
+            "    float number;",
+            "    int32_t bits;",
+            "} same;",
+            "same.number = value;",
+            "const int32_t size = same.bits & INT32_C(0x7fffffff);",
+            *block("if (size > INT32_C(0x7f800000))", [f"return INT32_{self.plan.kind.upper()};"]),
+            "return same.bits < 0 ? -size : size;",
+        ]
+        said = (
+            "An integer in the order of the floats, which chips without an FPU compare faster. A NaN beats all of them."
+        )
+        return [[*comment(said), *function(f"static int32_t {self.name}_rank(float value)", body)]]
 
 
 # --- Sum and Avg ----------------------------------------------------------------------------------
@@ -230,7 +255,9 @@ class FloatSum(Cells):
         return "n roundings of float32, relative to the sum of magnitudes, for a window of n cells"
 
     def body(self, walk: Walk, count: str) -> list[str]:
-        return ["float sum = 0.0f;", *walk.each(lambda place: [f"sum += cell[{place}];"]), f"return {self._end(walk, count)};"]
+        start = "cell[0]" if walk.written_out else "0.0f"
+        steps = walk.each(lambda place: [f"sum += cell[{place}];"], but_first=True)
+        return [f"float sum = {start};", *steps, f"return {self._end(walk, count)};"]
 
     def _end(self, walk: Walk, count: str) -> str:
         by = self.divisor(walk, count)
@@ -310,7 +337,8 @@ class IntegerSum(Cells):
 
     def body(self, walk: Walk, count: str) -> list[str]:
         sum_ = self.accumulator.c_type
-        lines = [f"{sum_} sum = 0;", *walk.each(lambda place: [f"sum += cell[{place}];"])]
+        start = "cell[0]" if walk.written_out else "0"
+        lines = [f"{sum_} sum = {start};", *walk.each(lambda place: [f"sum += cell[{place}];"], but_first=True)]
         if self.plan.kind == "sum":
             return [*lines, f"return ({self.y})sum;"]
         by = count if self.counted_by == "counted" else walk.count
@@ -415,9 +443,7 @@ class Norm(Cells):
         largest = walk.each(
             lambda place: [
                 f"const float size = fabsf(cell[{place}]);",
-                *block(
-                    "if (!(size <= most))", ["most = size;", *block("if (most != most)", ["return most;"])]
-                ),
+                *block("if (!(size <= most))", ["most = size;", *block("if (most != most)", ["return most;"])]),
             ]
         )
         body = [
@@ -490,21 +516,24 @@ class LogSumExp(Cells):
             ),
             "return best;",
         ]
-        terms = walk.each(
-            lambda place: [f"sum += {self.term(f'cell[{place}]')};"]
-        )
+        terms = walk.each(lambda place: [f"sum += {self.term(f'cell[{place}]')};"])
         padding = [f"sum += (float)padded * {self.term('0.0f')};"] if pads else []
         given = self._given(walk)
         return [
             [
-                *comment(f"The {'largest' if up else 'smallest'} cell, which the others are counted from; a NaN if there is one."),
+                *comment(f"The {'largest' if up else 'smallest'} cell, or a NaN: the others are counted from it."),
                 *function(f"static float {self.name}_shift({parameters(*given)})", shift),
             ],
             [
                 *comment("The sum of exp(beta (x_i - shift)), of which the largest term is 1."),
                 *function(
                     f"static float {self.name}_sum({parameters(*given, 'float shift')})",
-                    ["float sum = 0.0f;", *terms, *(block("if (padded > 0)", padding) if padding else []), "return sum;"],
+                    [
+                        "float sum = 0.0f;",
+                        *terms,
+                        *(block("if (padded > 0)", padding) if padding else []),
+                        "return sum;",
+                    ],
                 ),
             ],
         ]

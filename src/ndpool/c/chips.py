@@ -89,7 +89,13 @@ CHIPS = (
         counts=True,
     ),
     Chip("AVR", "avr-gcc", "avr-size", ("-mmcu=atmega328p",), package="gcc-avr avr-libc"),
-    Chip("Xtensa lx106", "xtensa-lx106-elf-gcc", "xtensa-lx106-elf-size", ("-mlongcalls", "-ffreestanding"), package="gcc-xtensa-lx106"),
+    Chip(
+        "Xtensa lx106",
+        "xtensa-lx106-elf-gcc",
+        "xtensa-lx106-elf-size",
+        ("-mlongcalls", "-ffreestanding"),
+        package="gcc-xtensa-lx106",
+    ),
 )
 
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class Code:
     """Plain C of a pool or a network: C99 in one header and one source, and a self test beside them.
 
-    `header`, `source` and `test` are texts. `write(folder)` makes the files `<name>.h`, `<name>.c` and `<name>_test.c`. The
-    test is empty unless `<NAME>_SELF_TEST` is defined, so that all three may lie in the firmware's own folder.
+    `header`, `source` and `test` are texts. `write(folder)` makes the files `<name>.h`, `<name>.c` and `<name>_test.c`.
+    The test is empty unless `<NAME>_SELF_TEST` is defined, so that all three may lie in the firmware's own folder.
     """
 
     name: str

@@ -38,13 +38,14 @@ def export(
 ) -> Code:
     """Plain C of a pool over one shape, or of a small network.
 
-    A `Pool` is written for an input of this `shape` and `dtype`: float32, int8, uint8 or int16, in C order. A program of a
-    `Graph` has one input and says its shape itself; for a `Sequential`, `shape` is that of its input, batch included.
+    A `Pool` is written for an input of this `shape` and `dtype`: float32, int8, uint8 or int16, in C order. A program
+    of a `Graph` has one input and says its shape itself. For a `Sequential`, `shape` is that of its input, batch
+    included.
 
     With `profile`, the average of integers is rounded as a runtime rounds it. With `vjp`, the C of a pool of floats has
     what training needs: the winners in bytes, and the way back.
 
-    Parameters:
+    Args:
         what: A `Pool`, the program of a `Graph`, or a `Sequential` of layers.
         shape: The shape of the input, in C order. A program says it itself.
         dtype: The dtype of the input.
@@ -78,7 +79,9 @@ def export(
     if profile is not None:
         raise ValueError(f"profile={profile!r} is for the average of integers, and networks are float32; leave it out")
     if vjp:
-        raise ValueError("vjp=True is for a pool, and this is a network; export the pools that are trained by themselves")
+        raise ValueError(
+            "vjp=True is for a pool, and this is a network; export the pools that are trained by themselves"
+        )
     return export_network(what, shape, dtype, checked_name("network" if name is None else name))
 
 
@@ -90,7 +93,9 @@ def export_pool(
         raise TypeError("shape is missing; C is written for one shape, give for example shape=(1, 28, 28)")
     plan, pool = planned(pool, checked_shape(shape), _dtype_name(dtype), profile)
     if vjp and plan.input != "float32":
-        raise TypeError(f"vjp=True of {plan.input}: derivatives in C are float32; export a pool of float32, or leave vjp out")
+        raise TypeError(
+            f"vjp=True of {plan.input}: derivatives in C are float32; export a pool of float32, or leave vjp out"
+        )
     code = PoolCode(plan, name, vjp)
     about = _about(pool, code, profile)
     functions = code.functions()
@@ -145,14 +150,18 @@ def planned(pool: Pool, shape: tuple[int, ...], dtype: str, profile: str | None)
         raise TypeError(f"dtype={dtype!r} is not written in C; give one of {', '.join(DTYPES)}")
     kind = type(pool.kind)
     if kind.engine not in FLOAT_KINDS or (kind.engine == "lp" and getattr(pool.kind, "p", 1) not in (1, 2)):
-        raise TypeError(f"{pool.kind!r} is not written in C; the kinds that are: Max, Min, Avg, Sum, Lp(1), Lp(2), SmoothMax")
+        raise TypeError(
+            f"{pool.kind!r} is not written in C; the kinds that are: Max, Min, Avg, Sum, Lp(1), Lp(2), SmoothMax"
+        )
     if kind.engine not in DTYPES[dtype]:
         raise TypeError(
             f"{pool.kind!r} of {dtype} is not written in C, since it is no integer; export it for float32, "
             "or one of Max, Min, Avg and Sum"
         )
     if pool.skip is not None:
-        raise ValueError(f"skip={pool.skip!r} is not written in C; leave it out, and replace such cells before the pool")
+        raise ValueError(
+            f"skip={pool.skip!r} is not written in C; leave it out, and replace such cells before the pool"
+        )
     if 0 in shape:
         raise ValueError(f"shape={shape} has no cells, and C has no arrays of none; give lengths of 1 or more")
     if profile is not None:
@@ -164,13 +173,15 @@ def planned(pool: Pool, shape: tuple[int, ...], dtype: str, profile: str | None)
             "such as Avg(rounding='half_even'), or a profile"
         )
     if plan.kind == "smooth_max" and not 1e-30 < abs(plan.parameter) < 1e30:
-        raise ValueError(f"beta={plan.parameter!r} is too far from 1 for float32; give one from 1e-30 to 1e30 in magnitude")
+        raise ValueError(
+            f"beta={plan.parameter!r} is too far from 1 for float32; give one from 1e-30 to 1e30 in magnitude"
+        )
     return plan, pool
 
 
 def _dtype_name(dtype: Any) -> str:
     try:
-        return np.dtype(dtype).name
+        return str(np.dtype(dtype).name)
     except TypeError:
         raise TypeError(f"dtype={dtype!r} is no dtype; give one of {', '.join(DTYPES)}") from None
 
@@ -181,12 +192,17 @@ def _by_profile(pool: Pool, shape: tuple[int, ...], dtype: str, name: str) -> Po
         raise ValueError(f"profile={name!r} is not known; give one of {', '.join(PROFILES)}")
     profile, kind = PROFILES[name], pool.kind
     if not isinstance(kind, Avg) or kind.divisor_override is not None:
-        raise ValueError(f"profile={name!r} is a rule for Avg() of integers, and the kind is {kind!r}; leave profile out")
+        raise ValueError(
+            f"profile={name!r} is a rule for Avg() of integers, and the kind is {kind!r}; leave profile out"
+        )
     if dtype not in profile.dtypes:
-        raise TypeError(f"profile={name!r} is for {' and '.join(profile.dtypes)}, and dtype={dtype!r}; give one of these")
+        raise TypeError(
+            f"profile={name!r} is for {' and '.join(profile.dtypes)}, and dtype={dtype!r}; give one of these"
+        )
     if kind.rounding not in (None, profile.rounding):
         raise ValueError(
-            f"profile={name!r} rounds {profile.rounding!r}, and {kind!r} says {kind.rounding!r}; leave one of the two out"
+            f"profile={name!r} rounds {profile.rounding!r}, and {kind!r} says {kind.rounding!r}; leave one of the two "
+            "out"
         )
     counted = Nest(plan_of(Pool(profile.kind(True), pool.window, pool.axes), shape, dtype)).pooled
     if profile.padding_counts is False and kind.count_include_pad and any(map(_pads, counted)):
@@ -196,7 +212,8 @@ def _by_profile(pool: Pool, shape: tuple[int, ...], dtype: str, name: str) -> Po
         )
     if profile.padding_counts and not kind.count_include_pad and any(level.varies for level in counted):
         raise ValueError(
-            f"profile={name!r} divides by the whole kernel, and {kind!r} leaves padding out; give count_include_pad=True"
+            f"profile={name!r} divides by the whole kernel, and {kind!r} leaves padding out; "
+            "give count_include_pad=True"
         )
     if profile.whole_kernel and any(level.count_varies for level in counted):
         raise ValueError(

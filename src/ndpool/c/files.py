@@ -13,7 +13,9 @@ def macro(name: str, which: str) -> str:
     return f"{name.upper()}_{which}"
 
 
-def header(name: str, about: Sequence[str], macros: Mapping[str, tuple[int, str]], functions: Iterable[Function]) -> str:
+def header(
+    name: str, about: Sequence[str], macros: Mapping[str, tuple[int, str]], functions: Iterable[Function]
+) -> str:
     """The header: what it is, sizes as macros, and what is offered, for C and C++."""
     guard = macro(name, "H")
     sizes = [f"#define {macro(name, which)} {value} /* {said} */" for which, (value, said) in macros.items()]

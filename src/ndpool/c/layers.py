@@ -27,16 +27,20 @@ def _for(index: str, name: str, count: int | str, body: list[str]) -> list[str]:
 
 def _place(*terms: tuple[str, int, int]) -> str:
     """Names times distances, without the names that count to 1."""
-    return plus(*(product(f"({name})" if " " in name and apart != 1 else name, str(apart)) for name, apart, count in terms if count != 1))
+    return plus(
+        *(
+            product(f"({name})" if " " in name and apart != 1 else name, str(apart))
+            for name, apart, count in terms
+            if count != 1
+        )
+    )
 
 
 def convolution(name: str, op: Conv, x: tuple[int, ...], w: tuple[int, ...], bias: bool, relu: bool) -> list[str]:
     """`y[n, o, i] = bias[o] + sum over c, k of w[o, c, k] * x[n, c, i*stride - pad_lo + k*dilation]`."""
     axes = op._axes(x, w)
     rank = len(axes)
-    levels = [
-        Pooled(*NAMES[rank][d], axis, math.prod(x[3 + d :])) for d, axis in enumerate(axes)
-    ]
+    levels = [Pooled(*NAMES[rank][d], axis, math.prod(x[3 + d :])) for d, axis in enumerate(axes)]
     outputs = tuple(axis.output for axis in axes)
     reach = max(level.reach() * level.apart for level in levels)
     index = index_of(math.prod(x), math.prod(w), x[0] * w[0] * math.prod(outputs), reach)
@@ -45,20 +49,29 @@ def convolution(name: str, op: Conv, x: tuple[int, ...], w: tuple[int, ...], bia
     steps = [(loops[d], level.step, level.axis.kernel) for d, level in enumerate(levels)]
     here = _place(("item", math.prod(x[1:]), x[0]), ("channel", math.prod(x[2:]), w[1]), *firsts, *steps)
     kernel = [
-        (f"{level.skipped()} + {loops[d]}" if level.starts_before else loops[d], math.prod(w[3 + d :]), level.axis.kernel if not level.starts_before else 2)
+        (
+            f"{level.skipped()} + {loops[d]}" if level.starts_before else loops[d],
+            math.prod(w[3 + d :]),
+            level.axis.kernel if not level.starts_before else 2,
+        )
         for d, level in enumerate(levels)
     ]
     weight = _place(("output", math.prod(w[1:]), w[0]), ("channel", math.prod(w[2:]), w[1]), *kernel)
     inner = [f"sum += {name}_weight[{weight}] * x[{here}];"]
     for d in reversed(range(rank)):
         size = levels[d].size()
-        inner = inner if size == "1" else block(f"for ({index} {loops[d]} = 0; {loops[d]} < {size}; ++{loops[d]})", inner)
+        inner = (
+            inner if size == "1" else block(f"for ({index} {loops[d]} = 0; {loops[d]} < {size}; ++{loops[d]})", inner)
+        )
     inner = _for(index, "channel", w[1], inner)
     start = f"{name}_bias[{'output' if w[0] != 1 else '0'}]" if bias else "0.0f"
     body = [f"float sum = {start};", *inner, f"*y = {RELU if relu else 'sum'};", "++y;"]
     for d in reversed(range(rank)):
         level = levels[d]
-        body = block(f"for ({index} {level.name} = 0; {level.name} < {level.axis.output}; ++{level.name})", [*level.extent(index), *body])
+        body = block(
+            f"for ({index} {level.name} = 0; {level.name} < {level.axis.output}; ++{level.name})",
+            [*level.extent(index), *body],
+        )
     body = _for(index, "item", x[0], _for(index, "output", w[0], body))
     said = f"Convolution of {x} with {w}{', then relu' if relu else ''}: y = bias + sum of w * x."
     return [*comment(said), *function(f"static void {name}(const float *x, float *y)", body)]
@@ -68,7 +81,9 @@ def dense(name: str, rows: int, w: tuple[int, ...], bias: bool, relu: bool) -> l
     """`y = x w^T + bias`."""
     outputs, inputs = w
     index = index_of(rows * inputs, rows * outputs, inputs * outputs)
-    inner = [f"sum += {name}_weight[{_place(('output', inputs, outputs), ('input', 1, 2))}] * x[{_place(('row', inputs, rows), ('input', 1, 2))}];"]
+    weight = _place(("output", inputs, outputs), ("input", 1, 2))
+    here = _place(("row", inputs, rows), ("input", 1, 2))
+    inner = [f"sum += {name}_weight[{weight}] * x[{here}];"]
     start = f"{name}_bias[{'output' if outputs != 1 else '0'}]" if bias else "0.0f"
     body = [
         f"float sum = {start};",
@@ -99,9 +114,14 @@ def softmax(name: str, shape: tuple[int, ...], axis: int) -> list[str]:
         f"const float *from = x + {at};" if at != "0" else "const float *from = x;",
         f"float *to = y + {at};" if at != "0" else "float *to = y;",
         "float most = from[0];",
-        *block(f"for ({index} i = 1; i < {count}; ++i)", block(f"if (from[{place}] > most)", [f"most = from[{place}];"])),
+        *block(
+            f"for ({index} i = 1; i < {count}; ++i)", block(f"if (from[{place}] > most)", [f"most = from[{place}];"])
+        ),
         "float sum = 0.0f;",
-        *block(f"for ({index} i = 0; i < {count}; ++i)", [f"to[{place}] = expf(from[{place}] - most);", f"sum += to[{place}];"]),
+        *block(
+            f"for ({index} i = 0; i < {count}; ++i)",
+            [f"to[{place}] = expf(from[{place}] - most);", f"sum += to[{place}];"],
+        ),
         *block(f"for ({index} i = 0; i < {count}; ++i)", [f"to[{place}] /= sum;"]),
     ]
     body = _for(index, "row", outer, _for(index, "column", inner, body))

@@ -19,7 +19,7 @@ from functools import cached_property
 
 from ..plan import Plan
 from ..windows import Axis
-from .text import block, plus, product
+from .text import block, indented, plus, product
 
 #: What the axes of a window are called, by their number: the output's place, and the cells along it.
 NAMES = {
@@ -134,7 +134,9 @@ class Pooled:
         axis, name = self.axis, self.name
         lines: list[str] = []
         if self.starts_before:
-            missing = f"-{name}_start" if axis.dilation == 1 else f"({axis.dilation - 1} - {name}_start) / {axis.dilation}"
+            missing = (
+                f"-{name}_start" if axis.dilation == 1 else f"({axis.dilation - 1} - {name}_start) / {axis.dilation}"
+            )
             lines.append(f"const {index} {name}_skipped = {name}_start < 0 ? {missing} : 0;")
         end = str(axis.kernel)
         if self.ends_after:
@@ -261,22 +263,20 @@ class Nest:
         inner = [*level.extent(self.index, **wanted), *self._level(depth + 1, part, whole, wanted)]
         return self._for(level.name, 0, level.axis.output, inner)
 
-    def _split(self, depth: int, level: Pooled, part: list[str], whole: list[str], wanted: dict[str, bool]) -> list[str]:
-        """The innermost pooled axis: the edge before, the inside, the edge after."""
+    def _split(
+        self, depth: int, level: Pooled, part: list[str], whole: list[str], wanted: dict[str, bool]
+    ) -> list[str]:
+        """The innermost pooled axis: a loop over the inside where it begins, and one output at a time elsewhere."""
         inside, outputs = level.inside, level.axis.output
         inner = self._level(depth + 1, whole, None, wanted)
         if not self.varies:
             return self._for(level.name, 0, outputs, inner)
-        edge = [*level.extent(self.index, **wanted), *self._level(depth + 1, part, None, wanted)]
-        begun = [f"{self.index} {level.name} = 0;"]
-        onwards = lambda stop, body: block(f"for (; {level.name} < {stop}; ++{level.name})", body)  # noqa: E731
-        before = onwards(inside.start, edge) if inside.start else []
-        split = [*before, *onwards(inside.stop, inner)]
-        others = [f"{other.cells} == {other.axis.kernel}" for other in self.pooled[:-1] if other.varies]
-        if others:
-            split = block(f"if ({' && '.join(others)})", split)
-        after = onwards(outputs, edge) if others or inside.stop < outputs else []
-        return [*begun, *split, *after]
+        edge = [*level.extent(self.index, **wanted), *self._level(depth + 1, part, None, wanted), f"++{level.name};"]
+        run = block(f"for (; {level.name} < {inside.stop}; ++{level.name})", inner)
+        whole_elsewhere = [f"{other.cells} == {other.axis.kernel}" for other in self.pooled[:-1] if other.varies]
+        begins = " && ".join([*whole_elsewhere, f"{level.name} == {inside.start}"])
+        either = [*block(f"if ({begins})", run)[:-1], "} else {", *indented(edge), "}"]
+        return [f"{self.index} {level.name} = 0;", *block(f"while ({level.name} < {outputs})", either)]
 
     def _for(self, name: str, start: int, stop: int, body: list[str]) -> list[str]:
         return block(f"for ({self.index} {name} = {start}; {name} < {stop}; ++{name})", body)
@@ -305,8 +305,11 @@ def _levels(plan: Plan) -> list[Carried | Pooled]:
 
 def _keeps_all(axis: Axis) -> bool:
     """Whether every cell is a window by itself, so that nothing is pooled."""
-    return not axis.adaptive and (axis.kernel, axis.pad_lo) == (1, 0) and axis.output == axis.length and (
-        axis.stride == 1 or axis.length == 1
+    return (
+        not axis.adaptive
+        and (axis.kernel, axis.pad_lo) == (1, 0)
+        and axis.output == axis.length
+        and (axis.stride == 1 or axis.length == 1)
     )
 
 

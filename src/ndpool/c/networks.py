@@ -90,9 +90,13 @@ class _Network:
                 "constants with graph.constant"
             )
         if len(program.outputs) != 1:
-            raise ValueError(f"the program has {len(program.outputs)} outputs, and C is written for one; build it with one")
+            raise ValueError(
+                f"the program has {len(program.outputs)} outputs, and C is written for one; build it with one"
+            )
         if 0 in self.nodes[program.inputs[0]].shape:
-            raise ValueError(f"the input's shape {self.nodes[program.inputs[0]].shape} has no cells; give a batch of 1 or more")
+            raise ValueError(
+                f"the input's shape {self.nodes[program.inputs[0]].shape} has no cells; give a batch of 1 or more"
+            )
         if self.nodes[self._root(program.outputs[0])].op is None:
             raise ValueError("the program gives its input or a constant as it is; there is nothing to compute")
 
@@ -123,7 +127,8 @@ class _Network:
         return isinstance(self.nodes[before].op, Conv | Linear) and self.readers[before] == [i] and not outside
 
     def _steps(self) -> list[Step]:
-        steps, fused = [], {self._root(self.nodes[i].inputs[0]): i for i in range(len(self.nodes)) if self._fused(i)}
+        steps: list[Step] = []
+        fused = {self._root(self.nodes[i].inputs[0]): i for i in range(len(self.nodes)) if self._fused(i)}
         for i, node in enumerate(self.nodes):
             if node.op is None or isinstance(node.op, VIEWS) or self._fused(i):
                 continue
@@ -135,7 +140,11 @@ class _Network:
         x = inputs[0]
         if x.constant is not None:
             raise ValueError(f"{node} is computed of a constant; compute it before, and make the result the constant")
-        kind = type(node.op).__name__.lower() if not isinstance(node.op, Pool) else f"{type(node.op.kind).__name__.lower()}_pool"
+        kind = (
+            type(node.op).__name__.lower()
+            if not isinstance(node.op, Pool)
+            else f"{type(node.op.kind).__name__.lower()}_pool"
+        )
         step = Step(i if relu is None else relu, self._root(node.inputs[0]), f"{self.name}_{kind}_{number}", [])
         if isinstance(node.op, Pool):
             self._pool(step, node, x)
@@ -167,7 +176,9 @@ class _Network:
         constants = []
         for each in inputs[1:]:
             if each.constant is None:
-                raise ValueError(f"{node} has weights that are computed ({each}); make them constants with graph.constant")
+                raise ValueError(
+                    f"{node} has weights that are computed ({each}); make them constants with graph.constant"
+                )
             constants.append(layers.weights_checked(str(each), each.constant))
         x, w = inputs[0].shape, constants[0].shape
         bias = len(constants) > 1
@@ -226,15 +237,19 @@ class _Network:
         calls = [f"{step.name}({places[step.input]}, {places[self._root(step.node)]});" for step in self.steps]
         memory = ["float *memory = (float *)arena;"] if total else ["(void)arena;"]
         said = (
-            f"y, {shape_of('float', y.shape)}, from x, {shape_of('float', x.shape)}. arena has {name.upper()}_SCRATCH_BYTES "
-            "bytes, aligned as a float is."
+            f"y, {shape_of('float', y.shape)}, from x, {shape_of('float', x.shape)}. "
+            f"arena has {name.upper()}_SCRATCH_BYTES bytes, aligned as a float is."
         )
         run = Function(said, f"void {name}_run(const float *x, float *y, void *arena)", [*memory, *calls])
         constant_bytes = sum(step.constant_bytes for step in self.steps)
         about = [f"{name}: a network, {shape_of('float', x.shape)} to {shape_of('float', y.shape)}", ""]
         about += [f"    {step.name.removeprefix(name + '_'):<18} {nodes[step.node].shape}" for step in self.steps]
         about += ["", f"arena    {total} bytes", f"weights  {constant_bytes} bytes"]
-        macros = {"IN": (x.cells, "cells of x"), "OUT": (y.cells, "cells of y"), "SCRATCH_BYTES": (total, "memory of the arena")}
+        macros = {
+            "IN": (x.cells, "cells of x"),
+            "OUT": (y.cells, "cells of y"),
+            "SCRATCH_BYTES": (total, "memory of the arena"),
+        }
         helpers = [part for step in self.steps for part in (step.constants, *step.text) if part]
         headers = tuple(sorted({each for step in self.steps for each in step.headers}))
         sizes = Sizes(

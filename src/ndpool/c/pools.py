@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from ..plan import Plan
-from .cells import Cells, LogSumExp, cells_of, parameters
+from .cells import Cells, Extreme, LogSumExp, as_float, cells_of, parameters
 from .loops import Nest, Pooled
 from .text import C_TYPES, comment, function, plus, product, shape_of
 
@@ -60,7 +60,9 @@ class PoolCode:
         if self.x != self.y or not stays_behind(self.nest):
             return None
         count = math.prod(self.plan.output_shape)
-        said = f"The same where x lies: y is its first {count} cells. No write lands on a cell that is still to be read."
+        said = (
+            f"The same where x lies: y is its first {count} cells. No write lands on a cell that is still to be read."
+        )
         return Function(said, f"void {self.name}_in_place({self.x} *x)", [f"{self.name}(x, x);"])
 
     def functions(self) -> list[Function]:
@@ -144,27 +146,18 @@ class Back:
         return [" + ".join(terms)] if terms else []
 
     def _first_winner(self) -> list[str]:
-        walk, loses = self.cells.any_walk, self.cells._loses  # type: ignore[attr-defined]
+        assert isinstance(self.cells, Extreme)
+        walk, cells = self.cells.any_walk, self.cells
         skips = bool(self._skipped_place())
         place = walk.place()
-        found = f"first + {place}" if skips and place != "0" else "first" if skips else place
-
-        def better(at: str) -> list[str]:
-            return [
-                f"if (!(cell[{at}] {loses} best)) {{",
-                f"    best = cell[{at}];",
-                f"    *winner = ({self.winner})({found});",
-                "    if (best != best) {",
-                "        return best;",
-                "    }",
-                "}",
-            ]
-
+        found = plus("first", place) if skips else place
         given = [f"{self.nest.index} first"] if skips else []
         head = parameters("const float *cell", *walk.parameters, *given, f"{self.winner} *winner")
         start = f"*winner = ({self.winner})first;" if skips else "*winner = 0;"
-        body = ["float best = cell[0];", start, *walk.each(better), "return best;"]
-        return [*comment("The winner of a window, and its place there."), *function(f"static float {self.name}_first({head})", body)]
+        steps = walk.each(lambda at: cells.better_float(at, True, f"*winner = ({self.winner})({found});"))
+        body = [*cells.start_of_floats(), start, *steps, "return best;"]
+        said = "The winner of a window, and its place there."
+        return [*comment(said), *function(f"static float {self.name}_first({head})", body)]
 
     # --- the way back ---
 
@@ -195,16 +188,25 @@ class Back:
                 along = f"{along} % {level.axis.kernel}"
             terms.append(product(f"({along})" if " " in along else along, str(level.step)))
         place = plus(*terms)
-        return [f"const {index} winner = ({index})*winners;", f"gx[{place}] += *g;"] if pooled else [f"gx[{place}] += *g;"]
+        return (
+            [f"const {index} winner = ({index})*winners;", f"gx[{place}] += *g;"] if pooled else [f"gx[{place}] += *g;"]
+        )
 
     def _call_spread(self) -> list[str]:
         walk, residual = self.cells.any_walk, self.plan.residual
         sizes = [size for size in walk.sizes() if not size.isdigit()]
         told = [self.cells.counted] if self.cells.counts and self.cells.count_varies else []
         at = self.nest.first_cell()
-        here = lambda name: name if at == "0" else f"{name} + at"  # noqa: E731
+        here = "" if at == "0" else " + at"
         placed = [] if at == "0" else [f"const {self.nest.index} at = {at};"]
-        given = [here("gx"), *([here("x")] if residual.x else []), *sizes, *told, *(["*y"] if residual.y else []), "*g"]
+        given = [
+            f"gx{here}",
+            *([f"x{here}"] if residual.x else []),
+            *sizes,
+            *told,
+            *(["*y"] if residual.y else []),
+            "*g",
+        ]
         return [*placed, f"{self.name}_spread({parameters(*given)});"]
 
     def _spread(self) -> list[str]:
@@ -229,8 +231,6 @@ class Back:
     def _linear(self, count: str) -> list[str]:
         walk = self.cells.any_walk
         by = self.cells.divisor(walk, count)  # type: ignore[attr-defined]
-        from .cells import as_float
-
         share = "g" if by == "1" else f"g / {as_float(by)}"
         return [f"const float share = {share};", *walk.each(lambda at: [f"gx[{at}] += share;"])]
 
@@ -238,15 +238,13 @@ class Back:
         """By `ties`: each winner in full, or the same share each. NaNs are equal to each other here."""
         walk = self.cells.any_walk
         wins = "cell[{0}] == y || (cell[{0}] != cell[{0}] && y != y)"
-        lines = ["float share = g;"]
+        lines = ["const float share = g;"]
         if self.plan.option == "split":
             lines = [
                 f"{self.nest.index} winners = 0;",
                 *walk.each(lambda at: [f"if ({wins.format(at)}) {{", "    ++winners;", "}"]),
                 "const float share = g / (float)winners;",
             ]
-        else:
-            lines = ["const float share = g;"]
         return [*lines, *walk.each(lambda at: [f"if ({wins.format(at)}) {{", f"    gx[{at}] += share;", "}"])]
 
     def _lp(self, count: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""How the runtimes of microcontrollers round the mean of integers: data over `Avg(rounding=..., count_include_pad=...)`.
+"""How the runtimes of microcontrollers round the mean of integers: data over `Avg(rounding, count_include_pad)`.
 
 A profile is the rule of one runtime for quantised averages: how the exact mean of the raw codes becomes a code again,
 and whether padded cells count. Scale and zero point are the same on both sides of a pool, so that the codes are
@@ -17,8 +17,8 @@ from ..kinds import Avg
 class Profile:
     """The rule of a runtime: how it rounds, what it divides by, and for which dtypes.
 
-    `padding_counts` is None where the model itself says whether padded cells count. `whole_kernel` says that the divisor
-    is the kernel, also where a window reaches over the padding.
+    `padding_counts` is None where the model itself says whether padded cells count. `whole_kernel` says that the
+    divisor is the kernel, also where a window reaches over the padding.
     """
 
     rounding: str

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .code import Code
     from .chips import Measured
+    from .code import Code
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
     |W x + b - computed|  <=  |W| e_x + (n + 1) u (|W| (|x| + e_x) + |b|)        u = 2^-24, n products in a sum
 
-and likewise for the others: a maximum moves by no more than its cells do, a norm by no more than the norm of their moves.
+and likewise for the others: a maximum moves by no more than its cells do, a norm by no more than the norm of their
+moves.
 """
 
 from __future__ import annotations

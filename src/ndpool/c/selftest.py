@@ -33,11 +33,12 @@ FOR_THE_SPECIFICATION = 200_000
 
 _FACTOR, _ADDED = 1664525, 1013904223
 
+
 def drawn(count: int, dtype: str, seed: int = 1) -> Array:
     """So many numbers: integers of all sizes, floats in eighths from -16 to 16.
 
     >>> drawn(3, "int8"), drawn(2, "float32")
-    (array([-67,  -9, 104], dtype=int8), array([-8.375, -1.125], dtype=float32))
+    (array([-68, -34,   1], dtype=int8), array([-8.5 , -4.25], dtype=float32))
     """
     states = np.empty(count, np.uint64)
     state = seed
@@ -159,7 +160,11 @@ def test_of_pool(pool: Pool, code: PoolCode) -> str:
     x = drawn(math.prod(plan.shape), plan.input).reshape(plan.shape)
     looked_at = math.prod(plan.output_shape) * plan.cells
     y = spec.forward(pool, x) if looked_at <= FOR_THE_SPECIFICATION else np.asarray(pool(x))
-    by = "ndpool.spec" if looked_at <= FOR_THE_SPECIFICATION else "ndpool's engine, which is tested against its specification"
+    by = (
+        "ndpool.spec"
+        if looked_at <= FOR_THE_SPECIFICATION
+        else "ndpool's engine, which is tested against its specification"
+    )
     run = f"cc -std=c99 -D{macro(name, 'SELF_TEST')} {name}.c {name}_test.c -lm"
     test = SelfTest(name, f"The self test of {name}: its numbers are those of {by}.\n\n    {run}", code.y == "float")
     slack = slack_of(code) if code.y == "float" else None
@@ -173,7 +178,12 @@ def test_of_pool(pool: Pool, code: PoolCode) -> str:
     test.compare(room, golden_y, y.size, slack)
     if code.in_place is not None:
         copy = test.room(code.x, "copy", x.size)
-        test.run(f"for (int32_t i = 0; i < {x.size}; ++i) {{", f"    {copy}[i] = {golden_x}[i];", "}", f"{name}_in_place({copy});")
+        test.run(
+            f"for (int32_t i = 0; i < {x.size}; ++i) {{",
+            f"    {copy}[i] = {golden_x}[i];",
+            "}",
+            f"{name}_in_place({copy});",
+        )
         test.compare(copy, golden_y, y.size, slack)
     if code.back is not None:
         _add_back(test, pool, code, x, y, golden_x, golden_y, room)
@@ -229,7 +239,9 @@ def test_of_network(program: Program, name: str, scratch: int) -> str:
     # The bound itself, beside the last place of the golden number.
     slack = Slack(ROUNDING, float(error.max(initial=0.0)) / ROUNDING)
     run = f"cc -std=c99 -D{macro(name, 'SELF_TEST')} {name}.c {name}_test.c -lm"
-    test = SelfTest(name, f"The self test of {name}: its numbers are those of the program in float64.\n\n    {run}", True)
+    test = SelfTest(
+        name, f"The self test of {name}: its numbers are those of the program in float64.\n\n    {run}", True
+    )
     arena = test.room("float", "arena", max(1, scratch // 4))
     if x.size > WRITTEN_OUT:
         given = test.room("float", "x", x.size)

@@ -23,13 +23,14 @@ C_TYPES = {
     "uint32": "uint32_t",
 }
 
-_KEYWORDS = frozenset(
-    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
-    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while _Bool "
-    "_Complex _Imaginary asm bool catch class constexpr const_cast delete dynamic_cast explicit export false friend "
-    "mutable namespace new nullptr operator private protected public reinterpret_cast static_cast template this throw "
-    "true try typeid typename using virtual wchar_t main".split()
-)
+_WORDS = """
+auto break case char const continue default do double else enum extern float for goto if inline int long register
+restrict return short signed sizeof static struct switch typedef union unsigned void volatile while main
+asm bool catch class constexpr const_cast delete dynamic_cast explicit export false friend mutable namespace new nullptr
+operator private protected public reinterpret_cast static_cast template this throw true try typeid typename using
+virtual wchar_t
+"""
+_KEYWORDS = frozenset(_WORDS.split())
 
 WIDTH = 100
 INDENT = "    "
@@ -59,7 +60,9 @@ def number(value: Any) -> str:
     if isinstance(value, np.floating | float):
         if not math.isfinite(value):
             raise ValueError(f"{value!r} is no constant of C99 without <math.h>; give finite numbers")
-        return np.format_float_scientific(value, unique=True, trim="0") + "f" if _needs_exponent(value) else f"{value!s}f"
+        return (
+            np.format_float_scientific(value, unique=True, trim="0") + "f" if _needs_exponent(value) else f"{value!s}f"
+        )
     if isinstance(value, np.int64) and int(value) == -(2**63):
         return "INT64_MIN"
     wide = {"int64": "INT64_C", "uint64": "UINT64_C"}.get(getattr(value, "dtype", np.dtype(np.int32)).name)

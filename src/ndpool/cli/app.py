@@ -180,7 +180,8 @@ def c_(
         str, typer.Option("--dtype", metavar="DTYPE", help="Of the input: float32, int8, uint8 or int16.")
     ] = "float32",
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FOLDER", help="A new folder, for a header, a source and a self test.")
+        str,
+        typer.Option("--output", "-o", metavar="FOLDER", help="A new folder, for a header, a source and a self test."),
     ],
     name: Annotated[str, typer.Option("--name", help="What the C function is called.")] = "pool",
     profile: Annotated[
