@@ -5,7 +5,8 @@
 The peers are the plain loop, which asks of every cell whether it is there, as the reference kernels of CMSIS-NN and of
 TensorFlow Lite do, here with all sizes known to the compiler; and emx-onnx-cgen, which makes C of ONNX models, where it
 has the pool. All are compared with the specification on this machine before they are measured. RV32 counts
-instructions by `minstret` in QEMU, and an AVR cycles in simavr. Flash is what a linked program grows by, library functions included.
+instructions by `minstret` in QEMU, and an AVR cycles in simavr. Flash is what a linked program grows by, library
+functions included.
 """
 
 from __future__ import annotations

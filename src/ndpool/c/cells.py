@@ -197,7 +197,9 @@ class Extreme(Cells):
 
     def body(self, walk: Walk, count: str) -> list[str]:
         if self.x != "float":
-            return [f"{self.x} best = cell[0];", *walk.each(self._better, but_first=True), "return best;"]
+            # As wide as the chip's registers are: a narrower one is made so again after every comparison.
+            fast = self.x.replace("int", "int_fast")
+            return [f"{fast} best = cell[0];", *walk.each(self._better, but_first=True), f"return ({self.x})best;"]
         last = str(self.nest.offsets()[-1]) if walk.written_out else ""
         steps = walk.each(lambda place: self.better_float(place, place != last), but_first=True)
         return [*self.start_of_floats(), *steps, "return best;"]
