@@ -17,6 +17,7 @@ from drawing import drawn_pools
 from ndpool import Adaptive, Avg, Global, Graph, Lp, Max, Pool, SmoothMax, Sum, Window
 from ndpool.c import avr, export
 from ndpool.c.chips import CHIPS, PATIENCE, compiled, linked, measured, run
+from ndpool.cli import main
 
 EMULATED = [chip for chip in CHIPS if chip.run]
 XTENSA = next(chip for chip in CHIPS if chip.name.startswith("Xtensa"))
@@ -173,6 +174,16 @@ def test_instructions_are_counted_and_the_same_each_time():
     assert 16 * 4 < first.instructions < larger.instructions
     assert 20 < first.flash < 2000
     assert 0 <= first.stack < 500
+
+
+def test_the_command_measures(tmp_path, monkeypatch, capsys):
+    chip = needs(next(chip for chip in CHIPS if chip.counts))
+    monkeypatch.chdir(tmp_path)
+    assert main(["c", "--shape", "1,8,8", "--dtype", "int8", "--kernel", "2", "--measure", "-o", "pool"]) == 0
+    said = capsys.readouterr().out
+    code = export(Pool(Max(), Window(2), (1, 2)), (1, 8, 8), "int8")
+    assert f"  {measured(chip, code)}\n" in said
+    assert f"{chip.name}: " in str(code.report())
 
 
 # --- a network ------------------------------------------------------------------------------------

@@ -79,8 +79,7 @@ def value_slack(pool, x, y, cells):
         case Lp():
             return (cells + 4) * ROUNDING * size
         case SmoothMax(beta=beta):
-            top = np.max(np.abs(finite), initial=0.0)
-            return (cells + 8) * ROUNDING * (size + top + (1 + math.log(cells)) / abs(beta))
+            return (cells + 8) * ROUNDING * (size + (1 + math.log(cells)) / abs(beta))
 
 
 def guarded(shape, dtype):

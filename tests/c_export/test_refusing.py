@@ -40,7 +40,7 @@ class Own(Kind):
         (Pool(Max(), TWO), (0, 4, 4), "int8", {}, ValueError, r"shape=\(0, 4, 4\) has no cells"),
         (Pool(Max(), TWO), (4,), "int8", {}, ValueError, "2 axes are pooled and the input of shape"),
         (Pool(Max(), TWO), None, "int8", {}, TypeError, "shape is missing; C is written for one shape"),
-        (Pool(Max(), TWO), (1 << 16, 1 << 16), "int8", {}, ValueError, "too large.*more than 32 bits"),
+        (Pool(Max(), TWO), (1 << 16, 1 << 16), "int8", {}, ValueError, "too large.*which no microcontroller has"),
         (Pool(SmoothMax(1e-40), TWO), (4, 4), "float32", {}, ValueError, "beta=1e-40 is too far from 1 for float32"),
         (Pool(Max(), TWO), (4, 4), "int8", {"vjp": True}, TypeError, "vjp=True of int8: derivatives in C are float32"),
         (Pool(Max(), TWO), (4, 4), "int8", {"name": "2d"}, ValueError, "name='2d' is no C identifier; give letters"),

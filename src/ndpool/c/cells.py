@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,12 +18,15 @@ from .loops import UNROLLED, Nest
 from .text import C_TYPES, block, comment, function, number, plus, product
 
 #: Names of the loops over the cells of a window, from the outermost.
-CELL_LOOPS = ("r", "q", "p", "o", "n")
+CELL_LOOPS = ("r", "q", "p", "o")
 
 
 @dataclass(frozen=True)
 class Walk:
-    """The cells of a window from `cell` on: `fixed` ones that are written out, or loops over each axis."""
+    """The cells of a window from `cell` on: written out one by one, or in a loop along each axis.
+
+    The numbers of cells along the axes are `constant`, or parameters of the function where windows differ.
+    """
 
     nest: Nest
     written_out: bool
@@ -44,10 +47,6 @@ class Walk:
         sizes = self.sizes()
         known = math.prod(int(size) for size in sizes if size.isdigit())
         return product(*(size for size in sizes if not size.isdigit()), str(known))
-
-    @property
-    def known(self) -> bool:
-        return self.count.isdigit()
 
     def each(self, statement: Callable[[str], list[str]], but_first: bool = False) -> list[str]:
         """A statement at each cell, given its place from `cell` on."""
@@ -144,12 +143,8 @@ class Cells(ABC):
         found = self.helpers(self.any_walk)
         all_cells = str(self.nest.cells)
         if self.whole is not None:
-            said = (
-                f"A window that lies inside: {_sides(self.nest)}."
-                if self.nest.varies
-                else f"A window: {_sides(self.nest)}."
-            )
-            found.append(self._function("whole", self.whole, all_cells, said))
+            which = "A window that lies inside" if self.nest.varies else "A window"
+            found.append(self._function("whole", self.whole, all_cells, f"{which}: {_sides(self.nest)}."))
         if self.part is not None:
             count = "count" if self.counts and self.count_varies else all_cells
             found.append(self._function("part", self.part, count, "The real cells of a window, from the first on."))
@@ -168,10 +163,6 @@ class Cells(ABC):
         sizes = [size for size in self.any_walk.sizes() if not size.isdigit()]
         told = [self.counted] if self.counts and self.count_varies else []
         return f"{self.name}_part({parameters(cell, *sizes, *told)})"
-
-    def value_at(self, cell: str) -> str:
-        """The value of a window, whichever function has it."""
-        return self.call_part(cell) if self.part is not None else self.call_whole(cell)
 
 
 def _sides(nest: Nest) -> str:
@@ -554,11 +545,3 @@ def cells_of(plan: Plan, nest: Nest, name: str) -> Cells:
     if plan.kind == "lp":
         return (SumOfMagnitudes if plan.parameter == 1 else Norm)(plan, nest, name)
     return LogSumExp(plan, nest, name)
-
-
-def lines_of(functions: Iterable[list[str]]) -> list[str]:
-    """Functions one after another, with empty lines between them."""
-    found: list[str] = []
-    for each in functions:
-        found += ["", *each] if found else each
-    return found

@@ -63,12 +63,12 @@ _SEMIHOSTED = ("--oslib=semihost", "--crt0=hosted")
 _QUIET = ("-nographic", "-monitor", "none", "-serial", "none", "-semihosting-config", "enable=on,target=native")
 
 
-def _cortex(name: str, cpu: str, machine: str, fpu: tuple[str, ...]) -> Chip:
+def _cortex(name: str, cpu: str, fpu: str, machine: str) -> Chip:
     return Chip(
         name,
         "arm-none-eabi-gcc",
         "arm-none-eabi-size",
-        (*_PICOLIBC, f"-mcpu={cpu}", "-mthumb", *fpu),
+        (*_PICOLIBC, f"-mcpu={cpu}", "-mthumb", "-mfloat-abi=hard", f"-mfpu={fpu}"),
         (*_SEMIHOSTED, *_memory("0", "0x200000", "0x20000000", "0x200000")),
         ("qemu-system-arm", "-machine", machine, *_QUIET, "-kernel"),
         "gcc-arm-none-eabi picolibc-arm-none-eabi qemu-system-arm",
@@ -76,8 +76,8 @@ def _cortex(name: str, cpu: str, machine: str, fpu: tuple[str, ...]) -> Chip:
 
 
 CHIPS = (
-    _cortex("Cortex-M4", "cortex-m4", "mps2-an386", ("-mfloat-abi=soft",)),
-    _cortex("Cortex-M7", "cortex-m7", "mps2-an500", ("-mfloat-abi=soft",)),
+    _cortex("Cortex-M4", "cortex-m4", "fpv4-sp-d16", "mps2-an386"),
+    _cortex("Cortex-M7", "cortex-m7", "fpv5-d16", "mps2-an500"),
     Chip(
         "RV32",
         "riscv64-unknown-elf-gcc",

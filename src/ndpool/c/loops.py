@@ -30,6 +30,8 @@ NAMES = {
 #: What the axes are called that are carried along, from the outermost.
 CARRIED = ("channel", "group", "part")
 
+#: Inputs and outputs have fewer cells than these.
+MOST_CELLS = 1 << 28
 #: Windows of so many cells are written out, cell by cell.
 UNROLLED = 16
 
@@ -199,7 +201,6 @@ class Nest:
         self.plan = plan
         self.levels = _levels(plan)
         self.pooled = [level for level in self.levels if isinstance(level, Pooled)]
-        self.carried = [level for level in self.levels if isinstance(level, Carried)]
         self.index = _index_type(plan, self.levels)
 
     @cached_property
@@ -344,6 +345,6 @@ def _index_type(plan: Plan, levels: Sequence[Carried | Pooled]) -> str:
     for level in levels:
         if isinstance(level, Pooled):
             most = max(most, level.reach() * (1 if level.axis.adaptive else level.apart))
-    if most >= 1 << 31:
-        raise ValueError(plan.too_large("a place in it has more than 32 bits, and C indices here have 32"))
+    if most >= MOST_CELLS:
+        raise ValueError(plan.too_large(f"it needs places from {MOST_CELLS} on, which no microcontroller has"))
     return "int" if most < 1 << 15 else "int32_t"

@@ -127,14 +127,15 @@ class Back:
         """Forward that keeps the winners."""
         walk, nest = self.cells.any_walk, self.nest
         sizes = [size for size in walk.sizes() if not size.isdigit()]
-        cell = PoolCode._at(nest.first_cell())
-        call = f"{self.name}_first({parameters(cell, *sizes, *self._skipped_place(), 'winners')})"
+        skipped = [f"const {nest.index} skipped = {each};" for each in self._skipped_place()]
+        given = [PoolCode._at(nest.first_cell()), *sizes, *(["skipped"] if skipped else []), "winners"]
+        call = f"*y = {self.name}_first({parameters(*given)});"
         said = (
             f"The same, and for each output the place of its first winner in its window, "
             f"{shape_of(self.winner, self.plan.output_shape)}, which {self.name}_back takes."
         )
         declared = f"void {self.name}_train(const float *x, float *y, {self.winner} *winners)"
-        return Function(said, declared, nest.loops([f"*y = {call};", "++y;", "++winners;"], None))
+        return Function(said, declared, nest.loops([*skipped, call, "++y;", "++winners;"], None))
 
     def _skipped_place(self) -> list[str]:
         """The number in its window of the first cell that is real, where that is not 0."""

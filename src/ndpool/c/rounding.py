@@ -63,7 +63,7 @@ def _error_of_pool(pool: Pool, y: Array, x: Array, e: Array) -> Array:
     if isinstance(kind, Lp):
         return np.asarray(pool(e) + (cells + 4) * ROUNDING * (y + pool(e)))
     if isinstance(kind, SmoothMax):
-        size = np.abs(y) + np.abs(x).max(initial=0.0) + (1 + math.log(cells)) / abs(kind.beta)
+        size = np.abs(y) + (1 + math.log(cells)) / abs(kind.beta)
         return np.asarray(np.full(y.shape, e.max(initial=0.0)) + (cells + 8) * ROUNDING * size)
     assert isinstance(kind, Max | Min)
     return np.asarray(most(e))

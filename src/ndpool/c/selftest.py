@@ -40,15 +40,13 @@ def drawn(count: int, dtype: str, seed: int = 1) -> Array:
     >>> drawn(3, "int8"), drawn(2, "float32")
     (array([-68, -34,   1], dtype=int8), array([-8.5 , -4.25], dtype=float32))
     """
-    states = np.empty(count, np.uint64)
-    state = seed
-    for i in range(count):
-        state = (state * _FACTOR + _ADDED) % (1 << 32)
-        states[i] = state
+    # All at once: state n is `factor^n * seed + added * (1 + factor + ... + factor^(n-1))`, modulo 2^32.
+    powers = np.cumprod(np.full(count, _FACTOR, np.uint32), dtype=np.uint32)
+    sums = np.cumsum(np.concatenate(([1], powers[:-1])), dtype=np.uint32)
+    states = (powers * np.uint32(seed) + sums * np.uint32(_ADDED)).astype(np.int64)
     if dtype == "float32":
-        return (((states >> np.uint64(24)).astype(np.int64) - 128) / 8).astype(np.float32)
-    bits = np.iinfo(dtype).bits
-    return ((states >> np.uint64(32 - bits)).astype(np.int64) + int(np.iinfo(dtype).min)).astype(dtype)
+        return (((states >> 24) - 128) / 8).astype(np.float32)
+    return ((states >> (32 - np.iinfo(dtype).bits)) + int(np.iinfo(dtype).min)).astype(dtype)
 
 
 def _draw_in_c(c_type: str, dtype: str) -> str:

@@ -19,8 +19,6 @@ C_TYPES = {
     "int16": "int16_t",
     "int64": "int64_t",
     "uint64": "uint64_t",
-    "uint16": "uint16_t",
-    "uint32": "uint32_t",
 }
 
 _WORDS = """
