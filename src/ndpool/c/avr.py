@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from .chips import CHIPS, PATIENCE, Chip, compiled, linked, told
+from .chips import CHIPS, PATIENCE, Chip, compiled, has_headers, linked, told
 
 AVR: Chip = next(chip for chip in CHIPS if chip.name == "AVR")
 RUNNER = Path(__file__).with_name("simavr_run.c")
@@ -21,8 +20,7 @@ RAM_BYTES = 2048
 def missing() -> list[str]:
     """What would have to be installed to run programs."""
     tools = [tool for tool in ("cc", AVR.compiler) if shutil.which(tool) is None]
-    headers = [] if os.path.exists("/usr/include/simavr/sim_avr.h") else ["simavr/sim_avr.h"]
-    return tools + headers
+    return tools or ([] if has_headers(["cc"], ["simavr/sim_avr.h"]) else ["simavr/sim_avr.h"])
 
 
 def main_of(call: str, includes: str, status: str = "0") -> str:

@@ -48,9 +48,14 @@ class Chip:
         """Whether its compiler is here, with these headers beside <stdint.h>."""
         if shutil.which(self.compiler) is None or shutil.which(self.size) is None:
             return False
-        text = "".join(f"#include <{header}>\n" for header in ("stdint.h", *headers))
-        command = [self.compiler, *self.options, "-E", "-x", "c", "-"]
-        return subprocess.run(command, input=text, capture_output=True, text=True, check=False).returncode == 0
+        return has_headers([self.compiler, *self.options], ["stdint.h", *headers])
+
+
+def has_headers(compiler: Sequence[str], headers: Sequence[str]) -> bool:
+    """Whether a compiler finds these headers."""
+    text = "".join(f"#include <{header}>\n" for header in headers)
+    command = [*compiler, "-E", "-x", "c", "-"]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=False).returncode == 0
 
 
 def _memory(flash: str, flash_size: str, ram: str, ram_size: str) -> tuple[str, ...]:
