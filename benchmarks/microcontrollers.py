@@ -21,6 +21,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -61,25 +62,23 @@ class Case:
         return Pool(kinds[self.kind], windows[self.window], (1, 2))
 
 
-CASES = [
-    Case(*each)
-    for each in np.array(
-        np.meshgrid(["max", "avg"], ["int8", "float32"], ["2x2 s2", "3x3 s2 p1", "global"], indexing="ij")
-    )
-    .reshape(3, -1)
-    .T.tolist()
-]
+CASES = [Case(*each) for each in product(("max", "avg"), ("int8", "float32"), ("2x2 s2", "3x3 s2 p1", "global"))]
 
 
 # --- who is measured ------------------------------------------------------------------------------
 
 
-def ndpool_source(case: Case, shape: tuple[int, ...], folder: Path) -> str:
+def ndpool_source(case: Case, shape: tuple[int, ...], folder: Path, small: bool = False) -> str:
     """Exported C, as a function `subject`."""
-    code = export(case.pool, shape, case.dtype, name="pool")
+    code = export(case.pool, shape, case.dtype, name="pool", small=small)
     code.write(folder, force=True)
     c_type = C_TYPES[case.dtype]
     return f'#include "pool.c"\nvoid subject(const {c_type} *x, {c_type} *y)\n{{\n    pool(x, y);\n}}\n'
+
+
+def small_source(case: Case, shape: tuple[int, ...], folder: Path) -> str | None:
+    """The same for little flash, which makes a difference where windows do."""
+    return ndpool_source(case, shape, folder, small=True) if "p1" in case.window else None
 
 
 def plain_source(case: Case, shape: tuple[int, ...], folder: Path) -> str:
@@ -152,7 +151,12 @@ def emx_source(case: Case, shape: tuple[int, ...], folder: Path) -> str | None:
     return f'#include "model.c"\nvoid subject(const {c_type} *x, {c_type} *y)\n{{\n    {call}\n}}\n'
 
 
-SUBJECTS = {"ndpool": ndpool_source, "plain loop": plain_source, "emx-onnx-cgen": emx_source}
+SUBJECTS = {
+    "ndpool": ndpool_source,
+    "ndpool, small": small_source,
+    "plain loop": plain_source,
+    "emx-onnx-cgen": emx_source,
+}
 
 
 # --- measuring ------------------------------------------------------------------------------------

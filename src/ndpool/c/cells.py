@@ -89,6 +89,9 @@ class Cells(ABC):
     #: Headers that it needs.
     headers: tuple[str, ...] = ()
 
+    #: Whether one function does all windows where these differ, those inside too.
+    small: bool = False
+
     def __init__(self, plan: Plan, nest: Nest, name: str) -> None:
         self.plan, self.nest, self.name = plan, nest, name
         self.x, self.y = C_TYPES[plan.input], C_TYPES[plan.result]
@@ -117,7 +120,8 @@ class Cells(ABC):
         small = self.writes_out and self.nest.cells <= UNROLLED
         if not self.nest.varies:
             return Walk(self.nest, small, constant=True)
-        return Walk(self.nest, True, constant=True) if small and self.nest.has_inside else None
+        apart = small and self.nest.has_inside and not self.small
+        return Walk(self.nest, True, constant=True) if apart else None
 
     @property
     def part(self) -> Walk | None:

@@ -35,6 +35,7 @@ def export(
     name: str | None = None,
     profile: str | None = None,
     vjp: bool = False,
+    small: bool = False,
 ) -> Code:
     """Plain C of a pool over one shape, or of a small network.
 
@@ -52,6 +53,7 @@ def export(
         name: What the function is called; all other names begin with it.
         profile: The runtime by whose rule means of integers are rounded, one of `ndpool.c.PROFILES`.
         vjp: Whether to write what training needs as well.
+        small: Whether flash matters more than time: one loop for the windows at the edges and those inside.
 
     >>> from ndpool import Max, Pool, Window
     >>> code = export(Pool(Max(), Window((2, 2))), (1, 4, 4), "int8")
@@ -73,7 +75,7 @@ def export(
     <BLANKLINE>
     """
     if isinstance(what, Pool):
-        return export_pool(what, shape, dtype, checked_name("pool" if name is None else name), profile, vjp)
+        return export_pool(what, shape, dtype, checked_name("pool" if name is None else name), profile, vjp, small)
     from .networks import export_network
 
     if profile is not None:
@@ -82,11 +84,17 @@ def export(
         raise ValueError(
             "vjp=True is for a pool, and this is a network; export the pools that are trained by themselves"
         )
-    return export_network(what, shape, dtype, checked_name("network" if name is None else name))
+    return export_network(what, shape, dtype, checked_name("network" if name is None else name), small)
 
 
 def export_pool(
-    pool: Pool, shape: Sequence[int] | None, dtype: Any, name: str, profile: str | None = None, vjp: bool = False
+    pool: Pool,
+    shape: Sequence[int] | None,
+    dtype: Any,
+    name: str,
+    profile: str | None = None,
+    vjp: bool = False,
+    small: bool = False,
 ) -> Code:
     """The C of one pool."""
     if shape is None:
@@ -96,7 +104,7 @@ def export_pool(
         raise TypeError(
             f"vjp=True of {plan.input}: derivatives in C are float32; export a pool of float32, or leave vjp out"
         )
-    code = PoolCode(plan, name, vjp)
+    code = PoolCode(plan, name, vjp, small)
     about = _about(pool, code, profile)
     functions = code.functions()
     macros = {

@@ -44,13 +44,12 @@ class Step:
     may_be_in_place: bool = False
 
 
-def export_network(what: Any, shape: Sequence[int] | None, dtype: Any, name: str) -> Code:
+def export_network(what: Any, shape: Sequence[int] | None, dtype: Any, name: str, small: bool = False) -> Code:
     """The C of a program, or of a Sequential over an input of this shape."""
     if np.dtype(dtype) != np.float32:
         raise TypeError(f"dtype={np.dtype(dtype).name!r} of a network is not written in C; networks are float32")
     program = _program(what, shape)
-    network = _Network(program, name)
-    return network.code()
+    return _Network(program, name, small).code()
 
 
 def _program(what: Any, shape: Sequence[int] | None) -> Program:
@@ -73,8 +72,8 @@ def _program(what: Any, shape: Sequence[int] | None) -> Program:
 class _Network:
     """A program on its way to C."""
 
-    def __init__(self, program: Program, name: str) -> None:
-        self.program, self.name = program, name
+    def __init__(self, program: Program, name: str, small: bool) -> None:
+        self.program, self.name, self.small = program, name, small
         self.nodes = program.nodes
         self._check()
         self.readers = self._readers()
@@ -167,7 +166,7 @@ class _Network:
             plan, _ = planned(node.op, x.shape, "float32", None)
         except (TypeError, ValueError) as error:
             raise type(error)(f"{node}: {error}") from error
-        code = PoolCode(plan, step.name)
+        code = PoolCode(plan, step.name, small=self.small)
         step.text = [*code.helpers(), code.forward.definition(static=True)]
         step.headers, step.operations = code.cells.headers, node.cells * plan.cells
         step.may_be_in_place = stays_behind(code.nest)

@@ -32,10 +32,11 @@ class Function:
 class PoolCode:
     """The C of one plan. `functions` are offered, `helpers` are what they call; `name` stands before all names."""
 
-    def __init__(self, plan: Plan, name: str, vjp: bool = False) -> None:
+    def __init__(self, plan: Plan, name: str, vjp: bool = False, small: bool = False) -> None:
         self.plan, self.name = plan, name
         self.nest = Nest(plan)
         self.cells: Cells = cells_of(plan, self.nest, name)
+        self.cells.small = small
         self.x, self.y = C_TYPES[plan.input], C_TYPES[plan.result]
         self.back = Back(self) if vjp else None
 

@@ -193,6 +193,9 @@ def c_(
         ),
     ] = None,
     vjp: Annotated[bool, typer.Option("--vjp", help="Write what training needs as well (float32).")] = False,
+    small: Annotated[
+        bool, typer.Option("--small", help="Less flash and more time: one loop for windows at the edges and inside.")
+    ] = False,
     measure: Annotated[
         bool, typer.Option("--measure", help="Measure it with the cross-compilers that are installed.")
     ] = False,
@@ -209,7 +212,7 @@ def c_(
     sizes = arguments.each_number("--shape", shape)
     usual = tuple(range(min(1, len(sizes) - 1), len(sizes)))
     laid = Pool(kind, window, arguments.pooled_axes(axes, window, len(sizes), usual), **there)
-    code = export(laid, sizes, dtype, name=name, profile=profile, vjp=vjp)
+    code = export(laid, sizes, dtype, name=name, profile=profile, vjp=vjp, small=small)
     written = code.write(output, force)
     for path in written:
         typer.echo(path)
