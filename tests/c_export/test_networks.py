@@ -202,9 +202,9 @@ def test_a_value_that_is_read_twice_is_kept(tmp_path):
 # --- refusals -------------------------------------------------------------------------------------
 
 
-def graph_of(make, shape=(1, 1, 8)):
+def graph_of(make, shape=(1, 1, 8), dtype=np.float32):
     graph = Graph()
-    x = graph.input(shape, name="x", dtype=np.float32)
+    x = graph.input(shape, name="x", dtype=dtype)
     return graph.build(make(graph, x))
 
 
@@ -248,6 +248,8 @@ def test_other_refusals():
     x = graph.input((1, 4), dtype=np.float32)
     with pytest.raises(ValueError, match="2 outputs, and C is written for one"):
         export(graph.build(graph.relu(x), graph.softmax(x)))
+    with pytest.raises(TypeError, match="the input is int8, and networks are written in float32"):
+        export(graph_of(lambda g, x: g.relu(x), (1, 4), np.int8))
     with pytest.raises(ValueError, match="has no cells; give a batch of 1 or more"):
         export(graph_of(lambda g, x: g.relu(x), (0, 4)))
     with pytest.raises(TypeError, match="has 3 axes, and convolutions of 1 or 2 are written in C"):
@@ -262,6 +264,19 @@ def test_a_float64_program_is_written_in_float32(tmp_path):
     y = np.empty((1, 2), np.float32)
     library.call("wide_run", np.ones((1, 6), np.float32), y, np.empty(1, np.float32))
     np.testing.assert_allclose(y[0], np.linspace(-1, 1, 12).reshape(2, 6).sum(1), rtol=1e-6)
+
+
+def test_a_nan_comes_through(tmp_path):
+    """Also through a ReLU that is part of the layer before it."""
+    network = Sequential(Conv1D(1, 2, 3, rng=0), ReLU(), MaxPool1D(2), ReLU())
+    code = export(network, (1, 1, 8), name="nan")
+    library = Library(COMPILERS[0], [code], tmp_path)
+    x = np.array([[[1, 2, 3, np.nan, 5, 6, 7, 8]]], np.float32)
+    y = np.empty((1, 2, 3), np.float32)
+    library.call("nan_run", x, y, np.empty(64, np.float32))
+    np.testing.assert_allclose(y, network.eval()(x), rtol=1e-5)
+    assert np.isnan(y).any()
+    assert not np.isnan(y).all()
 
 
 def test_a_pool_layer_that_drops_cells_still_says_so():

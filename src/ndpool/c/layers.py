@@ -13,7 +13,8 @@ from .loops import NAMES, Pooled
 from .text import block, comment, function, plus, product
 
 Array = NDArray[Any]
-RELU = "sum > 0.0f ? sum : 0.0f"
+#: A NaN stays, as it does in Python.
+RELU = "sum < 0.0f ? 0.0f : sum"
 
 
 def index_of(*counts: int) -> str:

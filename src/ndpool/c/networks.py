@@ -92,6 +92,11 @@ class _Network:
             raise ValueError(
                 f"the program has {len(program.outputs)} outputs, and C is written for one; build it with one"
             )
+        if self.nodes[program.inputs[0]].dtype.kind != "f":
+            raise TypeError(
+                f"the input is {self.nodes[program.inputs[0]].dtype}, and networks are written in float32; declare it "
+                "with dtype=np.float32"
+            )
         if 0 in self.nodes[program.inputs[0]].shape:
             raise ValueError(
                 f"the input's shape {self.nodes[program.inputs[0]].shape} has no cells; give a batch of 1 or more"
@@ -139,11 +144,9 @@ class _Network:
         x = inputs[0]
         if x.constant is not None:
             raise ValueError(f"{node} is computed of a constant; compute it before, and make the result the constant")
-        kind = (
-            type(node.op).__name__.lower()
-            if not isinstance(node.op, Pool)
-            else f"{type(node.op.kind).__name__.lower()}_pool"
-        )
+        kind = type(node.op).__name__.lower()
+        if isinstance(node.op, Pool):
+            kind = f"{type(node.op.kind).__name__.lower()}_pool"
         step = Step(i if relu is None else relu, self._root(node.inputs[0]), f"{self.name}_{kind}_{number}", [])
         if isinstance(node.op, Pool):
             self._pool(step, node, x)
