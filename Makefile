@@ -7,7 +7,7 @@ BUILD_TOOLS := 'scikit-build-core>=0.10' 'nanobind>=2.4' 'cmake>=3.18' ninja
 PIP_INSTALL := -m pip install --no-compile --constraint constraints.txt
 PIP := $(BIN)/python $(PIP_INSTALL)
 
-.PHONY: demo examples docs test test-torch test-onnx test-images test-triton test-gpu test-docs core-test arm compilers sanitize wheel lint format bench bench-compare clean
+.PHONY: demo examples docs test test-torch test-onnx test-images test-triton test-gpu test-c test-chips test-tflite test-docs core-test arm compilers sanitize wheel lint format bench bench-compare clean
 
 demo: .venv/.cli
 	$(BIN)/ndpool demo --force
@@ -49,6 +49,18 @@ test-gpu:
 		echo "There is no GPU that PyTorch sees here: torch.cuda.is_available() is False, or $(GPU_PYTHON) has no PyTorch."; exit 1; }
 	NDPOOL_TEST_DEVICE=cuda $(GPU_PYTHON) -m pytest -n $(GPU_JOBS) tests/gpu_kernels
 	NDPOOL_TEST_DEVICE=cuda $(GPU_PYTHON) -m pytest -n $(GPU_JOBS) tests/pytorch
+
+# Exported C, compiled and run on this machine.
+test-c: .venv/.test
+	$(BIN)/python -m pytest -n auto --dist loadfile tests/c_export --ignore=tests/c_export/test_chips.py --ignore=tests/c_export/test_tflite.py
+
+# Exported C on emulated chips. What is not installed is skipped, and named at the end.
+test-chips: .venv/.test
+	$(BIN)/python -m pytest -n auto tests/c_export/test_chips.py
+
+# The averages of TensorFlow Lite beside its interpreter: a suite of its own, for the package that it needs.
+test-tflite: .venv/.test-tflite
+	$(BIN)/python -m pytest tests/c_export/test_tflite.py
 
 # The site as a reader sees it, in Chromium.
 test-docs: .venv/.docs .venv/.test
@@ -193,6 +205,9 @@ endef
 
 .venv/.test-images: .venv/.test
 	$(call install-extra,test-images,the tests beside other libraries)
+
+.venv/.test-tflite: .venv/.test
+	$(call install-extra,test-tflite,the tests beside TensorFlow Lite; TensorFlow is large)
 
 .venv/.bench: .venv/.installed constraints.txt
 	$(call install-extra,bench,the benchmarks; the peers are large and take minutes)

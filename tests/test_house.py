@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import ndpool
-from ndpool import layers, ops, viz
+from ndpool import c, layers, ops, viz
 
 ROOT = Path(ndpool.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
@@ -28,7 +28,7 @@ def module_of(file):
 # --- who imports whom -----------------------------------------------------------------------------
 
 #: Who stands above the definition, the seam, the engines and the front ends, which know nothing of them.
-HEIGHT = {"ops": 1, "residuals": 2, "viz": 2, "program": 2, "explain": 3, "graph": 3, "layers": 4, "cli": 5}
+HEIGHT = {"ops": 1, "residuals": 2, "viz": 2, "program": 2, "explain": 3, "graph": 3, "layers": 4, "c": 5, "cli": 5}
 
 
 def imported_by(file):
@@ -76,7 +76,7 @@ def test_pictures_load_no_library_before_one_is_drawn():
 
 # --- packages -------------------------------------------------------------------------------------
 
-PUBLISHED = [(package, name) for package in (ops, layers, viz) for name in package.__all__]
+PUBLISHED = [(package, name) for package in (ops, layers, viz, c) for name in package.__all__ if name != "PROFILES"]
 ALSO = ["Activation", "Directions", "LinearMap", "Product", "Promoting", "SelfAdjoint", "lifted"]
 PUBLISHED += [(ops, name) for name in ALSO] + [(viz, "show_array")]
 
@@ -110,7 +110,7 @@ def examples_written(file):
     return sum(line.strip().startswith(">>> ") for doc in docs for line in doc.splitlines())
 
 
-@pytest.mark.parametrize("package", [ops, layers, viz], ids=lambda package: package.__name__)
+@pytest.mark.parametrize("package", [ops, layers, viz, c], ids=lambda package: package.__name__)
 def test_every_example_of_a_package_is_executed(package):
     """A class that names the package as its module is looked for there, with its methods; none may fall between."""
     files = [file for file in FILES if f"{module_of(file)}.".startswith(f"{package.__name__}.")]

@@ -280,7 +280,7 @@ def test_import_loads_numpy_and_the_engine_and_nothing_else():
     assert outside == {"ndpool", "numpy"}
     inside = {name.removeprefix("ndpool.") for name in loaded if name.startswith("ndpool.")}
     assert "_engine" in inside
-    for later in ("graph", "layers", "ops", "program", "pictures", "viz", "explain", "cli", "torch", "stubs"):
+    for later in ("c", "graph", "layers", "ops", "program", "pictures", "viz", "explain", "cli", "torch", "stubs"):
         assert not any(name == later or name.startswith(later + ".") for name in inside), later
 
 

@@ -12,7 +12,8 @@ A `Pool` has `pool(x)`, `pool.jvp(x, t)` and `pool.vjp(x)`; each kind over each 
 `adaptive_avg_pool`, `global_smooth_max_pool` and so on, with the spellings `max_pool1d`, `max_pool2d`, `max_pool3d`.
 They take NumPy arrays, and PyTorch's tensors, of which they make tensors that can be differentiated.
 `ndpool.spec` is the definition, executable on any numbers. `Graph` and `ndpool.layers` build networks, from pools and
-the ops of `ndpool.ops`, that are differentiated as a whole. These are loaded when they are first asked for.
+the ops of `ndpool.ops`, that are differentiated as a whole. `ndpool.c` writes plain C for microcontrollers. These are
+loaded when they are first asked for.
 """
 
 from importlib import import_module as _import_module
@@ -36,7 +37,7 @@ __version__ = "0.1.0"
 globals().update({_kind.__name__: _kind for _kind in _KINDS})
 
 #: What is loaded when it is first asked for: each name, and the module that has it or is it.
-_LATER = {"Graph": "graph", "graph": "graph", "layers": "layers", "ops": "ops"}
+_LATER = {"Graph": "graph", "c": "c", "graph": "graph", "layers": "layers", "ops": "ops"}
 
 __all__ = sorted(
     {

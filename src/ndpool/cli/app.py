@@ -1,4 +1,4 @@
-"""The four commands and their options; what they do is in the files beside this one."""
+"""The commands and their options; what they do is in the files beside this one."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typer import TyperException as UsageFault
 from typer.core import TyperCommand
 
 from .. import __version__, explain
+from ..c import PROFILES, export
 from ..kind import Kind
 from ..pool import Pool
 from ..windows import AnyWindow
@@ -168,6 +169,56 @@ def _some_cells(shape: tuple[int, ...], skip: float | None) -> Array:
         return x
     whole = isinstance(skip, int) and abs(skip) < 1 << 63
     return np.where(rng.random(shape) < 0.2, skip, x if whole else x.astype(float))
+
+
+@app.command(name="c", cls=Command)
+@with_pool
+def c_(
+    *,
+    shape: Annotated[str, typer.Option("--shape", metavar="N[,N...]", help="The input's shape, such as 1,28,28.")],
+    dtype: Annotated[
+        str, typer.Option("--dtype", metavar="DTYPE", help="Of the input: float32, int8, uint8 or int16.")
+    ] = "float32",
+    output: Annotated[
+        str,
+        typer.Option("--output", "-o", metavar="FOLDER", help="A new folder, for a header, a source and a self test."),
+    ],
+    name: Annotated[str, typer.Option("--name", help="What the C function is called.")] = "pool",
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile",
+            metavar="RUNTIME",
+            help=f"Round means of integers as a runtime does: {arguments.words(PROFILES)}.",
+        ),
+    ] = None,
+    vjp: Annotated[bool, typer.Option("--vjp", help="Write what training needs as well (float32).")] = False,
+    small: Annotated[
+        bool, typer.Option("--small", help="Less flash and more time: one loop for windows at the edges and inside.")
+    ] = False,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Measure it with the cross-compilers that are installed.")
+    ] = False,
+    kind: Kind,
+    window: AnyWindow,
+    axes: AxesOption = None,
+    there: dict[str, Any],
+    force: Annotated[bool, typer.Option("--force", help="Write into a folder that exists.")] = False,
+) -> None:
+    """Write the pool as plain C for a microcontroller, with a self test.
+
+    Pooled are all axes but the first, which is the channels, unless --kernel has a number for each axis, or --axes.
+    """
+    sizes = arguments.each_number("--shape", shape)
+    usual = tuple(range(min(1, len(sizes) - 1), len(sizes)))
+    laid = Pool(kind, window, arguments.pooled_axes(axes, window, len(sizes), usual), **there)
+    code = export(laid, sizes, dtype, name=name, profile=profile, vjp=vjp, small=small)
+    written = code.write(output, force)
+    for path in written:
+        typer.echo(path)
+    typer.echo(code.report(measure))
+    sources = " ".join(str(path) for path in written[1:])
+    typer.echo(f"test it here: cc -std=c99 -D{name.upper()}_SELF_TEST {sources} -lm -o {name}_test && ./{name}_test")
 
 
 @app.command(cls=Command)
