@@ -114,18 +114,23 @@ def main() -> None:
     path = options.output / "gpu.json"
     results: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     results |= versions(options.device)
+
+    def save(**found: Any) -> None:
+        """What has been measured so far, so that a run that is cut short leaves it."""
+        results.update(found)
+        options.output.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+        (options.output / "gpu.md").write_text(report(results) + "\n")
+
     if listed:
-        results |= measure_table(listed, options, budget_s)
+        save(**measure_table(listed, options, budget_s))
     if drawn:
         records = told(r for one in drawn for r in random_pools.measured(one, options.device, budget_s / 2))
-        results |= {"seed": options.seed, "map": records}
+        save(seed=options.seed, map=records)
     if options.training:
-        results["training"] = told(training.measured(options.device, 10 * budget_s))
+        save(training=told(training.measured(options.device, 10 * budget_s)))
     if options.overhead:
-        results["overhead"] = told(overhead.measured(options.device, 2 if options.quick else 7))
-    options.output.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-    (options.output / "gpu.md").write_text(report(results) + "\n")
+        save(overhead=told(overhead.measured(options.device, 2 if options.quick else 7)))
     print(f"See gpu.md and gpu.json in {options.output}.")
 
 
