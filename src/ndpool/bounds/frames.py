@@ -66,7 +66,7 @@ class Frame:
         lead = y.ndim - len(self.output_shape)
         kept = tuple(1 if d in self.axes else n for d, n in enumerate(self.shape))
         if len(self.output_shape) != len(self.shape):
-            y = y.reshape(*y.shape[:lead], *kept)
+            y = y.reshape((*y.shape[:lead], *kept))
         return self._matrix(y, y.shape[lead:], self.places.shape[1])
 
     def _matrix(self, x: Array, shape: tuple[int, ...], columns: int) -> Array:
@@ -86,7 +86,7 @@ class Frame:
         lead = rows.ndim - 2
         whole = rows.reshape(*rows.shape[:lead], *self.others, *pooled)
         moved = np.moveaxis(whole, range(-len(self.axes), 0), [lead + axis for axis in self.axes])
-        return np.asarray(moved.reshape(*rows.shape[:lead], *shape))
+        return np.asarray(moved.reshape((*rows.shape[:lead], *shape)))
 
     def gathered(self, x: Array, elsewhere: float) -> Array:
         """(others, cells) as (others, k, windows), with a number where there is no cell."""

@@ -38,7 +38,7 @@ def bounds(pool: Pool, lo: ArrayLike, hi: ArrayLike) -> tuple[Array, Array]:
     for part, a, b in slabs(flat, low, high):
         check_box(a, b, skips_nan(flat), part.start)
         _check_sum(flat, a, b)
-        ends = ylo[part] if ylo.ndim and len(ylo) == len(low) else ylo, yhi[part] if len(ylo) == len(low) else yhi
+        ends = (ylo, yhi) if a is low else (ylo[part], yhi[part])
         if isinstance(flat.kind, Lp):
             _norm_bounds(flat, a, b, ends)
         else:

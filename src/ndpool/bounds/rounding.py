@@ -66,7 +66,8 @@ def error_of(pool: Pool, cells: int, result: str, largest: Any) -> Error | None:
     if result not in UNIT:
         return None
     if hasattr(kind, "place"):
-        return None if isinstance(kind, Quantile) and kind.one_winner() else Error(2 * unit, 2.0**-50 * largest)
+        one_cell = isinstance(kind, Quantile) and kind.one_winner() is not None
+        return None if one_cell else Error(2 * unit, 2.0**-50 * largest + LEAST[result])
     added = lost_in_sums(cells, result, pool.skip is not None)
     return Error(2 * unit, added * _mass(pool, cells) * largest + LEAST[result])
 
