@@ -105,11 +105,8 @@ def _question(program: Program, xs: Any, eps: Any, label: Any, moved: int | str,
     place = int(label)
     if isinstance(label, bool) or place != label or not 0 <= place < classes:
         raise ValueError(f"label={label!r} is none of {classes} classes; give an int from 0 to {classes - 1}")
-    # In doubles, where eps around a float is exact or rounded by less than the outward rounding of the bounds.
     centre = x.astype(np.float64)
-    lo, hi = np.nextafter(centre - eps, -np.inf), np.nextafter(centre + eps, np.inf)
-    if eps == 0:
-        lo = hi = centre
+    lo, hi = (centre, centre) if eps == 0 else (np.nextafter(centre - eps, -np.inf), np.nextafter(centre + eps, np.inf))
     if clip is not None:
         least, most = clip
         if not ((centre >= least) & (centre <= most)).all():
@@ -141,7 +138,10 @@ def _attack(asked: Question, steps: int, seed: int) -> Array | None:
     x = asked.inputs[asked.moved]
     if asked.margin_at(x) <= 0:
         return x.copy()
-    lo, hi = _inside(asked.lo, x, up=True), _inside(asked.hi, x, up=False)
+    centre, ends = x.astype(np.float64), (asked.lo, asked.hi)
+    for _ in range(2):  # the ends are rounded outward by one place; a counterexample lies within them
+        ends = np.nextafter(ends[0], centre), np.nextafter(ends[1], centre)
+    lo, hi = _inside(ends[0], x, up=True), _inside(ends[1], x, up=False)
     rng = np.random.default_rng(seed)
     for start in (x, _drawn(rng, lo, hi)):
         found = _descend(asked, start, lo, hi, steps)

@@ -88,7 +88,8 @@ class Network:
             known = ", ".join(sorted(each.__name__ for each in RULES))
             raise TypeError(f"{node}: no rule bounds {brief(op)}; there are rules for {known}")
         try:
-            lo, hi = rule(op, given)
+            with np.errstate(invalid="ignore", over="ignore"):
+                lo, hi = rule(op, given)
         except (TypeError, ValueError) as error:
             raise type(error)(f"{node}: {error}") from error
         return lo.astype(np.float64, copy=False), hi.astype(np.float64, copy=False)

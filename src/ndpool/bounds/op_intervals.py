@@ -79,7 +79,7 @@ def terms_of(op: ops.Product, shapes: Sequence[tuple[int, ...]]) -> int:
     """How many products an output adds up."""
     if isinstance(op, ops.Conv):
         return math.prod(shapes[1][1:])
-    return 1 if isinstance(op, ops.Mul) else shapes[0][-1]
+    return shapes[0][-1]
 
 
 def _product(op: ops.Product, boxes: Sequence[Box]) -> Box:
@@ -94,6 +94,13 @@ def _product(op: ops.Product, boxes: Sequence[Box]) -> Box:
         bias_lo, bias_hi = (op._along(end, middle.ndim) for end in boxes[2])
         lo, hi, size = lo + bias_lo, hi + bias_hi, size + op._along(size_of(boxes[2]), middle.ndim)
     return outward(lo, hi, size + radius, 2 * terms_of(op, [c.shape, d.shape]) + 8)
+
+
+def _mul(op: ops.Mul, boxes: Sequence[Box]) -> Box:
+    """The least and the greatest of the four products of ends."""
+    (a, b), (c, d) = boxes
+    products = np.stack([np.multiply(*pair) for pair in ((a, c), (a, d), (b, c), (b, d))])
+    return outward(products.min(0), products.max(0), size_of(boxes[0]) * size_of(boxes[1]), 2)
 
 
 # --- activations ----------------------------------------------------------------------------------
@@ -147,7 +154,7 @@ RULES: dict[type, Rule] = {
     ops.Transpose: _rearranged,
     ops.ReduceSum: _reduced,
     ops.ReduceMean: _reduced,
-    ops.Mul: _product,
+    ops.Mul: _mul,
     ops.Matmul: _product,
     ops.Linear: _product,
     ops.Conv: _product,
