@@ -1,6 +1,7 @@
 """What MkDocs asks us while it builds.
 
 The tables of `make bench` become part of the page on performance, those of `benchmarks.gpu` part of the page on GPUs,
+those of `benchmarks.verified` part of the page on bounds and proofs,
 and the table of kinds and windows that of the reference.
 """
 
@@ -13,7 +14,7 @@ from typing import Any
 from ndpool.table import COLUMNS, KINDS, Pooling
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
-REPORTS = {f"<!-- {name} -->": f"{name}.md" for name in ("results", "torch", "map", "gpu")}
+REPORTS = {f"<!-- {name} -->": f"{name}.md" for name in ("results", "torch", "map", "gpu", "verified")}
 NOTHING_YET = "There are no results in this copy of the repository: the command above measures and writes them."
 
 

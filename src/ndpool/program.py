@@ -267,11 +267,11 @@ class Program:
     # --- for all inputs of a box ------------------------------------------------------------------
 
     def bounds(self, inputs_lo: Any, inputs_hi: Any, method: str = "crown") -> tuple[Any, Any]:
-        """`(ylo, yhi)`: outputs lie between them for all inputs between `inputs_lo` and `inputs_hi`, one for each input.
+        """`(ylo, yhi)`: outputs lie between them for all inputs between `inputs_lo` and `inputs_hi`, one for each.
 
-        An input whose two ends are equal, such as weights, is fixed. `method="ibp"` goes forwards by intervals, fast and
-        wide; `"crown"` goes backwards by affine maps, tighter. The bounds are doubles, rounded outward; they hold for
-        the real numbers that inputs and constants denote. An op without a rule is an error that names its node.
+        An input whose two ends are equal, such as weights, is fixed. `method="ibp"` goes forwards by intervals, fast
+        and wide; `"crown"` goes backwards by affine maps, tighter. The bounds are doubles, rounded outward; they hold
+        for the real numbers that inputs and constants denote. An op without a rule is an error that names its node.
 
         >>> from ndpool import Graph
         >>> graph = Graph()

@@ -48,7 +48,7 @@ def seeds():
 
 
 def exactly(pool, x):
-    """The output at x: Fractions for rational kinds, else pairs of Fractions that have the real number between them.
+    """The output at x as a pair of Fractions that have the real number between them: equal ones for rational kinds.
 
     None where a window sees a cell that is not finite.
     """
@@ -85,7 +85,7 @@ def enclosed(kind, cells, pad):
         if large == 0:
             return Fraction(0), Fraction(0)
         ratios = [abs(c) / large for c in exact]
-        ball = large * sum(((r**p) if not r == 0 else arb(0) for r in ratios), arb(0)) ** (1 / p)
+        ball = large * sum(((r**p) if r != 0 else arb(0) for r in ratios), arb(0)) ** (1 / p)
     return fraction(ball.lower()), fraction(ball.upper())
 
 

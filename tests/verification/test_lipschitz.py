@@ -1,4 +1,4 @@
-"""Lipschitz constants: nothing moves faster, and where it is said that no smaller one will do, something moves as fast."""
+"""Lipschitz constants: nothing moves faster, and where no smaller one will do, something moves as fast."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
+from boxes import seeds
 from hypothesis import given
 
-from boxes import seeds
 from ndpool import Adaptive, Avg, Global, Lp, Max, Median, Min, Mode, Pool, Quantile, SmoothMax, Sum, Window
 from ndpool.bounds import Lipschitz
 from ndpool.bounds import lipschitz as module

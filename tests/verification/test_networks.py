@@ -1,4 +1,4 @@
-"""Bounds through programs: nothing lies outside, in exact arithmetic; tighter than the formulas of others; certificates."""
+"""Bounds through programs: nothing lies outside, in exact arithmetic; beside the formulas of others; certificates."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from boxes import as_fraction, points, seeds
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boxes import as_fraction, points, seeds
 from ndpool import Adaptive, Avg, Graph, Lp, Max, Median, Mode, Pool, SmoothMax, Window, ops, spec
 from ndpool.bounds import networks, relaxations
 
@@ -24,7 +24,24 @@ def rounded(rng, shape, step=8):
 
 # --- random programs ------------------------------------------------------------------------------
 
-RATIONAL = ["conv", "linear", "matmul", "relu", "leaky", "scale", "add", "sub", "mul", "mean", "transpose", "max", "min", "avg", "sum", "median"]
+RATIONAL = [
+    "conv",
+    "linear",
+    "matmul",
+    "relu",
+    "leaky",
+    "scale",
+    "add",
+    "sub",
+    "mul",
+    "mean",
+    "transpose",
+    "max",
+    "min",
+    "avg",
+    "sum",
+    "median",
+]
 SMOOTH = ["tanh", "sigmoid", "softmax", "log_softmax", "smooth", "lp"]
 
 
@@ -213,7 +230,11 @@ def test_padding_is_right_where_that_of_auto_lirpa_is_not(around):
     assert max(wrong) > (0.3 if around == 0 else 3)
 
 
-@pytest.mark.parametrize("window", [Window((3, 3), 2, 1), Window((3, 3), 1), Window((2, 2), 2, dilation=2), Window((3, 3), 2, ceil_mode=True)], ids=repr)
+@pytest.mark.parametrize(
+    "window",
+    [Window((3, 3), 2, 1), Window((3, 3), 1), Window((2, 2), 2, dilation=2), Window((3, 3), 2, ceil_mode=True)],
+    ids=repr,
+)
 def test_windows_that_others_refuse(window):
     rng = np.random.default_rng(1)
     f, x = lenet(rng, window), rng.normal(size=(1, 1, 12, 12))
@@ -311,7 +332,10 @@ def test_an_op_without_a_rule_is_named():
     g = Graph()
     x = g.input((1, 4), name="x")
     loss = g.build(g.cross_entropy(x, g.constant([1]), name="loss"))
-    with pytest.raises(TypeError, match=r"node 'loss' \(CrossEntropy\(\)\): no rule bounds CrossEntropy\(\); there are rules for Add, Conv"):
+    with pytest.raises(
+        TypeError,
+        match=r"node 'loss' \(CrossEntropy\(\)\): no rule bounds CrossEntropy\(\); there are rules for Add, Conv",
+    ):
         loss.bounds(np.zeros((1, 4)), np.ones((1, 4)))
     mode = g.build(g.apply(Pool(Mode(), Window((2,))), x, name="mode"))
     for method in METHODS:
@@ -332,7 +356,7 @@ def test_an_op_without_a_rule_is_named():
             return self(x), lambda g: 3 * np.asarray(x) ** 2 * g
 
     cube = g.build(g.apply(Cube(), x, name="cube"))
-    with pytest.raises(TypeError, match="node 'cube' .*: no rule bounds"):
+    with pytest.raises(TypeError, match=r"node 'cube' .*: no rule bounds"):
         cube.bounds(np.zeros((1, 4)), np.ones((1, 4)), "ibp")
 
 

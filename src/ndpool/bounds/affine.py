@@ -12,13 +12,17 @@ forms: a pool of Sum or Avg, one cell of each window with its slope, or the slop
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ..arrays import Array, as_array
-from .boxes import check_box, read_box
+from ..linear import Linear
+from ..memory import Arrays
+from ..plan import plan_of
+from .boxes import axes_given, check_box, read_box
 from .frames import Frame
 from .rounding import down, up
 
@@ -117,44 +121,80 @@ class Affine(ABC):
         return self.frame.inputs(x)
 
 
-class OneCell(Affine):
-    """One cell of each window: `y = slope * x[index] + bias`."""
+class Constant(Affine):
+    """The same whatever x is."""
 
-    def __init__(self, frame: Frame, index: Array, slope: Array, bias: Array, above: bool) -> None:
-        super().__init__(frame, bias, above)
-        self._index, self._slope = index, slope
+    @property
+    def roundings(self) -> int:
+        return 0
+
+    def _pushed(self, t: Array) -> Array:
+        return np.zeros((*t.shape[:-1], self.frame.places.shape[1]))
+
+    def _pulled(self, g: Array) -> Array:
+        return np.zeros((*g.shape[:-1], self.frame.cells))
+
+    def _sizes(self, x: Array) -> Array:
+        return self._pushed(x)
+
+    def _ends(self, lo: Array, hi: Array) -> tuple[Array, Array]:
+        return self._pushed(lo), self._pushed(hi)
+
+    def _mirrored(self) -> Affine:
+        return Constant(self.frame, -self._bias, not self.above)
+
+
+class OneCell(Affine):
+    """One cell of each window, `y = slope * x[winner] + bias`: the winners of a pool of Max, which the engine hands on.
+
+    `slope` and `bias` are shaped like the output; without them they are 1 and 0.
+    """
+
+    def __init__(
+        self, frame: Frame, pool: Pool, winners: Array, slope: Array | None, bias: Array | None, above: bool
+    ) -> None:
+        self.frame, self.above = frame, above
+        self._pool, self._winners, self._slope, self._offset = pool, winners, slope, bias
+
+    @cached_property
+    def _bias(self) -> Array:  # type: ignore[override]
+        if self._offset is None:
+            return np.zeros((self.frame.rows, self.frame.places.shape[1]))
+        return self.frame.results(self._offset.astype(np.float64, copy=False))
+
+    @cached_property
+    def _slopes(self) -> Array | float:
+        return 1.0 if self._slope is None else self.frame.results(self._slope.astype(np.float64, copy=False))
 
     @property
     def roundings(self) -> int:
         return 3
 
-    def _pushed(self, t: Array) -> Array:
-        return self._slope * self._taken(t)
+    def _linear(self, lead: tuple[int, ...]) -> Linear:
+        """The engine's map from cells to winners, for as many arrays as there are."""
+        pool = _with_axes_at_the_end(self._pool, self.frame)
+        arrays = Arrays(plan_of(pool, (*lead, *self.frame.shape), "float64"), np.dtype(np.float64))
+        winners = np.ascontiguousarray(np.broadcast_to(self._winners, (*lead, *self._winners.shape)))
+        return Linear(arrays, (None, None, winners))
 
     def _taken(self, x: Array) -> Array:
-        index = np.broadcast_to(self._index, (*x.shape[:-1], self._index.shape[-1]))
-        return np.take_along_axis(x, index, -1)
+        return self.frame.results(self._linear(x.shape[:-2]).push(self.frame.as_input(x)))
+
+    def _pushed(self, t: Array) -> Array:
+        return _product(self._slopes, self._taken(t))
 
     def _pulled(self, g: Array) -> Array:
-        shape = (*g.shape[:-1], self.frame.cells)
-        rows = np.arange(int(np.prod(g.shape[:-1]))).reshape(*g.shape[:-1], 1) * self.frame.cells
-        handed = np.bincount((rows + self._index).ravel(), (g * self._slope).ravel(), int(np.prod(shape)))
-        return handed.reshape(shape)
+        return self.frame.inputs(self._linear(g.shape[:-2]).pull(self.frame.as_output(g * self._slopes)))
 
     def _sizes(self, x: Array) -> Array:
-        return np.abs(self._slope) * self._taken(np.abs(x))
+        return _product(np.abs(self._slopes), self._taken(np.abs(x)))
 
     def _ends(self, lo: Array, hi: Array) -> tuple[Array, Array]:
-        a, b = self._slope * self._taken(lo), self._slope * self._taken(hi)
-        return _without_nan(np.minimum(a, b), self._slope), _without_nan(np.maximum(a, b), self._slope)
+        return self._pushed(lo), self._pushed(hi)  # no slope is negative
 
     def _mirrored(self) -> Affine:
-        return OneCell(self.frame, self._index, self._slope, -self._bias, not self.above)
-
-
-def _without_nan(y: Array, slope: Array) -> Array:
-    """`slope * x`, with 0 where the slope is: a cell that does not matter may be infinite."""
-    return np.where(slope == 0, 0.0, y)
+        offset = None if self._offset is None else -self._offset
+        return OneCell(self.frame, self._pool, self._winners, self._slope, offset, not self.above)
 
 
 class AllCells(Affine):
@@ -166,7 +206,7 @@ class AllCells(Affine):
 
     @property
     def roundings(self) -> int:
-        return self._slopes.shape[1] + 2
+        return int(self._slopes.shape[1]) + 2
 
     def _pushed(self, t: Array) -> Array:
         total = np.zeros((*t.shape[:-1], self.frame.places.shape[1]))
@@ -179,7 +219,7 @@ class AllCells(Affine):
         for k, (places, real) in enumerate(zip(self.frame.places, self.frame.real, strict=True)):
             handed = (self._slopes[:, k] * g)[..., real]
             if self.frame.repeats:
-                np.add.at(gx, (..., places[real]), handed)
+                np.add.at(gx, (..., places[real]), handed)  # type: ignore[arg-type]
             else:
                 gx[..., places[real]] += handed
         return gx
@@ -198,10 +238,10 @@ class AllCells(Affine):
         return AllCells(self.frame, self._slopes, -self._bias, not self.above)
 
 
-def _product(slopes: Array, x: Array) -> Array:
-    """`slopes * x`, with 0 where the slope is."""
+def _product(slopes: Array | float, x: Array) -> Array:
+    """`slopes * x`, with 0 where the slope is: a cell that does not matter may be infinite."""
     with np.errstate(invalid="ignore"):
-        return np.where(slopes == 0, 0.0, slopes * x)
+        return np.where(np.equal(slopes, 0), 0.0, slopes * x)
 
 
 class Pooled(Affine):
@@ -213,16 +253,12 @@ class Pooled(Affine):
 
     @property
     def roundings(self) -> int:
-        return self.frame.places.shape[0] + 2
+        return int(self.frame.places.shape[0]) + 2
 
     def _linear(self, lead: tuple[int, ...]) -> Any:
-        from ..pool import Pool
-
         shape = (*lead, *self.frame.shape)
-        axes = tuple(axis - len(self.frame.shape) for axis in _in_order(self._pool, self.frame))
-        pool = Pool(self._pool.kind, self._pool.window, axes, self._pool.skip, self._pool.min_count)
         x = np.zeros(shape) if self._at is None else np.broadcast_to(self._at, shape)
-        return pool.linearize(x)[1]
+        return _with_axes_at_the_end(self._pool, self.frame).linearize(x)[1]
 
     def _pushed(self, t: Array) -> Array:
         lead = t.shape[:-2]
@@ -242,8 +278,10 @@ class Pooled(Affine):
         return Pooled(self.frame, self._pool, self._at, -self._bias, not self.above)
 
 
-def _in_order(pool: Pool, frame: Frame) -> tuple[int, ...]:
-    """The pooled axes from 0 up, in the order of the window's numbers."""
+def _with_axes_at_the_end(pool: Pool, frame: Frame) -> Pool:
+    """The same pool, for arrays with more axes in front."""
+    from ..pool import Pool
+
     ndim = len(frame.shape)
-    axes = pool.axes if pool.axes is not None else range(-(pool.window.rank or 0), 0)
-    return tuple(axis % ndim for axis in axes)
+    axes = tuple(axis - ndim for axis in axes_given(pool, ndim))
+    return Pool(pool.kind, pool.window, axes, pool.skip, pool.min_count)

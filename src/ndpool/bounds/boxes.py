@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,10 +14,11 @@ from ..arrays import Array, as_array, is_native
 from ..skipping import held
 
 if TYPE_CHECKING:
+    from ..kind import Kind
     from ..pool import Pool
 
 #: Bytes of each end of a slab: both ends, and what is made of them, stay in the nearest caches.
-SLAB_BYTES = 1 << 18
+SLAB_BYTES = 1 << 19
 
 
 def read_box(lo: ArrayLike, hi: ArrayLike) -> tuple[Array, Array]:
@@ -107,16 +109,30 @@ def flattened(pool: Pool, lo: Array, hi: Array) -> tuple[Pool, Array, Array, tup
     before = min(found.axes)
     if before < 2 or not (lo.flags.c_contiguous and hi.flags.c_contiguous) or 0 in lo.shape:
         return pool, lo, hi, found.output_shape
-    from ..pool import Pool
-
     shape = (math.prod(lo.shape[:before]), *lo.shape[before:])
-    axes = _axes_given(pool, lo.ndim)
-    moved: Any = tuple(axis - before + 1 for axis in axes)
-    flat = Pool(pool.kind, pool.window, moved, pool.skip, pool.min_count)
+    flat = _with_axes(pool, tuple(axis - before + 1 for axis in axes_given(pool, lo.ndim)))
     return flat, lo.reshape(shape), hi.reshape(shape), found.output_shape
 
 
-def _axes_given(pool: Pool, ndim: int) -> tuple[int, ...]:
+def axes_given(pool: Pool, ndim: int) -> tuple[int, ...]:
     """The pooled axes from 0 up, in the order of the window's numbers."""
     axes = pool.axes if pool.axes is not None else range(-(pool.window.rank or 0), 0)
     return tuple(axis % ndim for axis in axes)
+
+
+# Pools remember their plans, so those that are made here are kept.
+
+
+@lru_cache(maxsize=128)
+def _with_axes(pool: Pool, axes: tuple[int, ...]) -> Pool:
+    from ..pool import Pool
+
+    return Pool(pool.kind, pool.window, axes, pool.skip, pool.min_count)
+
+
+@lru_cache(maxsize=128)
+def with_kind(pool: Pool, kind: Kind) -> Pool:
+    """Another kind over the same window, of all cells."""
+    from ..pool import Pool
+
+    return Pool(kind, pool.window, pool.axes)

@@ -1,8 +1,8 @@
 """Certificates: that no input within eps of x has another label, or one that has.
 
-    robust           every margin `y[label] - y[other]` is above 0 for all inputs of the box
-    counterexample   an input of the box that the program itself gives another label, found by projected gradient
-    not shown        neither: the bounds are too wide, or the search too short
+robust           every margin `y[label] - y[other]` is above 0 for all inputs of the box
+counterexample   an input of the box that the program itself gives another label, found by projected gradient
+not shown        neither: the bounds are too wide, or the search too short
 """
 
 from __future__ import annotations
@@ -154,12 +154,12 @@ def _inside(end: Array, x: Array, up: bool) -> Array:
     """An end of the box as a float of the input's dtype that is in the box."""
     near = end.astype(x.dtype)
     beyond = (near < end) if up else (near > end)
-    return np.where(beyond, np.nextafter(near, x.dtype.type(np.inf if up else -np.inf)), near)
+    return np.asarray(np.where(beyond, np.nextafter(near, x.dtype.type(np.inf if up else -np.inf)), near))
 
 
 def _drawn(rng: np.random.Generator, lo: Array, hi: Array) -> Array:
     share = rng.random(lo.shape).astype(lo.dtype)
-    return np.clip(lo + share * (hi - lo), lo, hi)
+    return np.asarray(np.clip(lo + share * (hi - lo), lo, hi))
 
 
 def _descend(asked: Question, start: Array, lo: Array, hi: Array, steps: int) -> Array | None:
@@ -179,5 +179,3 @@ def _descend(asked: Question, start: Array, lo: Array, hi: Array, steps: int) ->
         x = np.clip(x - (np.sign(gradient) * length * (hi - lo)).astype(x.dtype), lo, hi)
         length *= 0.9
     return x if asked.margin_at(x) <= 0 else None
-
-

@@ -46,6 +46,11 @@ class Frame:
         """The lengths of the other axes."""
         return tuple(n for d, n in enumerate(self.shape) if d not in self.axes)
 
+    @property
+    def rows(self) -> int:
+        """How many rows the matrices have."""
+        return math.prod(self.others)
+
     @cached_property
     def is_full(self) -> bool:
         """Whether every window has only real cells."""
@@ -127,5 +132,5 @@ def along(axis: Axis) -> tuple[NDArray[np.intp], NDArray[np.bool_], NDArray[np.i
         real = places < end
         return places.astype(np.intp), real, real.sum(0)
     places = i * axis.stride - axis.pad_lo + k * axis.dilation
-    real = (0 <= places) & (places < axis.length)
+    real = (places >= 0) & (places < axis.length)
     return places.astype(np.intp), real, (places < axis.length + axis.pad_hi).sum(0)

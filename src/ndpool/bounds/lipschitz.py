@@ -42,7 +42,7 @@ class Lipschitz:
 
 def lipschitz(pool: Pool, shape: tuple[int, ...], norm: float) -> Lipschitz:
     """The constant of a pool over a shape; `Pool.lipschitz` says more."""
-    if isinstance(norm, str) or norm not in (1, 2, math.inf):
+    if norm not in (1, 2, math.inf):
         raise ValueError(f"norm={norm!r} is not one of 1, 2 and inf; give one of these")
     check_kind(pool.kind)
     if pool.skip is not None:
@@ -59,7 +59,7 @@ def lipschitz(pool: Pool, shape: tuple[int, ...], norm: float) -> Lipschitz:
         return _norms(float(kind.p), cells, overlap, norm)
     root = {1: float(overlap), 2: math.sqrt(overlap), math.inf: 1.0}[norm]
     one_end = isinstance(kind, Max | Min | SmoothMax) or (isinstance(kind, Quantile) and kind.q in (0.0, 1.0))
-    exact = one_end or norm == math.inf or overlap == 1 and _chooses_a_cell(kind, cells)
+    exact = one_end or norm == math.inf or (overlap == 1 and _chooses_a_cell(kind, cells))
     return Lipschitz(root, exact)
 
 
@@ -104,7 +104,7 @@ def _entries(kind: Sum | Avg, axis: Axis) -> tuple[Any, Any, Any]:
     """The matrix of one axis: of each entry that is not 0 the output, the cell and the number."""
     places, real, counted = along(axis)
     if isinstance(kind, Sum) or kind.divisor_override is not None:
-        divisor = np.ones(axis.output)
+        divisor: Any = np.ones(axis.output)
     else:
         divisor = counted if kind.count_include_pad else real.sum(0)
     outputs = np.broadcast_to(np.arange(axis.output), places.shape)[real]

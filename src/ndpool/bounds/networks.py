@@ -1,8 +1,8 @@
 """Bounds through a whole program: what its outputs can be, for all inputs of a box.
 
     ibp     forwards: the interval of each node from the intervals of those that it reads
-    crown   backwards: each output is a row over the last node, which becomes a row over the node before it, through affine
-            maps below and above each op, up to the inputs. The intervals that those maps need are found in the same way
+    crown   backwards: each output is a row over the last node, which becomes a row over the node before it, through
+            affine maps below and above each op, up to the inputs. The intervals that those maps need are found so, too
 
 Both hold for the real numbers that the program's numbers denote. What its floats give may differ in their last places.
 """
@@ -63,7 +63,9 @@ class Network:
             low, high = as_array(node.name, lo), as_array(node.name, hi)
             for end in (low, high):
                 if end.shape != node.shape:
-                    raise ValueError(f"{node} was declared with shape {node.shape} and got {end.shape}; give that shape")
+                    raise ValueError(
+                        f"{node} was declared with shape {node.shape} and got {end.shape}; give that shape"
+                    )
             try:
                 check_box(low, high)
             except ValueError as error:
@@ -111,7 +113,7 @@ class Network:
     def _is_exact(self, i: int) -> bool:
         """Whether the interval from the boxes that are read is as tight as any: each output cell grows with each input.
 
-        Activations and pools of a tight box are tight themselves; a product with fixed numbers is where it reads inputs.
+        Activations and pools of a tight box are tight themselves; a product with fixed numbers is if it reads inputs.
         """
         node = self.program.nodes[i]
         if node.op is None:
@@ -181,5 +183,3 @@ def _double(a: Array) -> Array:
     if a.dtype.kind in "iu" and a.dtype.itemsize == 8 and not np.array_equal(found.astype(object), a.astype(object)):
         raise ValueError("an input has integers that no double holds exactly; give smaller ones")
     return found
-
-

@@ -1,7 +1,7 @@
 """Linear rules of ops, for the way back: rows over an op's output become rows over its inputs.
 
-A row g stands for `g . y`, which is to be bounded from below for all y that the op can give. A rule answers with rows over
-the inputs, a number for each row, and how much the roundings of the two may have lost:
+A row g stands for `g . y`, which is to be bounded from below for all y that the op can give. A rule answers with rows
+over the inputs, a number for each row, and how much the roundings of the two may have lost:
 
     g . y >= sum of rows_j . x_j + bias - lost
 

@@ -1,8 +1,8 @@
 """Linear relaxations: for each kind, affine maps below and above it on a box.
 
-A bias is never derived from the slopes that were meant, but from those that were computed: for any slopes whatever there
-is a least bias that bounds the kind, it has a closed form here, and that form is rounded outward. So a slope that was
-rounded costs tightness in the last place, and never soundness.
+A bias is never derived from the slopes that were meant, but from those that were computed: for any slopes whatever
+there is a least bias that bounds the kind. It has a closed form here, and that form is rounded outward. So a slope that
+was rounded costs tightness in the last place, and never soundness.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from numpy.typing import ArrayLike
 from ..arrays import Array, as_array
 from ..kind import INTEGERS
 from ..kinds import Avg, Lp, Max, Median, Min, Quantile, SmoothMax, Sum
-from ..windows import Window
+from ..plan import plan_of
 from . import intervals
-from .affine import Affine, AllCells, OneCell, Pooled
-from .boxes import cells_there, check_box, flattened, read_box, skips_nan, slabs
-from .frames import Frame, frame_of
+from .affine import Affine, AllCells, Constant, OneCell, Pooled
+from .boxes import cells_there, check_box, flattened, read_box, skips_nan, slabs, with_kind
+from .frames import Frame, along, frame_of
 from .rounding import down, up
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _themselves(pool: Pool, frame: Frame, lo: Array, hi: Array) -> tuple[Affine,
     there, bias = cells_there(pool, lo, hi), np.zeros(frame.results(np.empty(frame.output_shape)).shape)
     at = None
     if there is not None:
-        at = np.where(there, 1.0 if pool.skip != 1 else 2.0, pool.skip)
+        at = np.where(there, 1.0 if pool.skip != 1 else 2.0, float(pool.skip or 0.0))
         seen = _count(pool, frame, there)
         bias = np.where(seen < pool.min_count, float(pool.skip or 0.0), 0.0)
     return Pooled(frame, pool, at, bias, above=False), Pooled(frame, pool, at, bias, above=True)
@@ -99,104 +99,108 @@ def _count(pool: Pool, frame: Frame, there: Array) -> Array:
 
 def _constants(pool: Pool, frame: Frame, ylo: Array, yhi: Array) -> tuple[Affine, Affine]:
     below, above = (frame.results(y.astype(np.float64)) for y in (ylo, yhi))
-    index, none = np.zeros(below.shape, np.intp), np.zeros(below.shape)
-    return OneCell(frame, index, none, below, above=False), OneCell(frame, index, none, above, above=True)
+    return Constant(frame, below, above=False), Constant(frame, above, above=True)
 
 
 # --- Max and Min where one cell of each window will do -----------------------------------------------
 
 
 def _selected(pool: Pool, frame: Frame, lo: Array, hi: Array, upper: str, lower: str) -> tuple[Affine, Affine]:
-    """Below: one cell. Above: the cell with the largest hi, from which the others are told by the second largest."""
-    least = isinstance(pool.kind, Min)
+    """Below: one cell. Above: the cell with the largest hi, from which the others are told by the second largest.
+
+    The engine finds both cells and keeps their places in a byte each. The rest is made slab by slab in the caches.
+    """
+    is_min = isinstance(pool.kind, Min)
     flat, low, high, _ = flattened(pool, lo, hi)
-    rows = frame.results(np.empty(frame.output_shape, np.int8)).shape
-    below = np.empty(rows, np.intp)
-    above, slope, bias = np.empty(rows, np.intp), np.empty(rows), np.empty(rows)
+    largest, second = with_kind(flat, Max()), _second_largest(flat, low.shape)
+    outputs = flat.output_shape(low.shape)
+    slope, bias = (np.empty(outputs, low.dtype) for _ in range(2))
+    below, above = (np.empty(outputs, _winner_dtype(largest, low)) for _ in range(2))
+    alone = _windows_of_one_cell(flat, low.shape)
     for part, a, b in slabs(flat, low, high):
         check_box(a, b, first=part.start)
-        whole = frame_of(flat, a.shape)
-        these = slice(part.start * rows[0] // max(len(low), 1), None) if a is not low else slice(None)
-        if these.start is not None:
-            these = slice(these.start, these.start + len(whole.results(np.empty(whole.output_shape, np.int8))))
-        if least:
+        if is_min:
             a, b = np.negative(b), np.negative(a)
-        mirrored = _as_max(flat)
-        below[these] = whole.results(mirrored.with_indices(_chosen(a, b, lower))[1])
-        above[these], slope[these], bias[these] = _line_above(mirrored, whole, a, b, upper)
+        these: Any = ... if a.shape == low.shape else part
+        below[these] = largest.linearize(_chosen(a, b, lower))[1].residual.winners
+        h1, linear = largest.linearize(b)
+        above[these] = linear.residual.winners
+        if upper == "constant":
+            slope[these], bias[these] = 0.0, h1
+            continue
+        h2 = np.full_like(h1, -np.inf) if second is None else second(b)
+        if alone is not None:
+            np.copyto(h2, -np.inf, where=alone)
+        _line_above(h1, h2, linear.push(a), largest(a), slope[these], bias[these])
+    whole = with_kind(pool, Max())
+    shaped = [each.reshape(frame.output_shape) for each in (below, above, slope, bias)]
     maps = (
-        OneCell(frame, below, np.ones(rows), np.zeros(rows), above=False),
-        OneCell(frame, above, slope, bias, above=True),
+        OneCell(frame, whole, shaped[0], None, None, above=False),
+        OneCell(frame, whole, shaped[1], shaped[2], shaped[3], above=True),
     )
-    return (maps[1]._mirrored(), maps[0]._mirrored()) if least else maps
+    return (maps[1]._mirrored(), maps[0]._mirrored()) if is_min else maps
 
 
-def _as_max(pool: Pool) -> Pool:
-    from ..pool import Pool
-
-    return Pool(Max(), pool.window, pool.axes)
+def _winner_dtype(pool: Pool, x: Array) -> Any:
+    return np.dtype(f"u{plan_of(pool, x.shape, x.dtype.name).residual.winners}")
 
 
 def _chosen(lo: Array, hi: Array, lower: str) -> Array:
-    """What the cell below has the most of: its midpoint, or its lo."""
+    """What the cell below has the most of: twice its midpoint, or its lo."""
     if lower == "lo":
         return lo
-    half = lo.dtype.type(0.5)
-    middle = np.multiply(lo, half)
-    middle += hi * half
-    return middle
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.asarray(lo + hi)
 
 
-def _line_above(pool: Pool, frame: Frame, lo: Array, hi: Array, upper: str) -> tuple[Array, Array, Array]:
-    """The cell with the largest hi, its slope a, and the bias.
+def _second_largest(pool: Pool, shape: tuple[int, ...]) -> Pool | None:
+    """The pool of the second largest cell; None where no window has two.
+
+    It is the order statistic `n - 2` of a window's n cells, whatever n is up to the kernel's k: the place
+    `(n - 1) q` with `q = (k - 3/2) / (k - 1)` lies between n - 2 and n - 1, and the lower one is taken.
+    """
+    cells = math.prod(axis.kernel for axis in pool._layout(shape).geometry)
+    return None if cells == 1 else with_kind(pool, Quantile((cells - 1.5) / (cells - 1), "lower"))
+
+
+def _windows_of_one_cell(pool: Pool, shape: tuple[int, ...]) -> Array | None:
+    """Which outputs see one cell alone, as an array that broadcasts; None where none does."""
+    found = pool._layout(shape)
+    one: Any = np.ones((1,) * len(shape), bool)
+    for d, axis in zip(found.axes, found.geometry, strict=True):
+        here = along(axis)[1].sum(0) == 1
+        one = one & here.reshape([-1 if k == d else 1 for k in range(len(shape))])
+    if not one.any():
+        return None
+    return one if len(found.output_shape) == len(shape) else np.asarray(one.all())
+
+
+def _line_above(h1: Array, h2: Array, lo1: Array, least: Array, slope: Array, bias: Array) -> None:
+    """The slope a of the cell with the largest hi, and the bias, into their places.
 
     For any a from 0 to 1 the least bias is the larger of `(1 - a) h1`, for that cell, and `h2 - a lo1`, for the others.
     """
-    y, index = pool.with_indices(hi)
-    index = frame.results(index)
-    h1 = frame.results(y).astype(np.float64)
-    if upper == "constant":
-        return index, np.zeros(h1.shape), h1
-    lo1 = np.take_along_axis(frame.inputs(lo), index, -1).astype(np.float64)
-    h2 = _second_largest(pool, frame, hi)
-    c = np.maximum(frame.results(pool(lo)), h2)
+    unit = np.finfo(h1.dtype).eps
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        slope = (h1 - c) / (h1 - lo1)
-        slope[h1 == lo1] = 1.0
-        slope[~(slope >= 0) | (h1 == np.inf)] = 0.0
+        c = np.maximum(least, h2)
+        np.divide(h1 - c, h1 - lo1, out=slope)
         a_lo = slope * lo1
-        bias = np.maximum((1 - slope) * h1, h2 - a_lo)
-        size = np.abs(h1) + np.abs(a_lo) + np.abs(c)
-        bias = up(bias, size, 4)
-    bias[(slope == 1) & (h2 <= lo1)] = 0.0
-    np.copyto(bias, h1, where=slope == 0)
-    return index, slope, bias
-
-
-def _second_largest(pool: Pool, frame: Frame, hi: Array) -> Array:
-    """The second largest hi of each window, `-inf` where there is only one: an order statistic, padded by `-inf`."""
-    axes = pool._layout(hi.shape).geometry
-    cells = math.prod(axis.kernel for axis in axes)
-    if cells == 1:
-        return np.full(frame.results(np.empty(frame.output_shape)).shape, -np.inf)
-    if any(axis.adaptive for axis in axes):
-        gathered = frame.gathered(frame.inputs(hi), -np.inf)
-        return np.asarray(np.partition(gathered, cells - 2, axis=1)[:, cells - 2].astype(np.float64))
-    from ..pool import Pool
-
-    ends = [(0, 0)] * hi.ndim
-    for d, axis in zip(frame.axes, axes, strict=True):
-        reach = (axis.output - 1) * axis.stride - axis.pad_lo + axis.dilation * (axis.kernel - 1) + 1
-        ends[d] = (axis.pad_lo, max(0, reach - axis.length))
-    padded = np.pad(hi, ends, constant_values=-np.inf) if any(map(any, ends)) else hi
-    window = Window(*zip(*((axis.kernel, axis.stride) for axis in axes), strict=True), 0, [a.dilation for a in axes])
-    second = Pool(Quantile((cells - 2) / (cells - 1), "nearest"), window, frame.axes)(padded)
-    inside = [slice(None)] * hi.ndim
-    for d, axis in zip(frame.axes, axes, strict=True):
-        inside[d] = slice(axis.output)
-    kept = second[tuple(inside)]
-    whole = kept.reshape(frame.output_shape)
-    return frame.results(whole).astype(np.float64)
+        first = (1 - slope) * h1
+        np.maximum(first, h2 - a_lo, out=bias)
+        size = np.abs(h1)
+        size += np.abs(a_lo, out=a_lo)
+        size += np.abs(c, out=c)
+        size *= 4 * unit
+        size += np.finfo(h1.dtype).tiny
+        bias += size
+    # One cell that leads everywhere is the maximum itself. What is not finite has no line, but a constant.
+    leads = h2 <= lo1
+    np.copyto(slope, 1.0, where=leads)
+    np.copyto(bias, 0.0, where=leads)
+    flat = ~((slope > 0) & (bias < np.inf)) & ~leads
+    if flat.any():
+        np.copyto(slope, 0.0, where=flat)
+        np.copyto(bias, h1, where=flat)
 
 
 # --- where all cells of a window have a slope ---------------------------------------------------------
@@ -320,7 +324,8 @@ def _keep_in_bounds(
         return
     a, b = (-hi, -lo) if least else (lo, hi)
     if there is not None:
-        a, b = np.where(there, a, pool.skip), np.where(there, b, pool.skip)
+        gone = float(pool.skip or 0.0)
+        a, b = np.where(there, a, gone), np.where(there, b, gone)
     ends = intervals.bounds(pool, a, b)
     for chosen, y in zip(maps, ends[::-1] if least else ends, strict=True):
         rows = frame.results(y.astype(np.float64))
@@ -337,12 +342,13 @@ def _max_below(cells: Cells, lower: Any) -> tuple[Array, Array]:
         most = np.where(cells.real, cells.lo if lower == "lo" else cells.lo / 2 + cells.hi / 2, -np.inf)
         slopes = np.zeros(cells.lo.shape)
         np.put_along_axis(slopes, most.argmax(1)[:, None], 1.0, 1)
-        return np.where(cells.real, slopes, 0.0), np.zeros(most.shape[::2])
+        return np.where(cells.real, slopes, 0.0), np.zeros((len(most), most.shape[2]))
     assert cells.weights is not None
     total = cells.weights.sum(1, keepdims=True)
-    slopes = np.where(total > 0, cells.weights / np.where(total > 0, total, 1), cells.real / cells.real.sum(1, keepdims=True))
-    lost = (slopes * cells.sizes).sum(1)
-    return slopes, down(np.zeros(lost.shape), lost, slopes.shape[1] + 4)
+    alike = cells.real / cells.real.sum(1, keepdims=True)
+    mixed: Array = np.where(total > 0, cells.weights / np.where(total > 0, total, 1), alike)
+    lost = (mixed * cells.sizes).sum(1)
+    return mixed, down(np.zeros(lost.shape), lost, mixed.shape[1] + 4)
 
 
 def _max_above(cells: Cells, upper: str) -> tuple[Array, Array]:
@@ -379,9 +385,9 @@ def _level_at(cells: Cells, highs: Array) -> Array:
     shares = np.where(cells.real & (width > 0), (cells.at - cells.lo) / np.where(width > 0, width, 1), 0.0)
     order = np.argsort(cells.highs, axis=1)[:, ::-1]
     together = np.take_along_axis(shares, order, 1).cumsum(1)
-    over = together > 1
-    first = over.argmax(1)[:, None]
-    return np.where(over.any(1)[:, None], np.take_along_axis(highs, first, 1), -np.inf)
+    over: Array = np.asarray(together > 1)
+    first = over.argmax(1, keepdims=True)
+    return np.where(over.any(1, keepdims=True), np.take_along_axis(highs, first, 1), -np.inf)
 
 
 # --- SmoothMax ------------------------------------------------------------------------------------
@@ -450,7 +456,7 @@ def _norm_below(cells: Cells, p: float, scale: Array) -> tuple[Array, Array]:
         norm = (np.abs(middle) ** p).sum(1, keepdims=True) ** (1 / p)
         slopes = np.where(norm > 0, np.sign(middle) * (np.abs(middle) / np.where(norm > 0, norm, 1)) ** (p - 1), 0.0)
         slopes *= 1 - (n + 16) * (1 + p) * 2.0**-50  # so that the dual norm is at most 1 after all roundings
-    return slopes, np.zeros(slopes.shape[::2])
+    return slopes, np.zeros((len(slopes), slopes.shape[2]))
 
 
 def _norm_above(cells: Cells, p: float, scale: Array) -> tuple[Array, Array]:
@@ -468,7 +474,9 @@ def _norm_above(cells: Cells, p: float, scale: Array) -> tuple[Array, Array]:
     chord = np.clip(np.where(width > 0, (high - low) / np.where(width > 0, width, 1), steep[0]), *steep)
     slopes = r[:, None] * chord
     ends = np.maximum(r[:, None] * low - slopes * lo, r[:, None] * high - slopes * hi)
-    size = np.abs(h) * (1 + p) + (r[:, None] * (low + high) * (1 + p) + np.abs(slopes) * np.maximum(np.abs(lo), np.abs(hi))).sum(1)
+    size = np.abs(h) * (1 + p) + (
+        r[:, None] * (low + high) * (1 + p) + np.abs(slopes) * np.maximum(np.abs(lo), np.abs(hi))
+    ).sum(1)
     bias = np.where(middle > 0, up(h + ends.sum(1), size, n + 16), 0.0)
     # lo / scale and hi / scale are rounded: by a last place of numbers that are at most 1, each with its slope.
     bias = up(bias, (np.abs(slopes) + r[:, None] * p).sum(1), 4)

@@ -5,10 +5,10 @@ magnitude of a cell.
 
     Max, Min, Quantile of one cell   nothing: the output is one of the cells
     Avg with rounding                nothing: the exact mean is rounded once, and rounding keeps the order
-    Sum, Avg                         rule "Accumulation": floats of 16 and 32 bits are added up in double, which loses at
-                                     most n 2^-53 of the sum of magnitudes, and are rounded once: u |y|. Doubles keep the
-                                     errors of their additions, and lose n^2 2^-104 of that sum. (With `skip`, long
-                                     stretches are plain doubles.) A division rounds once more
+    Sum, Avg                         rule "Accumulation": floats of 16 and 32 bits are added up in double, which loses
+                                     at most n 2^-53 of the sum of magnitudes, and are rounded once: u |y|. Doubles
+                                     keep the errors of their additions, and lose n^2 2^-104 of that sum. (With
+                                     `skip`, long stretches are plain doubles.) A division rounds once more
     Quantile between two cells       three roundings in double of numbers that are at most 2 M, then u |y|
     SmoothMax                        a part in a million (float32), 1e-14 (float64) or two last places (16 bits) of
                                      |y| + log(n)/|beta|, and what a sum of n terms loses, n 2^-53 / |beta|

@@ -203,11 +203,14 @@ def check(
 def prove_(
     *,
     shape: Annotated[
-        str | None, typer.Option("--shape", metavar="N[,N...]", help="Lengths of the pooled axes (default: two windows).")
+        str | None,
+        typer.Option("--shape", metavar="N[,N...]", help="Lengths of the pooled axes (default: two windows)."),
     ] = None,
     claims: Annotated[
         list[str] | None,
-        typer.Option("--claim", metavar="CLAIM", help="What is claimed; may be repeated (default: all that should hold)."),
+        typer.Option(
+            "--claim", metavar="CLAIM", help="What is claimed; may be repeated (default: all that should hold)."
+        ),
     ] = None,
     box: Annotated[
         str | None, typer.Option("--box", metavar="LO:HI", help="Where the cells of smooth-max and lp lie.")
@@ -215,18 +218,14 @@ def prove_(
     kind: Kind,
     window: AnyWindow,
     there: dict[str, Any],
-    table: Annotated[bool, typer.Option("--table", help="A table of the usual pools instead, in Markdown.")] = False,
 ) -> None:
     """Prove claims about a pool for all inputs, or refute them by a window.
 
-    Claims: value, weights, transpose, monotone, lipschitz, bounds, "linear bounds"; also "lipschitz 0.99" with a constant
-    of your own, and "ties last" with another policy. Exit code 1 if any is refuted. Needs the extra prove.
+    Claims: value, weights, transpose, monotone, lipschitz, bounds, "linear bounds"; also "lipschitz 0.99" with a
+    constant of your own, and "ties last" with another policy. Exit code 1 if any is refuted. Needs the extra prove.
     """
     from ..prove import proving
 
-    if table:
-        typer.echo(proving.table(), nl=False)
-        return
     sizes = None if shape is None else arguments.each_number("--shape", shape)
     rank = len(sizes) if sizes is not None else window.rank or 1
     laid = Pool(kind, window, tuple(range(rank)), **there)

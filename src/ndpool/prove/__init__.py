@@ -5,9 +5,9 @@
         print(finding)
 
 The specification's own `value`, `weights`, `jvp` and `vjp` are run on symbols. At each comparison the run forks, and
-Z3, a solver, shows each claim on each path, or finds numbers that refute it. SmoothMax and Lp are not rational: they are
-run on balls, intervals with outward rounding (Arb, by python-flint), over a box that is cut until each part shows the
-claim. What is proved is the specification over the reals. Floats, and the engine, are tested against it, not proved.
+Z3, a solver, shows each claim on each path, or finds numbers that refute it. SmoothMax and Lp are not rational: they
+are run on balls, intervals with outward rounding (Arb, by python-flint), over a box that is cut until each part shows
+the claim. What is proved is the specification over the reals. Floats and the engine are tested against it, not proved.
 
 Both libraries are installed by the extra `prove`.
 """

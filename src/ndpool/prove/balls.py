@@ -1,8 +1,8 @@
 """Claims about SmoothMax and Lp over a box, shown by balls: intervals of Arb, with every rounding outward.
 
-A function is looked at on a part of the box by its mean value: what it is at the centre, and its slopes over the whole part.
-A part that shows nothing is cut in two, along its longest side. Balls show inequalities that are strict, so a claim with
-an equality in it is shown up to `TOLERANCE`.
+A function is looked at on a part of the box by its mean value: what it is at the centre, and its slopes over the whole
+part. A part that shows nothing is cut in two, along its longest side. Balls show inequalities that are strict, so a
+claim with an equality in it is shown up to `TOLERANCE`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from flint import arb, ctx
@@ -198,7 +199,9 @@ def default_box(kind: Any, n: int) -> Box:
     return [ends] * n
 
 
-def functions(pool: Pool, claim: str, n: int, pad: int, box: Box, constant: Fraction) -> list[tuple[Function, Fraction]]:
+def functions(
+    pool: Pool, claim: str, n: int, pad: int, box: Box, constant: Fraction
+) -> list[tuple[Function, Fraction]]:
     """A claim as functions that are to be at most so much all over the box."""
     kind: Any = pool.kind
     if claim == "value":
@@ -206,7 +209,7 @@ def functions(pool: Pool, claim: str, n: int, pad: int, box: Box, constant: Frac
     if claim == "weights":
         return _weight_claims(kind, n, pad)
     if claim == "monotone":
-        return [(lambda x, i=i: -_weight(kind, x, pad, i), Fraction(0)) for i in range(n)]
+        return [(partial(_negative_weight, kind, pad, i), Fraction(0)) for i in range(n)]
     if claim == "lipschitz":
         return [(lambda x: _total(_size(_weight(kind, x, pad, i)) for i in range(n)), constant + TOLERANCE)]
     if claim == "bounds":
@@ -223,6 +226,10 @@ def _total(numbers: Any) -> Any:
 
 def _size(a: Any) -> Any:
     return abs(a)
+
+
+def _negative_weight(kind: Any, pad: int, i: int, x: Sequence[Any]) -> Any:
+    return -_weight(kind, x, pad, i)
 
 
 def _weight(kind: Any, x: Sequence[Any], pad: int, i: int) -> Any:

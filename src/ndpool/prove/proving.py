@@ -73,7 +73,9 @@ def _needs(pool: Pool) -> None:
     from .rational import PROVABLE
 
     if type(pool.kind) not in (*PROVABLE, SmoothMax, Lp):
-        raise TypeError(f"{pool.kind!r} is no kind of ndpool's, and has no definition to be held against; test it with check_kind")
+        raise TypeError(
+            f"{pool.kind!r} is no kind of ndpool's, and has no definition to be held against; test it with check_kind"
+        )
 
 
 def _check_claim(claim: str) -> None:
@@ -88,7 +90,9 @@ def _check_claim(claim: str) -> None:
         except ValueError:
             pass
     known = ", ".join(CLAIMS)
-    raise ValueError(f'claim {claim!r} is not known; give one of {known}, "lipschitz NUMBER" or "ties first|split|all|last"')
+    raise ValueError(
+        f'claim {claim!r} is not known; give one of {known}, "lipschitz NUMBER" or "ties first|split|all|last"'
+    )
 
 
 def _shape_of(pool: Pool) -> tuple[int, ...]:
@@ -151,7 +155,9 @@ def _solved(subject: Any, claim: str) -> dict[str, Any] | None:
         return rational.weights(subject, claim.removeprefix(TIES))
     if claim.startswith("lipschitz"):
         given = claim.removeprefix("lipschitz").strip()
-        own = Fraction(given) if given else Fraction(subject.pool.lipschitz(subject.shape).value).limit_denominator(10**6)
+        own = (
+            Fraction(given) if given else Fraction(subject.pool.lipschitz(subject.shape).value).limit_denominator(10**6)
+        )
         return rational.lipschitz(subject, own)
     if claim == "transpose" and isinstance(subject.kind, SmoothMax | Lp):
         return rational.transpose(subject, any_weights=True)

@@ -1,8 +1,8 @@
 """Claims about the rational kinds, shown by Z3 for every real input, or refuted by a window.
 
-First the kind's own `value`, run on symbols, is shown to be its definition: a formula that says what y is without saying
-how it is found. The claims about the function then use the formula. Claims about the derivative run `weights`, `jvp` and
-`vjp` of the specification themselves.
+First the kind's own `value`, run on symbols, is shown to be its definition: a formula that says what y is without
+saying how it is found. The claims about the function then use the formula. Claims about the derivative run `weights`,
+`jvp` and `vjp` of the specification themselves.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -48,7 +48,9 @@ class Subject:
     @cached_property
     def windows(self) -> list[tuple[int, int]]:
         """The windows that differ: how many real cells each has, and how many padded ones."""
-        found = [(sum(c is not None for c in cells), len(cells)) for cells in spec.windows(self.pool, self.shape).values()]
+        found = [
+            (sum(c is not None for c in cells), len(cells)) for cells in spec.windows(self.pool, self.shape).values()
+        ]
         return sorted({(real, every - real) for real, every in found if real})
 
     def window_of(self, model: Any, name: str, n: int) -> list[Any]:
@@ -128,7 +130,10 @@ def _mode(ties: str, x: list[Any], y: Any) -> Any:
         chosen = [z3.And(most[i], *[z3.Not(most[j]) for j in range(i)]) for i in range(len(x))]
     else:
         chosen = [
-            z3.And(most[i], *[z3.Implies(most[j], x[i] <= x[j] if ties == "smallest" else x[i] >= x[j]) for j in range(len(x))])
+            z3.And(
+                most[i],
+                *[z3.Implies(most[j], x[i] <= x[j] if ties == "smallest" else x[i] >= x[j]) for j in range(len(x))],
+            )
             for i in range(len(x))
         ]
     return z3.Or([z3.And(here, y == cell) for here, cell in zip(chosen, x, strict=True)])
@@ -142,11 +147,15 @@ def value(subject: Subject) -> Counterexample | None:
     for n, pad in subject.windows:
         x = symbols("x", n)
         paths = Paths()
-        for y in paths.explore(lambda x=x, pad=pad: Real(0) + subject.kind.value([Real(cell) for cell in x], pad)):
+        for y in paths.explore(partial(_value_of, subject.kind, x, pad)):
             found = refuted(subject, paths.solver, z3.Not(definition(subject.kind, x, y.term, pad)), n, "x")
             if found is not None:
                 return found
     return None
+
+
+def _value_of(kind: Any, x: list[Any], pad: int) -> Real:
+    return Real(kind.value([Real(cell) for cell in x], pad))
 
 
 def _two_points(subject: Subject) -> Iterator[tuple[Any, list[Any], list[Any], Any, Any, int]]:
@@ -198,7 +207,7 @@ def bounds(subject: Subject) -> Counterexample | None:
 
 
 def linear_bounds(subject: Subject) -> Counterexample | None:
-    """Max lies below `c + sum a_i (x_i - lo_i)` and above each cell, for any c from the largest lo up; Min is mirrored."""
+    """Max lies below `c + sum a_i (x_i - lo_i)` and above each cell, for any c from the largest lo up; Min mirrored."""
     kind = subject.kind
     if isinstance(kind, Sum | Avg):
         return _is_itself(subject)
@@ -253,7 +262,7 @@ def weights(subject: Subject, policy: str | None = None) -> Counterexample | Non
     definition says.
     """
     kind = subject.kind
-    chosen = policy or getattr(kind, "ties", "")
+    chosen = str(policy or getattr(kind, "ties", ""))
     for n, pad in subject.windows:
         x = symbols("x", n)
 
@@ -299,8 +308,8 @@ def _wanted(kind: Any, x: list[Any], pad: int, policy: str) -> list[Any] | None:
         for k in range(1, n + 1):
             share = z3.If(count == k, z3.RealVal(f"1/{k}"), share)
         return [z3.If(each, share, zero) for each in wins]
-    others = (lambda i: range(i)) if policy == "first" else (lambda i: range(i + 1, n))
-    return [z3.If(z3.And(wins[i], *[z3.Not(wins[j]) for j in others(i)]), one, zero) for i in range(n)]
+    before = [range(i) if policy == "first" else range(i + 1, n) for i in range(n)]
+    return [z3.If(z3.And(wins[i], *[z3.Not(wins[j]) for j in before[i]]), one, zero) for i in range(n)]
 
 
 class AnyWeights(Kind):

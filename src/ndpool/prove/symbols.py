@@ -1,7 +1,7 @@
 """Real numbers that are symbols: arithmetic makes terms of the solver's, and a comparison forks the run.
 
-`Paths.explore(run)` calls `run` once for each way in which all of its comparisons can come out. The first run takes the first
-way at each fork, and leaves the other for later. What was decided is known to the solver for the rest of the run.
+`Paths.explore(run)` calls `run` once for each way in which all of its comparisons can come out. The first run takes the
+first way at each fork, and leaves the other for later. What was decided is known to the solver for the rest of the run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Real:
     is_exact = True
 
     def __init__(self, term: Any) -> None:
-        self.term = term if isinstance(term, z3.ExprRef) else _constant(term)
+        self.term = term if isinstance(term, z3.ExprRef) else _term(term)
 
     def __add__(self, other: Any) -> Real:
         return Real(self.term + _term(other))
