@@ -26,7 +26,7 @@ from ndpool.prove import table
 from .report import RESULTS, cpu_model
 
 AT_MOST = {"bounds": 3.0, "linear_bounds": 12.0}
-IMAGES = (8, 64, 112, 112)
+IMAGES = (4, 64, 56, 56)
 QUICK = (2, 8, 32, 32)
 
 POOLS = {
@@ -145,7 +145,7 @@ def gap_table(rows: list[dict[str, float]]) -> str:
 
 def main(quick: bool = False, output: str | Path = RESULTS) -> list[Row]:
     set_num_threads(1)
-    shape, seconds = (QUICK, 0.05) if quick else (IMAGES, 3.0)
+    shape, seconds = (QUICK, 0.05) if quick else (IMAGES, 1.0)
     pools = dict(list(POOLS.items())[:3]) if quick else POOLS
     rows = [
         measured(name, pool, dtype, shape, seconds) for name, pool in pools.items() for dtype in ("float32", "float64")

@@ -9,6 +9,7 @@ Both ends are attained, so no interval is narrower; beside that they are rounded
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -99,25 +100,35 @@ def _error(pool: Pool, lo: Array, hi: Array, y: Array) -> Error | None:
         sizes = Pool(Max(), pool.window, pool.axes, pool.skip, pool.min_count)
         largest: Any = sizes(_magnitudes(pool, lo, hi)[1]).astype(np.float64)
         return error_of(pool, _cells(pool, lo), name, np.where(np.isfinite(largest), largest, 0.0))
-    return error_of(pool, _cells(pool, lo), name, 0.0 if isinstance(kind, SmoothMax) else _largest(lo, hi))
+    if isinstance(kind, SmoothMax):
+        return error_of(pool, _cells(pool, lo), name, 0.0)
+    largest, all_finite = _largest(lo, hi)
+    error = error_of(pool, _cells(pool, lo), name, largest)
+    return error if all_finite or error is None else replace(error, largest=math.inf)
 
 
-def _largest(lo: Array, hi: Array) -> float:
+def _largest(lo: Array, hi: Array) -> tuple[float, bool]:
+    """The largest finite magnitude of a box, and whether all of its ends are finite."""
     with np.errstate(invalid="ignore"):
         found = max(-float(lo.min()), float(hi.max()))
     if math.isfinite(found):
-        return found
+        return found, True
     sizes = [np.abs(a[np.isfinite(a)].astype(np.float64)) for a in (lo, hi)]
-    return max((float(size.max()) for size in sizes if size.size), default=0.0)
+    return max((float(size.max()) for size in sizes if size.size), default=0.0), False
 
 
 def _widened(pool: Pool, lo: Array, hi: Array, ends: tuple[Array, Array], error: Error) -> None:
     """Both ends moved outward; what is not finite is looked at by itself."""
     for y, x, is_up in ((ends[0], lo, False), (ends[1], hi, True)):
-        special = None if np.isfinite(y).all() else (np.isfinite(y), y.copy())
+        special = None if _stays_finite(pool, y, error) or np.isfinite(y).all() else (np.isfinite(y), y.copy())
         y[...] = outward(y, error, is_up)
         if special is not None:
             _mend(pool, x, y, *special, is_up)
+
+
+def _stays_finite(pool: Pool, y: Array, error: Error) -> bool:
+    """Whether no output can be infinite or NaN, as is known of sums of cells that are all finite and not too large."""
+    return isinstance(pool.kind, Sum | Avg) and error.largest < LARGEST[y.dtype.name] / 2
 
 
 def _mend(pool: Pool, x: Array, y: Array, finite: Array, before: Array, is_up: bool) -> None:

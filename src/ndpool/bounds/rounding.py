@@ -53,6 +53,8 @@ class Error:
 
     relative: float
     absolute: Any  # a number, or an array of the output's shape
+    #: No output of finite cells is larger; infinite where that is not known.
+    largest: float = math.inf
 
 
 def error_of(pool: Pool, cells: int, result: str, largest: Any) -> Error | None:
@@ -69,7 +71,8 @@ def error_of(pool: Pool, cells: int, result: str, largest: Any) -> Error | None:
         one_cell = isinstance(kind, Quantile) and kind.one_winner() is not None
         return None if one_cell else Error(2 * unit, 2.0**-50 * largest + LEAST[result])
     added = lost_in_sums(cells, result, pool.skip is not None)
-    return Error(2 * unit, added * _mass(pool, cells) * largest + LEAST[result])
+    most = _mass(pool, cells) * largest
+    return Error(2 * unit, added * most + LEAST[result], most)
 
 
 def lost_in_sums(cells: int, result: str, skips: bool) -> float:
