@@ -26,7 +26,7 @@ from ndpool.prove import table
 from .report import RESULTS, cpu_model
 
 AT_MOST = {"bounds": 3.0, "linear_bounds": 12.0}
-IMAGES = (4, 64, 56, 56)
+IMAGES = (8, 64, 112, 112)
 QUICK = (2, 8, 32, 32)
 
 POOLS = {

@@ -379,7 +379,7 @@ def winner_byte() -> Figure:
 def relaxations() -> Figure:
     """Max of two cells over a box, with a map below it and maps above it."""
     lo, hi = np.array([0.0, 0.3]), np.array([2.0, 1.5])
-    sides = [np.linspace(a, b, 13) for a, b in zip(lo, hi, strict=True)]
+    sides = [np.linspace(a, b, 9) for a, b in zip(lo, hi, strict=True)]
     grid = np.stack(np.meshgrid(*sides), -1)
     drawn = figure(10, 3)
     shown = [("below", 0, "volume"), *((f"above, {upper}", 1, upper) for upper in ("constant", "maxlin", "tilin"))]

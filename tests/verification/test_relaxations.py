@@ -117,6 +117,21 @@ def test_a_map_and_its_transpose(case, seed):
         assert (least <= each(lo) + 1e-9).all()
 
 
+@pytest.mark.parametrize("kind", [Max(), SmoothMax(1.5), Lp(2), Lp(3)], ids=repr)
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_a_convex_kind_lies_below_its_upper_map_at_every_vertex(kind, n):
+    """Which shows it on all of the box: a convex function is largest at a vertex, and so is what is left of a line."""
+    rng = np.random.default_rng(n)
+    pool = Pool(kind, Window((n,)))
+    for flavour in ("normal", "ties", "wide"):
+        lo, hi = ends(rng, flavour, (n,), np.float64)
+        upper = pool.linear_bounds(lo, hi)[1]
+        slopes = matrix(upper)
+        for corner in itertools.product(*zip(lo, hi, strict=True)):
+            x = np.array(corner)
+            assert exactly(pool, x)[0][0] <= exact_value(slopes, upper.bias, x)[0]
+
+
 # --- tightness ------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -128,7 +129,7 @@ def _selected(pool: Pool, frame: Frame, lo: Array, hi: Array, upper: str, lower:
         if upper == "constant":
             slope[these], bias[these] = 0.0, h1
             continue
-        h2 = np.full_like(h1, -np.inf) if second is None else second(b)
+        h2 = second(b, linear)
         if alone is not None:
             np.copyto(h2, -np.inf, where=alone)
         _line_above(h1, h2, linear.push(a), largest(a), slope[these], bias[these])
@@ -153,14 +154,25 @@ def _chosen(lo: Array, hi: Array, lower: str) -> Array:
         return np.asarray(lo + hi)
 
 
-def _second_largest(pool: Pool, shape: tuple[int, ...]) -> Pool | None:
-    """The pool of the second largest cell; None where no window has two.
+def _second_largest(pool: Pool, shape: tuple[int, ...]) -> Callable[[Array, Any], Array]:
+    """What finds the second largest cell of each window, from the cells and the map to the largest ones.
 
-    It is the order statistic `n - 2` of a window's n cells, whatever n is up to the kernel's k: the place
-    `(n - 1) q` with `q = (k - 3/2) / (k - 1)` lies between n - 2 and n - 1, and the lower one is taken.
+    Where windows share no cell, the largest are taken away, and it is the largest of the others. Else it is the order
+    statistic n - 2 of a window's n cells, whatever n is up to the kernel's k: the place `(n - 1) q` with
+    `q = (k - 3/2) / (k - 1)` lies between n - 2 and n - 1, and the lower one is taken.
     """
-    cells = math.prod(axis.kernel for axis in pool._layout(shape).geometry)
-    return None if cells == 1 else with_kind(pool, Quantile((cells - 1.5) / (cells - 1), "lower"))
+    axes = pool._layout(shape).geometry
+    cells = math.prod(axis.kernel for axis in axes)
+    if all(not axis.adaptive and axis.stride > axis.dilation * (axis.kernel - 1) for axis in axes):
+        return partial(_largest_of_others, with_kind(pool, Max()))
+    ordered = with_kind(pool, Quantile((cells - 1.5) / (cells - 1), "lower"))
+    return lambda hi, linear: ordered(hi)
+
+
+def _largest_of_others(largest: Pool, hi: Array, linear: Any) -> Array:
+    far = np.full(largest.output_shape(hi.shape), np.inf, hi.dtype)
+    with np.errstate(invalid="ignore"):
+        return largest(hi - linear.pull(far))
 
 
 def _windows_of_one_cell(pool: Pool, shape: tuple[int, ...]) -> Array | None:
@@ -179,28 +191,27 @@ def _line_above(h1: Array, h2: Array, lo1: Array, least: Array, slope: Array, bi
     """The slope a of the cell with the largest hi, and the bias, into their places.
 
     For any a from 0 to 1 the least bias is the larger of `(1 - a) h1`, for that cell, and `h2 - a lo1`, for the others.
+    With `a = (h1 - c) / (h1 - lo1)` both are `c - a lo1`, but for what the roundings of a change: a last place or two
+    of the larger of |h1| and |lo1|, between which c lies.
     """
-    unit = np.finfo(h1.dtype).eps
+    limits = np.finfo(h1.dtype)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         c = np.maximum(least, h2)
         np.divide(h1 - c, h1 - lo1, out=slope)
-        a_lo = slope * lo1
-        first = (1 - slope) * h1
-        np.maximum(first, h2 - a_lo, out=bias)
-        size = np.abs(h1)
-        size += np.abs(a_lo, out=a_lo)
-        size += np.abs(c, out=c)
-        size *= 4 * unit
-        size += np.finfo(h1.dtype).tiny
+        np.subtract(c, slope * lo1, out=bias)
+        size = np.negative(lo1)
+        np.maximum(size, h1, out=size)
+        size *= 16 * limits.eps
+        size += limits.tiny
         bias += size
     # One cell that leads everywhere is the maximum itself. What is not finite has no line, but a constant.
     leads = h2 <= lo1
     np.copyto(slope, 1.0, where=leads)
     np.copyto(bias, 0.0, where=leads)
-    flat = ~((slope > 0) & (bias < np.inf)) & ~leads
-    if flat.any():
-        np.copyto(slope, 0.0, where=flat)
-        np.copyto(bias, h1, where=flat)
+    lines = np.isfinite(bias)
+    if not lines.all():
+        np.copyto(slope, 0.0, where=~lines)
+        np.copyto(bias, h1, where=~lines)
 
 
 # --- where all cells of a window have a slope ---------------------------------------------------------
