@@ -145,7 +145,7 @@ def gap_table(rows: list[dict[str, float]]) -> str:
 
 def main(quick: bool = False, output: str | Path = RESULTS) -> list[Row]:
     set_num_threads(1)
-    shape, seconds = (QUICK, 0.05) if quick else (IMAGES, 1.0)
+    shape, seconds = (QUICK, 0.05) if quick else (IMAGES, 0.8)
     pools = dict(list(POOLS.items())[:3]) if quick else POOLS
     rows = [
         measured(name, pool, dtype, shape, seconds) for name, pool in pools.items() for dtype in ("float32", "float64")

@@ -224,11 +224,13 @@ def test_bad_boxes():
 
 def test_the_first_bad_cell_is_named_by_its_place_in_the_whole(monkeypatch):
     monkeypatch.setattr(slabs, "SLAB_BYTES", 64)
-    x = np.zeros((30, 4, 4))
+    x = np.zeros((3, 10, 4, 4))
     lo = x.copy()
-    lo[21, 2, 1] = 2.0
-    with pytest.raises(ValueError, match=r"lo\[21, 2, 1\] = 2.0 is above"):
-        Pool(Max(), Window((2, 2))).bounds(lo, x)
+    lo[2, 1, 2, 1] = 2.0
+    pool = Pool(Max(), Window((2, 2)))
+    for method in (pool.bounds, pool.linear_bounds):
+        with pytest.raises(ValueError, match=r"lo\[2, 1, 2, 1\] = 2.0 is above"):
+            method(lo, x)
 
 
 def test_kinds_without_bounds():

@@ -34,9 +34,10 @@ def read_box(lo: ArrayLike, hi: ArrayLike) -> tuple[Array, Array]:
     return low, high
 
 
-def check_box(lo: Array, hi: Array, may_be_nan: bool = False, first: int = 0) -> None:
-    """Raises a ValueError that names the first cell whose ends are not in order; `first` is the slab's place."""
-    if np.less_equal(lo, hi).all():
+def check_box(lo: Array, hi: Array, may_be_nan: bool = False, part: tuple[Array, Array] | None = None) -> None:
+    """Raises a ValueError that names the first cell whose ends are not in order; only a `part` may be looked at."""
+    a, b = part or (lo, hi)
+    if np.less_equal(a, b).all():
         return
     bad = ~np.less_equal(lo, hi)
     if may_be_nan:
@@ -45,7 +46,7 @@ def check_box(lo: Array, hi: Array, may_be_nan: bool = False, first: int = 0) ->
             return
     place = tuple(int(i) for i in np.argwhere(bad)[0])
     low, high = lo[place], hi[place]
-    at = list(place if not first else (place[0] + first, *place[1:]))
+    at = list(place)
     if low != low or high != high:
         both = "; where a cell is not there, skip=nan says so and both ends are NaN" if not may_be_nan else ""
         raise ValueError(f"lo{at} = {low} and hi{at} = {high}: NaN is no end of a box; give numbers{both}")

@@ -19,7 +19,7 @@ from ..arrays import Array
 from ..kind import INTEGERS
 from ..kinds import Avg, Lp, Max, Median, Min, Mode, Quantile, SmoothMax, Sum
 from .boxes import cells_there, check_box, flattened, read_box, skips_nan, slabs
-from .rounding import LARGEST, UNIT, Error, error_of, outward
+from .rounding import LARGEST, Error, error_of, outward
 
 if TYPE_CHECKING:
     from ..kind import Kind
@@ -31,13 +31,13 @@ GROWING = (Max, Min, Avg, Sum, SmoothMax, Quantile, Median)
 def bounds(pool: Pool, lo: ArrayLike, hi: ArrayLike) -> tuple[Array, Array]:
     """`(ylo, yhi)` with `ylo <= pool(x) <= yhi` for every x of the box; `Pool.bounds` says more."""
     check_kind(pool.kind)
-    low, high = read_box(lo, hi)
-    flat, low, high, shape = flattened(pool, low, high)
+    whole = read_box(lo, hi)
+    flat, low, high, shape = flattened(pool, *whole)
     flat.kind.check_dtype(low.dtype.name)
     result = flat.kind.result_dtype(low.dtype.newbyteorder("="))
     ylo, yhi = (np.empty(flat.output_shape(low.shape), result) for _ in range(2))
     for part, a, b in slabs(flat, low, high):
-        check_box(a, b, skips_nan(flat), part.start)
+        check_box(*whole, skips_nan(flat), (a, b))
         _check_sum(flat, a, b)
         ends = (ylo, yhi) if a is low else (ylo[part], yhi[part])
         if isinstance(flat.kind, Lp):
@@ -194,7 +194,3 @@ def _norm_bounds(pool: Pool, lo: Array, hi: Array, ends: tuple[Array, Array]) ->
     if too_few is not None:
         for y in ends:
             y[too_few] = pool.skip
-
-
-#: The dtypes whose results are rounded.
-ROUNDED = frozenset(UNIT)

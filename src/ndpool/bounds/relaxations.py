@@ -119,7 +119,7 @@ def _selected(pool: Pool, frame: Frame, lo: Array, hi: Array, upper: str, lower:
     below, above = (np.empty(outputs, _winner_dtype(largest, low)) for _ in range(2))
     alone = _windows_of_one_cell(flat, low.shape)
     for part, a, b in slabs(flat, low, high):
-        check_box(a, b, first=part.start)
+        check_box(lo, hi, part=(a, b))
         if is_min:
             a, b = np.negative(b), np.negative(a)
         these: Any = ... if a.shape == low.shape else part

@@ -99,15 +99,8 @@ def outward(y: Array, error: Error, up: bool) -> Array:
     move += np.asarray(2.01 * error.absolute + LEAST[_name(wide)]).astype(wide.dtype)
     with np.errstate(over="ignore", invalid="ignore"):
         (np.add if up else np.subtract)(wide, move, out=wide)
-    if wide is y:
-        return y
-    return _rounded(wide, y.dtype, up)
-
-
-def _rounded(wide: Array, dtype: np.dtype[Any], up: bool) -> Array:
-    """Floats of 32 bits as 16 bits; the move was twice what that rounds."""
     with np.errstate(over="ignore"):
-        return np.asarray(wide.astype(dtype))
+        return wide if wide is y else np.asarray(wide.astype(y.dtype))
 
 
 def _name(a: Array) -> str:

@@ -232,4 +232,3 @@ def _usual() -> Iterator[Pool]:
     yield Pool(SmoothMax(1.0), Window((2,)))
     yield Pool(SmoothMax(-1.0), Window((2,)))
     yield Pool(Lp(2), Window((2,)))
-    yield Pool(Lp(3), Window((2,)))
