@@ -46,8 +46,9 @@ def from_box(g: Array, box: Box) -> tuple[Array, Array]:
     flat, (lo, hi) = g.reshape(len(g), -1), (end.ravel() for end in box)
     if not (np.isfinite(lo).all() and np.isfinite(hi).all()):
         with np.errstate(invalid="ignore"):
-            products = np.where(flat > 0, flat * lo, flat * hi)
-            return np.where(flat == 0, 0.0, products).sum(1), np.zeros(len(flat))
+            products = np.where(flat == 0, 0.0, np.where(flat > 0, flat * lo, flat * hi))
+        finite = np.where(np.isfinite(products), np.abs(products), 0.0)
+        return products.sum(1), finite.sum(1) * ((flat.shape[1] + 8) * ROUNDING)
     centre, radius = lo / 2 + hi / 2, hi / 2 - lo / 2
     size = np.abs(flat)
     lost = (size @ (np.abs(centre) + radius)) * ((flat.shape[1] + 8) * ROUNDING)
@@ -129,7 +130,9 @@ def _product(op: Any, boxes: Sequence[Box], shape: tuple[int, ...], varied: Sequ
     if len(boxes) == 3:
         size = size + op._along(size_of(boxes[2]), size.ndim)
     shapes = [box[0].shape for box in boxes]
-    roundings = 2 * (terms_of(op, shapes) + math.prod(shape) // max(1, math.prod(shapes[which]))) + 16
+    # An entry of a row adds up over the outputs that see its cell: no more than the weights' lengths say, and repeats.
+    seen = max(shapes[1 - which]) + math.prod(shapes[1][2:]) + math.prod(shape) // max(1, math.prod(shapes[which]))
+    roundings = 2 * (terms_of(op, shapes) + seen) + 16
 
     def back(g: Array) -> Back:
         rows: list[Array | None] = [None] * len(boxes)
@@ -241,7 +244,7 @@ def _pool(op: Pool, boxes: Sequence[Box], shape: tuple[int, ...]) -> Line:
     with np.errstate(invalid="ignore"):
         sizes = [each._sizes(x) + np.abs(each._bias) for each in (lower, upper)]
     size = lower.frame.as_output(np.maximum(*sizes))
-    overlap = -(-lower.frame.places.size // max(1, lower.frame.cells)) + 8
+    overlap = lower.frame.places.shape[0] + 8
 
     def back(g: Array) -> Back:
         positive, negative = np.maximum(g, 0), np.minimum(g, 0)
