@@ -36,14 +36,15 @@ def bounds(pool: Pool, lo: ArrayLike, hi: ArrayLike) -> tuple[Array, Array]:
     flat.kind.check_dtype(low.dtype.name)
     result = flat.kind.result_dtype(low.dtype.newbyteorder("="))
     ylo, yhi = (np.empty(flat.output_shape(low.shape), result) for _ in range(2))
+    cells = math.prod(axis.kernel for axis in flat._layout(low.shape).geometry)
     for part, a, b in slabs(flat, low, high):
         check_box(*whole, skips_nan(flat), (a, b))
-        _check_sum(flat, a, b)
+        _check_sum(flat, a, b, cells)
         ends = (ylo, yhi) if a is low else (ylo[part], yhi[part])
         if isinstance(flat.kind, Lp):
-            _norm_bounds(flat, a, b, ends)
+            _norm_bounds(flat, a, b, ends, cells)
         else:
-            _growing_bounds(flat, a, b, ends)
+            _growing_bounds(flat, a, b, ends, cells)
     return ylo.reshape(shape), yhi.reshape(shape)
 
 
@@ -60,34 +61,30 @@ def check_kind(kind: Kind) -> None:
         )
 
 
-def _check_sum(pool: Pool, lo: Array, hi: Array) -> None:
+def _check_sum(pool: Pool, lo: Array, hi: Array, cells: int) -> None:
     """Sums of integers wrap around at 2**64, and do not grow there."""
     if not isinstance(pool.kind, Sum) or lo.dtype.name not in INTEGERS or not lo.size:
         return
-    most = _cells(pool, lo) * max(abs(int(lo.min())), abs(int(hi.max())))
+    most = cells * max(abs(int(lo.min())), abs(int(hi.max())))
     limit = np.iinfo(pool.kind.result_dtype(lo.dtype)).max
     if most > limit:
         raise ValueError(
-            f"a sum of {_cells(pool, lo)} cells between {lo.min()} and {hi.max()} may be beyond {limit}, where sums "
+            f"a sum of {cells} cells between {lo.min()} and {hi.max()} may be beyond {limit}, where sums "
             "of integers wrap around and have no bounds; give floats"
         )
 
 
-def _cells(pool: Pool, x: Array) -> int:
-    return math.prod(axis.kernel for axis in pool._layout(x.shape).geometry)
-
-
-def _growing_bounds(pool: Pool, lo: Array, hi: Array, ends: tuple[Array, Array]) -> None:
+def _growing_bounds(pool: Pool, lo: Array, hi: Array, ends: tuple[Array, Array], cells: int) -> None:
     if pool.skip is not None:
         cells_there(pool, lo, hi)
     pool(lo, out=ends[0])
     pool(hi, out=ends[1])
-    error = _error(pool, lo, hi, ends[0])
+    error = _error(pool, lo, hi, ends[0], cells)
     if error is not None:
         _widened(pool, lo, hi, ends, error)
 
 
-def _error(pool: Pool, lo: Array, hi: Array, y: Array) -> Error | None:
+def _error(pool: Pool, lo: Array, hi: Array, y: Array, cells: int) -> Error | None:
     """What the outputs may be off, from the largest finite magnitude of the slab, or of each window of a Quantile."""
     kind, name = pool.kind, y.dtype.name
     if isinstance(kind, Max | Min) or name in INTEGERS or not lo.size:
@@ -99,11 +96,11 @@ def _error(pool: Pool, lo: Array, hi: Array, y: Array) -> Error | None:
 
         sizes = Pool(Max(), pool.window, pool.axes, pool.skip, pool.min_count)
         largest: Any = sizes(_magnitudes(pool, lo, hi)[1]).astype(np.float64)
-        return error_of(pool, _cells(pool, lo), name, np.where(np.isfinite(largest), largest, 0.0))
+        return error_of(pool, cells, name, np.where(np.isfinite(largest), largest, 0.0))
     if isinstance(kind, SmoothMax):
-        return error_of(pool, _cells(pool, lo), name, 0.0)
+        return error_of(pool, cells, name, 0.0)
     largest, all_finite = _largest(lo, hi)
-    error = error_of(pool, _cells(pool, lo), name, largest)
+    error = error_of(pool, cells, name, largest)
     return error if all_finite or error is None else replace(error, largest=math.inf)
 
 
@@ -175,7 +172,7 @@ def _magnitudes(pool: Pool, lo: Array, hi: Array) -> tuple[Array, Array]:
     return least, largest
 
 
-def _norm_bounds(pool: Pool, lo: Array, hi: Array, ends: tuple[Array, Array]) -> None:
+def _norm_bounds(pool: Pool, lo: Array, hi: Array, ends: tuple[Array, Array], cells: int) -> None:
     there = cells_there(pool, lo, hi)
     least, largest = _magnitudes(pool, lo, hi)
     norm = pool
@@ -187,7 +184,7 @@ def _norm_bounds(pool: Pool, lo: Array, hi: Array, ends: tuple[Array, Array]) ->
     for y, x in zip(ends, (least, largest), strict=True):
         norm(x, out=y)
     too_few = np.isnan(ends[0]) if there is not None else None
-    error = error_of(norm, _cells(norm, lo), ends[0].dtype.name, 0.0)
+    error = error_of(norm, cells, ends[0].dtype.name, 0.0)
     assert error is not None
     _widened(norm, least, largest, ends, error)
     np.maximum(ends[0], ends[0].dtype.type(0), out=ends[0])

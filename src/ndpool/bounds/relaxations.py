@@ -129,7 +129,7 @@ def _selected(pool: Pool, frame: Frame, lo: Array, hi: Array, upper: str, lower:
         if upper == "constant":
             slope[these], bias[these] = 0.0, h1
             continue
-        h2 = second(b, linear)
+        h2 = second(b, h1, linear)
         if alone is not None:
             np.copyto(h2, -np.inf, where=alone)
         _line_above(h1, h2, linear.push(a), largest(a), slope[these], bias[these])
@@ -154,8 +154,8 @@ def _chosen(lo: Array, hi: Array, lower: str) -> Array:
         return np.asarray(lo + hi)
 
 
-def _second_largest(pool: Pool, shape: tuple[int, ...]) -> Callable[[Array, Any], Array]:
-    """What finds the second largest cell of each window, from the cells and the map to the largest ones.
+def _second_largest(pool: Pool, shape: tuple[int, ...]) -> Callable[[Array, Array, Any], Array]:
+    """What finds the second largest cell of each window, from the cells, the largest ones and the map to these.
 
     Where windows share no cell, the largest are taken away, and it is the largest of the others. Else it is the order
     statistic n - 2 of a window's n cells, whatever n is up to the kernel's k: the place `(n - 1) q` with
@@ -166,13 +166,12 @@ def _second_largest(pool: Pool, shape: tuple[int, ...]) -> Callable[[Array, Any]
     if all(not axis.adaptive and axis.stride > axis.dilation * (axis.kernel - 1) for axis in axes):
         return partial(_largest_of_others, with_kind(pool, Max()))
     ordered = with_kind(pool, Quantile((cells - 1.5) / (cells - 1), "lower"))
-    return lambda hi, linear: ordered(hi)
+    return lambda hi, h1, linear: ordered(hi)
 
 
-def _largest_of_others(largest: Pool, hi: Array, linear: Any) -> Array:
-    far = np.full(largest.output_shape(hi.shape), np.inf, hi.dtype)
+def _largest_of_others(largest: Pool, hi: Array, h1: Array, linear: Any) -> Array:
     with np.errstate(invalid="ignore"):
-        return largest(hi - linear.pull(far))
+        return largest(hi - linear.pull(np.full_like(h1, np.inf)))
 
 
 def _windows_of_one_cell(pool: Pool, shape: tuple[int, ...]) -> Array | None:
