@@ -1,6 +1,6 @@
 """Bounds beside a forward pass, bounds of a network, and what is proved: each in what time.
 
-    python -m benchmarks.verified [--quick] [--output FOLDER]
+    python -m benchmarks.verified [--quick] [--output FOLDER] [--parts speed,gaps,proofs]
 
 Bounds and the forward pass of the same pool take turns on one thread, and the best time of each is kept. The targets:
 interval bounds at most 3 times a forward pass, affine bounds at most 12 times. The tables are written into
@@ -143,32 +143,55 @@ def gap_table(rows: list[dict[str, float]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main(quick: bool = False, output: str | Path = RESULTS) -> list[Row]:
-    set_num_threads(1)
+# --- all together ---------------------------------------------------------------------------------
+
+
+def speed(quick: bool) -> dict[str, Any]:
     shape, seconds = (QUICK, 0.05) if quick else (IMAGES, 0.8)
-    pools = dict(list(POOLS.items())[:3]) if quick else POOLS
-    rows = [
-        measured(name, pool, dtype, shape, seconds) for name, pool in pools.items() for dtype in ("float32", "float64")
-    ]
-    tightness = gaps((0.01,) if quick else (0.003, 0.01, 0.03, 0.1))
-    proved = table([Pool(Max("split"), Window((2,)))] if quick else None)
-    text = (
-        f"# Verified\n\nOn {cpu_model()}, arrays of shape {shape}, one thread.\n\n{speed_table(rows)}\n"
-        "The mean width of the bounds of a network with max pooling, and the seconds of the last column:\n\n"
-        f"{gap_table(tightness)}\n"
-        f"What is proved, for all real inputs or over a box:\n\n{proved}"
-    )
+    pools = list(POOLS.items())[:3] if quick else POOLS.items()
+    rows = [measured(name, pool, dtype, shape, seconds) for name, pool in pools for dtype in ("float32", "float64")]
+    return {"machine": cpu_model(), "shape": shape, "rows": [asdict(row) for row in rows]}
+
+
+#: What is measured; each is written when it is done.
+PARTS: dict[str, Callable[[bool], Any]] = {
+    "speed": speed,
+    "gaps": lambda quick: gaps((0.01,) if quick else (0.003, 0.01, 0.03, 0.1)),
+    "proofs": lambda quick: table([Pool(Max("split"), Window((2,)))] if quick else None),
+}
+
+
+def report(found: dict[str, Any]) -> str:
+    """The tables of what has been measured."""
+    text = "# Verified\n"
+    if "speed" in found:
+        at, rows = found["speed"], [Row(**row) for row in found["speed"]["rows"]]
+        text += f"\nOn {at['machine']}, arrays of shape {tuple(at['shape'])}, one thread:\n\n{speed_table(rows)}"
+    if "gaps" in found:
+        said = "The mean width of the bounds of a network with max pooling, and the seconds of the last column:"
+        text += f"\n{said}\n\n{gap_table(found['gaps'])}"
+    if "proofs" in found:
+        text += f"\nWhat is proved, for all real inputs or over a box:\n\n{found['proofs']}"
+    return text
+
+
+def main(quick: bool = False, output: str | Path = RESULTS, parts: str = ",".join(PARTS)) -> dict[str, Any]:
+    set_num_threads(1)
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "verified.md").write_text(text, encoding="utf-8")
-    data = {"machine": cpu_model(), "speed": [asdict(row) for row in rows], "gaps": tightness}
-    (folder / "verified.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    print(text)
-    return rows
+    kept = folder / "verified.json"
+    for part in parts.split(","):
+        measured_now = PARTS[part](quick)
+        found = {**(json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}), part: measured_now}
+        kept.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        (folder / "verified.md").write_text(report(found), encoding="utf-8")
+    print(report(found))
+    return found
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--output", default=str(RESULTS))
+    parser.add_argument("--parts", default=",".join(PARTS), help="Some of " + ", ".join(PARTS) + ", with commas.")
     main(**vars(parser.parse_args()))

@@ -45,9 +45,10 @@ def test_the_benchmark_writes_its_tables(tmp_path, monkeypatch):
     threads = ndpool.get_num_threads()
     benchmark = importlib.import_module("benchmarks.verified")
     try:
-        rows = benchmark.main(quick=True, output=tmp_path)
+        found = benchmark.main(quick=True, output=tmp_path)
     finally:
         ndpool.set_num_threads(threads)
+    rows = [benchmark.Row(**row) for row in found["speed"]["rows"]]
     assert {row.pool for row in rows} == {"Max 2x2", "Max 3x3 s2 p1", "Max 3x3 s1 p1"}
     assert all(row.forward > 0 and row.bounds > 0 and row.linear_bounds > 0 for row in rows)
     written = json.loads((tmp_path / "verified.json").read_text())
@@ -55,6 +56,8 @@ def test_the_benchmark_writes_its_tables(tmp_path, monkeypatch):
     text = (tmp_path / "verified.md").read_text()
     assert text.startswith("# Verified\n")
     assert "| proved |" in text
+    missed = benchmark.speed_table([benchmark.Row("Max", "float32", 1e-3, 3.1, 12.1)])
+    assert missed.count("target missed") == 2
 
 
 def test_the_benchmark_leaves_the_relaxation_as_it_was(monkeypatch):
