@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..pool import Pool
 
 #: Bytes of each end of a slab: both ends, and what is made of them, stay in the nearest caches.
-SLAB_BYTES = 1 << 19
+SLAB_BYTES = 1 << 20
 
 
 def read_box(lo: ArrayLike, hi: ArrayLike) -> tuple[Array, Array]:
