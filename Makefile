@@ -7,7 +7,7 @@ BUILD_TOOLS := 'scikit-build-core>=0.10' 'nanobind>=2.4' 'cmake>=3.18' ninja
 PIP_INSTALL := -m pip install --no-compile --constraint constraints.txt
 PIP := $(BIN)/python $(PIP_INSTALL)
 
-.PHONY: demo examples docs test test-torch test-onnx test-images test-triton test-gpu test-c test-chips test-tflite test-docs core-test arm compilers sanitize wheel lint format bench bench-compare clean
+.PHONY: demo examples docs test test-torch test-onnx test-images test-verified test-triton test-gpu test-c test-chips test-tflite test-docs core-test arm compilers sanitize wheel lint format bench bench-compare clean
 
 demo: .venv/.cli
 	$(BIN)/ndpool demo --force
@@ -15,6 +15,7 @@ demo: .venv/.cli
 examples: .venv/.examples
 	$(BIN)/python examples/signals.py
 	$(BIN)/python examples/digits.py
+	$(BIN)/python examples/certified.py
 
 docs: .venv/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
@@ -35,6 +36,10 @@ test-onnx: .venv/.test-onnx
 # Labels, rasters and images beside the libraries that pool them elsewhere: likewise.
 test-images: .venv/.test-images
 	$(BIN)/python -m pytest tests/image_peers
+
+# Bounds, and proofs with a solver: likewise. The examples of `ndpool.prove` need it, too.
+test-verified: .venv/.test-verified
+	$(BIN)/python -m pytest -n auto tests/verification src/ndpool/prove
 
 # The kernels for GPUs in Triton's interpreter: likewise. Triton is a gigabyte.
 test-triton: .venv/.test-triton
@@ -79,6 +84,7 @@ bench: .venv/.bench
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.torch_end_to_end
 	$(BIN)/python -m benchmarks.images
+	$(BIN)/python -m benchmarks.verified
 
 # The working tree beside the commit OLD: both are built, and take turns. `python -m benchmarks.compare` compares any two.
 OLD ?= main
@@ -208,6 +214,9 @@ endef
 
 .venv/.test-tflite: .venv/.test
 	$(call install-extra,test-tflite,the tests beside TensorFlow Lite; TensorFlow is large)
+
+.venv/.test-verified: .venv/.test
+	$(call install-extra,test-verified,the tests of bounds and proofs)
 
 .venv/.bench: .venv/.installed constraints.txt
 	$(call install-extra,bench,the benchmarks; the peers are large and take minutes)

@@ -1,8 +1,8 @@
 """What MkDocs asks us while it builds.
 
 The tables of `make bench` become part of the page on performance, those of `benchmarks.gpu` part of the page on GPUs,
-those of `benchmarks.microcontrollers` part of the page on microcontrollers, and the table of kinds and windows that of
-the reference.
+those of `benchmarks.microcontrollers` and `benchmarks.verified` part of the pages on microcontrollers and on bounds and
+proofs, and the table of kinds and windows that of the reference.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 from ndpool.table import COLUMNS, KINDS, Pooling
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
-REPORTS = {f"<!-- {name} -->": f"{name}.md" for name in ("results", "torch", "map", "gpu", "microcontrollers")}
+REPORTED = ("results", "torch", "map", "gpu", "microcontrollers", "verified")
+REPORTS = {f"<!-- {name} -->": f"{name}.md" for name in REPORTED}
 NOTHING_YET = "There are no results in this copy of the repository: the command above measures and writes them."
 
 

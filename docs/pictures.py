@@ -8,6 +8,7 @@ They come from `ndpool.viz` and from ndpool itself, so a picture cannot say what
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from ndpool import Adaptive, Avg, Lp, Max, Median, Min, Mode, Pool, SmoothMax, S
 from ndpool.cli.demo import photograph
 
 IMAGES = Path(__file__).parent / "images"
+CERTIFIED = Path(__file__).parents[1] / "benchmarks" / "results" / "certified.json"
 STYLES = {
     "light": {
         "text.color": "#1d2530",
@@ -371,6 +373,48 @@ def winner_byte() -> Figure:
     return drawn
 
 
+# --- what is verified -----------------------------------------------------------------------------
+
+
+def relaxations() -> Figure:
+    """Max of two cells over a box, with a map below it and maps above it."""
+    lo, hi = np.array([0.0, 0.3]), np.array([2.0, 1.5])
+    sides = [np.linspace(a, b, 9) for a, b in zip(lo, hi, strict=True)]
+    grid = np.stack(np.meshgrid(*sides), -1)
+    drawn = figure(10, 3)
+    shown = [("below", 0, "volume"), *((f"above, {upper}", 1, upper) for upper in ("constant", "maxlin", "tilin"))]
+    for k, (title, which, upper) in enumerate(shown):
+        panel = drawn.add_subplot(1, 4, k + 1, projection="3d")
+        bound = Pool(Max(), Window((2,))).linear_bounds(lo, hi, upper)[which]
+        slopes = np.array([float(bound.push(unit)[0]) for unit in np.eye(2)])
+        plane = grid @ slopes + float(bound.bias[0])
+        panel.plot_surface(grid[..., 0], grid[..., 1], grid.max(-1), color=SEEN, alpha=0.75, linewidth=0)
+        panel.plot_surface(grid[..., 0], grid[..., 1], plane, color=OTHER, alpha=0.45, linewidth=0)
+        panel.set_title(title, fontsize="small")
+        panel.set(xticks=[0, 1, 2], yticks=[0.5, 1, 1.5], zticks=[0, 1, 2, 3], zlim=(0, 3.3))
+        panel.tick_params(labelsize="x-small", pad=-3)
+        panel.patch.set_alpha(0)
+        for axis in (panel.xaxis, panel.yaxis, panel.zaxis):
+            axis.pane.set_alpha(0)
+        panel.view_init(22, -125)
+    return drawn
+
+
+def certified() -> Figure:
+    """What `examples/certified.py` has found."""
+    found = json.loads(CERTIFIED.read_text(encoding="utf-8"))
+    drawn = figure(6.4, 3)
+    panel = drawn.subplots()
+    styles = (("not refuted", ":", GREY), ("crown", "-", SEEN), ("ibp", "--", OTHER))
+    for name, line, colour in styles:
+        panel.plot(found["eps"], [100 * share for share in found[name]], line, marker="o", color=colour, label=name)
+    panel.set(xlabel="eps, of a pixel from 0 to 1", ylabel=f"% of {found['digits']} held-out digits", ylim=(-3, 103))
+    panel.set_facecolor("none")
+    panel.spines[["top", "right"]].set_visible(False)
+    drawn.legend(loc="outside right", fontsize="small", frameon=False)
+    return drawn
+
+
 PICTURES: dict[str, Callable[[], Figure]] = {
     "overview": overview,
     "window": lambda: windows(Window((3, 3), stride=2, padding=1), (5, 5), 6.4, 3.4),
@@ -392,6 +436,8 @@ PICTURES: dict[str, Callable[[], Figure]] = {
     "separable": separable,
     "prefix_suffix": prefix_suffix,
     "winner_byte": winner_byte,
+    "relaxations": relaxations,
+    "certified": certified,
 }
 
 

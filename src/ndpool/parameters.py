@@ -31,6 +31,13 @@ DESCRIPTIONS: dict[str, str] = {
     "out": "A NumPy array with the result's shape and dtype, to write into and return; it must not overlap `x`.",
     "indices": "Where each number goes: what `return_indices` gave.",
     "shape": "The shape of an input.",
+    # boxes
+    "lo": "The lower end of a box: an array, or nested lists of numbers.",
+    "hi": "The upper end of a box. It has the shape of the lower one.",
+    "upper": 'How the map above Max (below Min) is chosen: "volume", "constant", "maxlin" or "tilin".',
+    "lower": 'How the map below Max (above Min) is chosen: "volume", "lo", or weights of the shape of `lo`.',
+    "at": "A point of the box, at which the map above is to be tightest; None is nowhere in particular.",
+    "norm": "Which norm: 1, 2 or inf.",
     # the pool
     "pool": "An `ndpool.Pool`: a kind over a window.",
     "kind": "What one output is, given the cells that it sees: `Max()`, `Avg()`, or a `Kind` of your own.",

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,6 +35,9 @@ from .windows import (
     layout,
     whole,
 )
+
+if TYPE_CHECKING:
+    from .bounds import Affine, Lipschitz
 
 #: `pullback(g, out=None)`.
 Pullback: TypeAlias = Callable[..., Array]
@@ -276,6 +279,81 @@ class Pool:
         form = form_of(self.kind)
         keeps = "x" if form is None else form.keeps
         return "x" if keeps == "nothing" and self.skip is not None else keeps
+
+    # --- bounds ---
+
+    @documented
+    def bounds(self, lo: ArrayLike, hi: ArrayLike) -> tuple[Array, Array]:
+        """`(ylo, yhi)`: the least and the greatest output over all x with `lo <= x <= hi`, rounded outward.
+
+        What the reals give at any point of the box lies between them, and so does what the engine gives. Max, Min and
+        Quantiles that are a cell need no rounding; `ndpool.bounds.rounding` says how much the others get. Ends may be
+        infinite. Mode has no such bounds and is refused. With `skip`, each cell is there for all of the box or for
+        none of it: a cell whose two ends are the skipped value is not there.
+
+        >>> from ndpool import Max
+        >>> Pool(Max(), Window((2,))).bounds([0.0, 1.0, -2.0, -1.0], [2.0, 1.5, 3.0, 0.0])
+        (array([ 1., -1.]), array([2., 3.]))
+        """
+        from .bounds import intervals
+
+        return intervals.bounds(self, lo, hi)
+
+    @documented
+    def linear_bounds(
+        self,
+        lo: ArrayLike,
+        hi: ArrayLike,
+        upper: str = "volume",
+        lower: str | ArrayLike = "volume",
+        at: ArrayLike | None = None,
+    ) -> tuple[Affine, Affine]:
+        """`(lower, upper)`: affine maps with `lower(x) <= pool(x) <= upper(x)` for all x with `lo <= x <= hi`.
+
+        Avg and Sum are their own bounds. Max lies above each of its cells: `lower` is the one with the largest
+        midpoint ("volume", which is the least volume between the two), the one with the largest lo ("lo"), or a mixture
+        with weights that you give. With `L = max lo_i` and any c from L to the largest hi, it lies below
+
+            c + sum a_i (x_i - lo_i),   a_i = max(0, hi_i - c) / (hi_i - lo_i)
+
+        and `upper` chooses c: the largest hi ("constant"), the second largest ("maxlin"), the third ("tilin"). The
+        latter two, and any c between them, have the least volume; "volume" is the one of these whose greatest value is
+        the least, which is "maxlin". With `at`, c is such that the map is tightest at that point. Min is mirrored.
+        SmoothMax and Lp are bounded by tangents and chords, and Quantiles by constants.
+
+        Each map has `(x)`, `push(t)`, `pull(g)`, `bias` and `concretize(lo, hi)`.
+
+        >>> from ndpool import Max
+        >>> lower, upper = Pool(Max(), Window((2,))).linear_bounds([0.0, 1.0], [4.0, 2.0])
+        >>> lower([3.0, 1.5]), upper([3.0, 1.5])
+        (array([3.]), array([3.5]))
+        >>> upper.pull([1.0])
+        array([0.5, 0. ])
+        """
+        from .bounds import relaxations
+
+        return relaxations.linear_bounds(self, lo, hi, upper, lower, at)
+
+    @documented
+    def lipschitz(self, shape: Sequence[int], norm: float = math.inf) -> Lipschitz:
+        """The least k with `|pool(x) - pool(z)| <= k |x - z|` in the norm 1, 2 or inf, for inputs of this shape.
+
+        With n the most cells of a window, and r the most windows over one cell:
+
+            Max, Min     1 in the largest norm, r in norm 1, sqrt(r) in norm 2; SmoothMax the same
+            Sum, Avg     the norms of their matrices, products of those along the axes
+            Lp           n^(1/p), r, and sqrt(r) for p >= 2
+
+        Where that is only known to be large enough, `exact` is False: Quantiles that are not the smallest or the
+        largest cell, and Lp of p < 2 in norm 2 where windows overlap. Mode jumps and has none.
+
+        >>> from ndpool import Max
+        >>> Pool(Max(), Window((3,), 1)).lipschitz((8,), 1)
+        Lipschitz(value=3.0, exact=True)
+        """
+        from .bounds.lipschitz import lipschitz
+
+        return lipschitz(self, checked_shape(shape), norm)
 
     # --- plans ---
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,6 +28,9 @@ from .arrays import as_array
 from .ops import Array, Directions, Op, Shape
 from .reprs import brief
 from .viz import programs as pictures
+
+if TYPE_CHECKING:
+    from .bounds import Certificate
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,6 +263,64 @@ class Program:
         zero = Fraction(0) if exact else 0
         forward = sum((np.sum(dy * g) for dy, g in zip(dys, gs, strict=True)), zero)
         return forward - sum((np.sum(ts[i] * gxs[i]) for i in moved), zero)
+
+    # --- for all inputs of a box ------------------------------------------------------------------
+
+    def bounds(self, inputs_lo: Any, inputs_hi: Any, method: str = "crown") -> tuple[Any, Any]:
+        """`(ylo, yhi)`: outputs lie between them for all inputs between `inputs_lo` and `inputs_hi`, one for each.
+
+        An input whose two ends are equal, such as weights, is fixed. `method="ibp"` goes forwards by intervals, fast
+        and wide; `"crown"` goes backwards by affine maps, tighter. The bounds are doubles, rounded outward; they hold
+        for the real numbers that inputs and constants denote. An op without a rule is an error that names its node.
+
+        >>> from ndpool import Graph
+        >>> graph = Graph()
+        >>> x = graph.input((1, 2), name="x")
+        >>> f = graph.build(graph.sub(x, graph.scale(graph.relu(x), 0.5)))
+        >>> lo, hi = f.bounds([[-1.0, 1.0]], [[1.0, 3.0]], "ibp")
+        >>> lo.round(6), hi.round(6)
+        (array([[-1.5, -0.5]]), array([[1. , 2.5]]))
+        >>> lo, hi = f.bounds([[-1.0, 1.0]], [[1.0, 3.0]], "crown")
+        >>> lo.round(6), hi.round(6)
+        (array([[-1. ,  0.5]]), array([[0.5, 1.5]]))
+        """
+        from .bounds import networks
+
+        lows, highs = networks.bounds(self, inputs_lo, inputs_hi, method)
+        return _packed(lows), _packed(highs)
+
+    def certify(
+        self,
+        xs: Any,
+        eps: float,
+        label: int,
+        *,
+        moved: int | str = 0,
+        clip: tuple[float, float] | None = None,
+        method: str = "crown",
+        steps: int = 20,
+        seed: int = 0,
+    ) -> Certificate:
+        """Whether `label` has the largest output for all inputs within `eps` of `xs`, cell by cell.
+
+        The certificate says "robust", "counterexample" (with an input that has another label, found in `steps` of
+        projected gradient from xs and from a point that `seed` says), or "not shown". `moved` names the input that
+        moves, or is its place; `clip` holds it between two numbers. The program is of one example: its output is
+        one row.
+
+        >>> from ndpool import Graph
+        >>> graph = Graph()
+        >>> x = graph.input((1, 4), name="x")
+        >>> f = graph.build(graph.max_pool1d(x, 2))
+        >>> f.certify([[0.0, 1.0, 5.0, 4.0]], 1.5, label=1).verdict
+        'robust'
+        >>> found = f.certify([[0.0, 1.0, 5.0, 4.0]], 2.5, label=1)
+        >>> found.verdict, f(found.counterexample).argmax()
+        ('counterexample', np.int64(0))
+        """
+        from .bounds.certificates import certify
+
+        return certify(self, xs, eps, label, moved=moved, clip=clip, method=method, steps=steps, seed=seed)
 
     # --- as an op, and as a picture ---------------------------------------------------------------
 

@@ -155,6 +155,8 @@ def lift(number: Any, like: Any) -> Any:
     like = primal(like)
     if is_symbolic(like):
         return number if is_symbolic(number) else sys.modules["sympy"].Rational(rational(number))
+    if getattr(like, "is_exact", False):  # a kind of number that says so itself, as the symbols of proofs do
+        return type(like)(number)
     if isinstance(like, Decimal | Fraction) and isinstance(number, int | float):
         return type(like)(number)
     if isinstance(like, Fraction):
@@ -395,6 +397,8 @@ def _functions(a: Any, wanted: str) -> Any:
         return sys.modules["sympy"]
     if isinstance(a, Decimal):
         return _DECIMAL_FUNCTIONS
+    if _has_functions(a):
+        return _OWN_FUNCTIONS
     if isinstance(a, numbers.Real) and not isinstance(a, Fraction):
         return math
     raise TypeError(
@@ -403,4 +407,10 @@ def _functions(a: Any, wanted: str) -> Any:
     )
 
 
+def _has_functions(a: Any) -> bool:
+    """Whether a number brings its own, as methods: balls do."""
+    return hasattr(type(a), "exp") and hasattr(type(a), "log")
+
+
 _DECIMAL_FUNCTIONS = SimpleNamespace(exp=Decimal.exp, log=Decimal.ln)
+_OWN_FUNCTIONS = SimpleNamespace(exp=lambda a: a.exp(), log=lambda a: a.log())

@@ -1,4 +1,4 @@
-"""The command `ndpool`: demo, pool, explain, check and c. What it needs beside NumPy is the extra `cli`.
+"""The command `ndpool`: demo, pool, explain, check, c and prove. What it needs beside NumPy is the extra `cli`.
 
 `main` is the whole of it: what the commands raise becomes one line and exit code 2.
 """
@@ -27,6 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         context = getattr(fault, "ctx", None)
         command = context.command_path if context else "ndpool"
         return _complain(f"{fault.format_message().rstrip('.')}; see {command} --help")
+    except ModuleNotFoundError as missing:
+        return _complain(str(missing))
     except EXPECTED as fault:
         return _complain(str(fault) or type(fault).__name__)
 

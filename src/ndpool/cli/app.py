@@ -247,3 +247,43 @@ def check(
     if faults:
         raise typer.Exit(1)
     console.print("Everything agrees.", style="green")
+
+
+@app.command(name="prove", cls=Command)
+@with_pool
+def prove_(
+    *,
+    shape: Annotated[
+        str | None,
+        typer.Option("--shape", metavar="N[,N...]", help="Lengths of the pooled axes (default: two windows)."),
+    ] = None,
+    claims: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--claim", metavar="CLAIM", help="What is claimed; may be repeated (default: all that should hold)."
+        ),
+    ] = None,
+    box: Annotated[
+        str | None, typer.Option("--box", metavar="LO:HI", help="Where the cells of smooth-max and lp lie.")
+    ] = None,
+    kind: Kind,
+    window: AnyWindow,
+    there: dict[str, Any],
+) -> None:
+    """Prove claims about a pool for all inputs, or refute them by a window.
+
+    Claims: value, weights, transpose, monotone, lipschitz, bounds, "linear bounds"; also "lipschitz 0.99" with a
+    constant of your own, and "ties last" with another policy. Exit code 1 if any is refuted. Needs the extra prove.
+    """
+    from ..prove import proving
+
+    sizes = None if shape is None else arguments.each_number("--shape", shape)
+    rank = len(sizes) if sizes is not None else window.rank or 1
+    laid = Pool(kind, window, tuple(range(rank)), **there)
+    verdicts = []
+    for finding in proving.prove(laid, sizes, claims, arguments.box_of(box)):
+        colour = {"proved": "green", "refuted": "red"}.get(finding.verdict, "yellow")
+        typer.secho(str(finding), fg=colour)
+        verdicts.append(finding.verdict)
+    if "refuted" in verdicts:
+        raise typer.Exit(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from inspect import Parameter
 from typing import Any
@@ -37,6 +38,10 @@ CHOICES: dict[str, dict[type[Kind], tuple[str, ...]]] = {
     "method": {Quantile: METHODS},
     "rounding": {Avg: tuple(ROUNDINGS)},
 }
+
+
+#: Windows of so many cells at most are looked at over a box.
+MOST_BOXED = 64
 
 
 def words(names: Iterable[Any], before_last: str = "or") -> str:
@@ -122,6 +127,23 @@ def skip_of(skip: str | None, min_count: int | None) -> dict[str, Any]:
         except ValueError:
             continue
     raise ValueError(f"--skip {skip}: this is no number; give the number that stands for a cell not there, or nan")
+
+
+def box_of(text: str | None) -> list[tuple[float, float]] | None:
+    """The ends between which all cells lie: as many pairs as a window may have cells.
+
+    >>> box_of("-1:2.5")[0], box_of(None)
+    ((-1.0, 2.5), None)
+    """
+    if text is None:
+        return None
+    try:
+        lo, hi = (float(part) for part in text.split(":"))
+    except ValueError:
+        raise ValueError(f"--box {text}: give two numbers with a colon, such as --box -1:1") from None
+    if not -math.inf < lo < hi < math.inf:
+        raise ValueError(f"--box {text}: the first number is to be below the second; give for example --box -1:1")
+    return [(lo, hi)] * MOST_BOXED
 
 
 def pooled_axes(

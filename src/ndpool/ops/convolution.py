@@ -63,7 +63,12 @@ class Conv(Product):
         axes = self._axes(a.shape, b.shape)
         rows = np.swapaxes(g, 0, 1).reshape(len(b), -1)
         gb = (rows @ _columns(a, axes).T).reshape(b.shape)
-        return _columns_transposed(b.reshape(len(b), -1).T @ rows, a.shape, axes), gb
+        return self.transposed_to_input(g, a.shape, b), gb
+
+    def transposed_to_input(self, g: Array, shape: Shape, b: Array) -> Array:
+        """The cotangent of a alone, which has this shape and need not be there."""
+        rows = np.swapaxes(g, 0, 1).reshape(len(b), -1)
+        return _columns_transposed(b.reshape(len(b), -1).T @ rows, shape, self._axes(shape, b.shape))
 
 
 def _columns(x: Array, axes: Sequence[Axis]) -> Array:

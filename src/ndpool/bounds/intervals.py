@@ -1,0 +1,193 @@
+"""Interval bounds: the least and the greatest output over all inputs of a box.
+
+    grows with every cell (all kinds but Lp and Mode)   [f(lo), f(hi)]
+    Lp, which grows with every magnitude                [f(least magnitudes), f(largest magnitudes)]
+
+Both ends are attained, so no interval is narrower; beside that they are rounded outward.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..arrays import Array
+from ..kind import INTEGERS
+from ..kinds import Avg, Lp, Max, Median, Min, Mode, Quantile, SmoothMax, Sum
+from .boxes import cells_there, check_box, flattened, read_box, skips_nan, slabs
+from .rounding import LARGEST, Error, error_of, outward
+
+if TYPE_CHECKING:
+    from ..kind import Kind
+    from ..pool import Pool
+
+GROWING = (Max, Min, Avg, Sum, SmoothMax, Quantile, Median)
+
+
+def bounds(pool: Pool, lo: ArrayLike, hi: ArrayLike) -> tuple[Array, Array]:
+    """`(ylo, yhi)` with `ylo <= pool(x) <= yhi` for every x of the box; `Pool.bounds` says more."""
+    check_kind(pool.kind)
+    whole = read_box(lo, hi)
+    flat, low, high, shape = flattened(pool, *whole)
+    flat.kind.check_dtype(low.dtype.name)
+    result = flat.kind.result_dtype(low.dtype.newbyteorder("="))
+    ylo, yhi = (np.empty(flat.output_shape(low.shape), result) for _ in range(2))
+    cells = math.prod(axis.kernel for axis in flat._layout(low.shape).geometry)
+    for part, a, b in slabs(flat, low, high):
+        check_box(*whole, skips_nan(flat), (a, b))
+        _check_sum(flat, a, b, cells)
+        ends = (ylo, yhi) if a is low else (ylo[part], yhi[part])
+        if isinstance(flat.kind, Lp):
+            _norm_bounds(flat, a, b, ends, cells)
+        else:
+            _growing_bounds(flat, a, b, ends, cells)
+    return ylo.reshape(shape), yhi.reshape(shape)
+
+
+def check_kind(kind: Kind) -> None:
+    """Raises a TypeError where nothing is known that would bound the kind."""
+    if isinstance(kind, Mode):
+        raise TypeError(
+            f"{kind!r} has no bounds: the value that most cells have jumps where two cells become equal; "
+            "bound Min and Max over the same window, between which it lies"
+        )
+    if type(kind) not in (*GROWING, Lp):
+        raise TypeError(
+            f"{kind!r} has no bounds: ndpool does not know how it grows with its cells; use a kind of ndpool's own"
+        )
+
+
+def _check_sum(pool: Pool, lo: Array, hi: Array, cells: int) -> None:
+    """Sums of integers wrap around at 2**64, and do not grow there."""
+    if not isinstance(pool.kind, Sum) or lo.dtype.name not in INTEGERS or not lo.size:
+        return
+    most = cells * max(abs(int(lo.min())), abs(int(hi.max())))
+    limit = np.iinfo(pool.kind.result_dtype(lo.dtype)).max
+    if most > limit:
+        raise ValueError(
+            f"a sum of {cells} cells between {lo.min()} and {hi.max()} may be beyond {limit}, where sums "
+            "of integers wrap around and have no bounds; give floats"
+        )
+
+
+def _growing_bounds(pool: Pool, lo: Array, hi: Array, ends: tuple[Array, Array], cells: int) -> None:
+    if pool.skip is not None:
+        cells_there(pool, lo, hi)
+    pool(lo, out=ends[0])
+    pool(hi, out=ends[1])
+    error = _error(pool, lo, hi, ends[0], cells)
+    if error is not None:
+        _widened(pool, lo, hi, ends, error)
+
+
+def _error(pool: Pool, lo: Array, hi: Array, y: Array, cells: int) -> Error | None:
+    """What the outputs may be off, from the largest finite magnitude of the slab, or of each window of a Quantile."""
+    kind, name = pool.kind, y.dtype.name
+    if isinstance(kind, Max | Min) or name in INTEGERS or not lo.size:
+        return None
+    if isinstance(kind, Quantile | Median):
+        if kind.one_winner() is not None:
+            return None
+        from ..pool import Pool
+
+        sizes = Pool(Max(), pool.window, pool.axes, pool.skip, pool.min_count)
+        largest: Any = sizes(_magnitudes(pool, lo, hi)[1]).astype(np.float64)
+        return error_of(pool, cells, name, np.where(np.isfinite(largest), largest, 0.0))
+    if isinstance(kind, SmoothMax):
+        return error_of(pool, cells, name, 0.0)
+    largest, all_finite = _largest(lo, hi)
+    error = error_of(pool, cells, name, largest)
+    return error if all_finite or error is None else replace(error, largest=math.inf)
+
+
+def _largest(lo: Array, hi: Array) -> tuple[float, bool]:
+    """The largest finite magnitude of a box, and whether all of its ends are finite."""
+    with np.errstate(invalid="ignore"):
+        found = max(-float(lo.min()), float(hi.max()))
+    if math.isfinite(found):
+        return found, True
+    sizes = [np.abs(a[np.isfinite(a)].astype(np.float64)) for a in (lo, hi)]
+    return max((float(size.max()) for size in sizes if size.size), default=0.0), False
+
+
+def _widened(pool: Pool, lo: Array, hi: Array, ends: tuple[Array, Array], error: Error) -> None:
+    """Both ends moved outward; what is not finite is looked at by itself."""
+    for y, x, is_up in ((ends[0], lo, False), (ends[1], hi, True)):
+        special = None if _stays_finite(pool, y, error) or np.isfinite(y).all() else (np.isfinite(y), y.copy())
+        y[...] = outward(y, error, is_up)
+        if special is not None:
+            _mend(pool, x, y, *special, is_up)
+
+
+def _stays_finite(pool: Pool, y: Array, error: Error) -> bool:
+    """Whether no output can be infinite or NaN, as is known of sums of cells that are all finite and not too large."""
+    return isinstance(pool.kind, Sum | Avg) and error.largest < LARGEST[y.dtype.name] / 2
+
+
+def _mend(pool: Pool, x: Array, y: Array, finite: Array, before: Array, is_up: bool) -> None:
+    """Outputs that were infinite or NaN: infinite cells make them so, or numbers that are too large to be added.
+
+    An infinity stays where the cells have it and no other. An output that is only beyond the largest float is at least
+    that float. A sum of both infinities, and one that overflowed on its way, may be anything. An output that sees too
+    few cells stays the value that is skipped.
+    """
+    beyond = -np.inf if not is_up else np.inf
+    largest = y.dtype.type(LARGEST[y.dtype.name])
+    has_plus, has_minus = (_sees(pool, x, np.asarray(x == sign)) for sign in (np.inf, -np.inf))
+    keeps = np.where(before > 0, has_plus & ~has_minus, has_minus & ~has_plus)
+    too_large = np.where(before > 0, largest, -largest) if not isinstance(pool.kind, Sum | Avg) else beyond
+    inward = (before > 0) != is_up
+    chosen = np.where(keeps | ~inward, before, too_large)
+    chosen = np.where(before != before, beyond, chosen)
+    if skips_nan(pool):
+        there = _sees(pool, x, np.asarray(x == x), pool.min_count)
+        chosen = np.where(there, chosen, before)
+    y[...] = np.where(finite, y, chosen)
+
+
+def _sees(pool: Pool, x: Array, cells: Array, count: int = 1) -> Array:
+    """Which outputs see so many of these cells."""
+    from ..pool import Pool
+
+    seen = Pool(Sum(), pool.window, pool.axes)(cells.astype(np.int64))
+    return np.asarray(seen >= count)
+
+
+# --- Lp -------------------------------------------------------------------------------------------
+
+
+def _magnitudes(pool: Pool, lo: Array, hi: Array) -> tuple[Array, Array]:
+    """The least and the largest magnitude of each cell."""
+    if lo.dtype.name in INTEGERS:
+        lo, hi = lo.astype(np.float64), hi.astype(np.float64)
+    least = np.negative(hi)
+    np.maximum(least, lo, out=least)
+    np.maximum(least, lo.dtype.type(0), out=least)
+    largest = np.negative(lo)
+    np.maximum(largest, hi, out=largest)
+    return least, largest
+
+
+def _norm_bounds(pool: Pool, lo: Array, hi: Array, ends: tuple[Array, Array], cells: int) -> None:
+    there = cells_there(pool, lo, hi)
+    least, largest = _magnitudes(pool, lo, hi)
+    norm = pool
+    if there is not None:  # a magnitude may be the skipped value though its cell is not: NaN stands for it
+        from ..pool import Pool
+
+        norm = Pool(pool.kind, pool.window, pool.axes, math.nan, pool.min_count)
+        least[~there] = largest[~there] = math.nan
+    for y, x in zip(ends, (least, largest), strict=True):
+        norm(x, out=y)
+    too_few = np.isnan(ends[0]) if there is not None else None
+    error = error_of(norm, cells, ends[0].dtype.name, 0.0)
+    assert error is not None
+    _widened(norm, least, largest, ends, error)
+    np.maximum(ends[0], ends[0].dtype.type(0), out=ends[0])
+    if too_few is not None:
+        for y in ends:
+            y[too_few] = pool.skip
