@@ -23,8 +23,14 @@ def _torch() -> Any:
     return dispatch
 
 
+def _jax() -> Any:
+    from .jax import dispatch
+
+    return dispatch
+
+
 #: For each library: what the type of its arrays has, and the module here that pools them.
-_FRONT_ENDS = {"torch": ("__torch_function__", _torch)}
+_FRONT_ENDS = {"torch": ("__torch_function__", _torch), "jax": ("addressable_shards", _jax)}
 
 #: What a type has to do something of its own under NumPy's functions.
 _PROTOCOLS = ("__array_ufunc__", "__array_function__")
