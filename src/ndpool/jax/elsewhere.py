@@ -127,7 +127,7 @@ def unfolded(plan: Plan, x: Any) -> Any:
         x = x.reshape(*x.shape[:at], geometry.output, geometry.kernel, *x.shape[at + 1 :])
     kernels = [axis + i + 1 for i, axis in enumerate(plan.axes)]
     others = [d for d in range(x.ndim) if d not in kernels]
-    return x.transpose(*others, *kernels).reshape(*(x.shape[d] for d in others), -1)
+    return x.transpose(*others, *kernels).reshape(*(x.shape[d] for d in others), plan.cells)
 
 
 def _masks(plan: Plan) -> Any:
