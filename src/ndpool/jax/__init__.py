@@ -25,5 +25,8 @@ from . import cpu  # noqa: E402 - what follows needs such versions
 
 cpu.register()
 
+from .cpu import export_checks as export_checks  # noqa: E402
 from .functional import *  # noqa: E402, F403
-from .functional import __all__ as __all__  # noqa: E402
+from .functional import __all__ as _functions  # noqa: E402
+
+__all__ = [*_functions, "export_checks"]

@@ -10,6 +10,7 @@ import struct
 from typing import Any
 
 import jax
+import jax.export
 import jax.numpy as jnp
 
 from .. import _engine, native
@@ -23,6 +24,18 @@ def register() -> None:
     """Let XLA know the engine's operations."""
     for name, handler in _engine.xla_handlers().items():
         jax.ffi.register_ffi_target(_TARGETS[name], handler, platform="cpu")
+
+
+def export_checks() -> list[Any]:
+    """What `jax.export.export` wants to hear of programs that call the engine: give it as `disabled_checks`.
+
+    JAX exports foreign functions only where someone vouches for them. A program that is exported so runs wherever
+    `ndpool.jax` has been imported.
+
+    >>> [str(check) for check in export_checks()][:1]
+    ["DisabledSafetyCheck.custom_call('ndpool_forward')"]
+    """
+    return [jax.export.DisabledSafetyCheck.custom_call(target) for target in _TARGETS.values()]
 
 
 def text_of(plan: Plan) -> str:

@@ -100,6 +100,11 @@ def _pull_shape(g: Any, *kept: Any, pool: Pool, dtype: str, shape: Shape) -> Any
 # --- derivatives ----------------------------------------------------------------------------------
 
 
+def _zero(a: Any) -> Any:
+    """The tangent of what does not move; an integer's has no numbers at all."""
+    return ad.Zero(jax.typeof(a).to_tangent_aval())
+
+
 def _forward_jvp(primals: Any, tangents: Any, *, pool: Pool, dtype: str) -> Any:
     (x,), (t,) = primals, tangents
     y, kept = linearize(x, pool, dtype)
@@ -110,7 +115,7 @@ def _linearize_jvp(primals: Any, tangents: Any, *, pool: Pool, dtype: str) -> An
     (x,), (t,) = primals, tangents
     y, (winners,) = linearize(x, pool, dtype)
     dy = push(ad.instantiate_zeros(t), (winners,), pool, dtype)
-    return [y, winners], [dy, ad.Zero.from_primal_value(winners)]
+    return [y, winners], [dy, _zero(winners)]
 
 
 def _linear_jvp(apply: Callable[..., Any], bend: Callable[..., Any], primals: Any, tangents: Any, **known: Any) -> Any:
@@ -123,7 +128,7 @@ def _linear_jvp(apply: Callable[..., Any], bend: Callable[..., Any], primals: An
     curved = kept and planned(pool, known.get("shape", a.shape), dtype).curved
     if curved and not isinstance(moves[0], ad.Zero):
         changes.append(bend(Slope(pool, dtype, kept[0]), a, moves[0]))
-    return out, sum(changes[1:], changes[0]) if changes else ad.Zero.from_primal_value(out)
+    return out, sum(changes[1:], changes[0]) if changes else _zero(out)
 
 
 def _push_jvp(primals: Any, tangents: Any, **known: Any) -> Any:
