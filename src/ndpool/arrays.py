@@ -115,7 +115,8 @@ def check_type(name: str, kind: type) -> None:
             "give x.filled(value), with a value for the cells that are masked"
         )
     if any(hasattr(kind, mark) for mark, _ in _FRONT_ENDS.values()):
-        raise TypeError(f"{said} where a NumPy array is taken; call .numpy() on it, or give all arrays as tensors")
+        way = "call .numpy() on it" if hasattr(kind, "__torch_function__") else "call np.asarray on it"
+        raise TypeError(f"{said} where a NumPy array is taken; {way}, or give all arrays as that library's")
     plain = vars(np.ndarray)
     if any(getattr(kind, protocol, plain[protocol]) is not plain[protocol] for protocol in _PROTOCOLS):
         raise TypeError(f"{said}, which is more than its numbers; give np.asarray(x) to pool these alone")

@@ -152,7 +152,7 @@ class Pool:
                 return y
         if type(x) is not np.ndarray:
             if (elsewhere := front_end(x)) is not None:
-                _check_no_out(out)
+                _check_no_out(out, elsewhere)
                 return elsewhere.forward(self, x)  # type: ignore[no-any-return]
             x = as_array("x", x)
         arrays = self._plan(x)
@@ -175,7 +175,7 @@ class Pool:
         array([1, 2])
         """
         if (elsewhere := front_end(x)) is not None:
-            _check_no_out(out)
+            _check_no_out(out, elsewhere)
             self._one_winner()
             return elsewhere.with_indices(self, x)  # type: ignore[no-any-return]
         x = as_array("x", x)
@@ -323,6 +323,6 @@ def set_num_threads(n: int) -> None:
 _MOST_THREADS = 1024
 
 
-def _check_no_out(out: Any) -> None:
+def _check_no_out(out: Any, elsewhere: Any) -> None:
     if out is not None:
-        raise TypeError("out is given beside a tensor x, and is for NumPy arrays alone; write out.copy_(pool(x))")
+        raise TypeError(f"out is given beside {elsewhere.NO_OUT}")

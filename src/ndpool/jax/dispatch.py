@@ -24,6 +24,9 @@ from ..plan import ITEM_BYTES, Plan
 from ..pool import Pool
 from . import primitives
 
+#: Why there is no `out` for arrays of JAX.
+NO_OUT = "an array of JAX, and these cannot be written to; leave it out"
+
 
 def forward(pool: Pool, x: Any) -> Any:
     """`y`."""
@@ -82,7 +85,7 @@ class JaxLinear:
     def pull(self, g: Any, out: None = None) -> Any:
         """`gx = J^T g`."""
         if out is not None:
-            raise TypeError("out is given beside an array of JAX, which cannot be written to; leave it out")
+            raise TypeError(f"out is given beside {NO_OUT}")
         g = self._direction("g", g, self._plan.output_shape)
         return primitives.pull(g, self._kept, self._pool, self._plan.input, self._plan.shape)
 
