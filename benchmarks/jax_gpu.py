@@ -101,7 +101,7 @@ def report(seconds: dict[str, float], batch: int) -> str:
     rows = [f"| {name} | {1e3 * each:.3f} ms |" for name, each in seconds.items()]
     head = [
         "# The gradient of a max pool by JAX on a GPU\n",
-        f"{jax.devices()[0].device_kind}, jax {jax.__version__}; max 3/2, padding 1, ({batch}, 64, 224, 224) float32.\n",
+        f"{jax.devices()[0].device_kind}, JAX {jax.__version__}. Max 3/2, padding 1, ({batch}, 64, 224, 224) floats.\n",
         f"ndpool's gradient is {gain:.2f} x as fast as lax's.\n",
         "| work | median |",
         "|---|---|",

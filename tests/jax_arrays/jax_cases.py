@@ -17,6 +17,9 @@ from strategies import ALL_KINDS, cases
 #: The same examples in every run. To look for others: `derandomize=False`.
 FEW = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
 
+#: All dtypes, by name.
+NAMES = tuple(map(str, DTYPES))
+
 #: One pool of each way to keep a derivative, and of each form of window.
 POOLS = [
     Pool(Max(), Window((3, 3), stride=2, padding=1)),
@@ -41,7 +44,7 @@ def name_of(pool):
 
 
 @st.composite
-def pooled_arrays(draw, dtypes=tuple(map(str, DTYPES)), kinds=ALL_KINDS, large=False):
+def pooled_arrays(draw, dtypes=NAMES, kinds=ALL_KINDS, large=False):
     """A pool and an array that it takes: of any dtype, with ties, NaNs, infinities, and cells that are skipped."""
     case = draw(cases(kinds, large=large))
     name = draw(st.sampled_from(dtypes))

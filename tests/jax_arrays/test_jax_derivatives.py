@@ -109,7 +109,7 @@ def test_a_linear_pool_has_a_transpose_of_its_own():
 
 
 def test_another_pool_has_none():
-    with pytest.raises(TypeError, match="is not linear, and only the transpose of its derivative exists; call jax.vjp"):
+    with pytest.raises(TypeError, match=r"is not linear, .* exists; call jax\.vjp"):
         jax.linear_transpose(Pool(Max(), Window((2,))), jnp.ones(4))(jnp.ones(2))
 
 

@@ -62,10 +62,9 @@ def test_indices_are_the_engines(drawn):
     pool, x = drawn
     try:
         y, indices = pool.with_indices(x)
-    except TypeError as error:
+    except TypeError:
         with pytest.raises(TypeError, match="has no winner in a window"):
             pool.with_indices(jnp.asarray(x))
-        assert "has no winner" in str(error)
         return
     found, places = jax.jit(pool.with_indices)(x)
     same(np.asarray(found), y)

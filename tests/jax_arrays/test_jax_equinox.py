@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import inspect
 
+import equinox
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax_cases import normal
-
-equinox = pytest.importorskip("equinox")
 
 import ndpool.jax.equinox as ours
 from ndpool import adaptive_avg_pool, adaptive_max_pool

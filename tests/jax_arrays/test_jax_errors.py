@@ -30,18 +30,18 @@ def test_shapes_are_refused_while_tracing():
         reached.append(True)
         return y
 
-    with pytest.raises(ValueError, match="kernel_size=3 with dilation=1 reaches over 3 cells, and the padded axis has 2"):
+    with pytest.raises(ValueError, match=r"kernel_size=3 .* reaches over 3 cells, and the padded axis has 2"):
         step(jnp.ones(2))
-    with pytest.raises(ValueError, match="1 axes are pooled and the input of shape .* has 0; give fewer axes"):
+    with pytest.raises(ValueError, match=r"1 axes are pooled and the input of shape .* has 0; give fewer axes"):
         jax.vmap(step)(jnp.ones(4))
     assert not reached
 
 
 def test_versions_that_are_too_old():
     for old in ("0.4.38", "0.5.3"):
-        with pytest.raises(ImportError, match=rf"ndpool.jax needs jax and jaxlib 0.6.0 or later.* jax {old} and jaxlib {old}"):
+        with pytest.raises(ImportError, match=rf"needs jax and jaxlib 0\.6\.0 or later.* jax {old} and jaxlib {old}"):
             check_versions(old, old)
-    with pytest.raises(ImportError, match="here are jax 0.10.2 and jaxlib 0.5.1"):
+    with pytest.raises(ImportError, match=r"here are jax 0.10.2 and jaxlib 0.5.1"):
         check_versions("0.10.2", "0.5.1")
     check_versions("0.10.2", "0.6.0")
     check_versions("1.0.0", "1.0")
@@ -79,7 +79,7 @@ def test_too_many_cells_for_an_index():
 
 def test_windows_that_are_too_large():
     # Windows of 2**33 cells: their winners' places do not fit.
-    pool = Pool(Max(), Window((2**17, 2**16), padding=2**16))
+    pool = Pool(Max(), Window((2**17, 2**16), padding=(2**16, 2**15)))
     with pytest.raises(ValueError, match=r"engines find winners in windows of up to 2\*\*32 cells"):
         pool.linearize(jnp.ones((4, 4)))
 
@@ -98,7 +98,7 @@ def test_a_kind_of_ones_own():
 
 def test_arrays_that_are_not_taken_together():
     x = np.ones(4)
-    with pytest.raises(TypeError, match="where a NumPy array is taken; call np.asarray on it"):
+    with pytest.raises(TypeError, match=r"where a NumPy array is taken; call np\.asarray on it"):
         MAX.jvp(x, jnp.ones(4))
     with pytest.raises(TypeError, match="out is given beside an array of JAX, and these cannot be written to"):
         MAX(jnp.ones(4), out=np.empty(1))

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import inspect
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax_cases import normal
-
-pytest.importorskip("flax")
-import flax.linen as nn
 from flax.linen import pooling as theirs
+from jax_cases import normal
 
 import ndpool.jax.flax as ours
 

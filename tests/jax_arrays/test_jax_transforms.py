@@ -43,9 +43,7 @@ def test_vmap_over_tangents_alone(pool):
 def test_axes_counted_from_the_front_are_those_of_one_example():
     x = normal(0, (5, 6, 8, 3))
     pool = Pool(Max(), Window((2, 2)), axes=(0, 1))
-    np.testing.assert_array_equal(
-        jax.vmap(pool)(x), Pool(Max(), Window((2, 2)), axes=(1, 2))(np.ascontiguousarray(x))
-    )
+    np.testing.assert_array_equal(jax.vmap(pool)(x), Pool(Max(), Window((2, 2)), axes=(1, 2))(np.ascontiguousarray(x)))
 
 
 def test_scan_and_checkpoint():

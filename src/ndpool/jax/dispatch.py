@@ -35,7 +35,7 @@ def forward(pool: Pool, x: Any) -> Any:
 
 
 def with_indices(pool: Pool, x: Any) -> tuple[Any, Any]:
-    """`y`, and the flat index over the pooled axes of the first winner in each window: int32, or int64 where JAX has it.
+    """`y`, and the flat index over the pooled axes of the first winner in each window, int64 where JAX has it.
 
     For Max and Min with any policy; where too few cells are there, it is -1.
     """
@@ -130,7 +130,7 @@ def _plan(pool: Pool, x: Any, dtype: str) -> Plan:
     for name in (plan.result, plan.dtype):
         if ITEM_BYTES[name] == 8 and name != "complex64" and not jax.config.jax_enable_x64:
             raise TypeError(
-                f"{pool.kind!r} of {dtype} is {plan.result} (rule \"Integers\"), and JAX has no numbers of 64 bits "
+                f'{pool.kind!r} of {dtype} is {plan.result} (rule "Integers"), and JAX has no numbers of 64 bits '
                 'unless jax.config.update("jax_enable_x64", True) is called; call it, or give '
                 "x.astype(jax.numpy.float32)"
             )

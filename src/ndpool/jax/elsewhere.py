@@ -10,7 +10,7 @@ Half-precision sums are added up in float32, the others in their own precision.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -90,7 +90,7 @@ def pull(plan: Plan, g: Any, *kept: Any) -> Any:
     return gx
 
 
-_OPERATIONS = {"forward": forward, "linearize": linearize, "push": push, "pull": pull}
+_OPERATIONS: dict[str, Callable[..., Any]] = {"forward": forward, "linearize": linearize, "push": push, "pull": pull}
 
 
 # --- cells side by side ---------------------------------------------------------------------------
@@ -259,9 +259,7 @@ def _pull_by_phases(plan: Plan, g: Any, winners: Any) -> Any:
     """
     strides = [axis.stride for axis in plan.geometry]
     rows = [-(-(axis.pad_lo + axis.length) // axis.stride) for axis in plan.geometry]
-    phases = {
-        phase: _phase(plan, g, winners, phase, rows) for phase in itertools.product(*(range(s) for s in strides))
-    }
+    phases = {phase: _phase(plan, g, winners, phase, rows) for phase in itertools.product(*(range(s) for s in strides))}
     return _interleaved(plan, phases, rows)
 
 

@@ -42,7 +42,7 @@ def _bins(module: Any, x: jax.Array) -> AnyWindow:
 
 
 def _call(kind: Kind, window_of: Callable[[Any, jax.Array], AnyWindow], rank: int) -> Any:
-    def __call__(self: Any, x: jax.Array, *, key: Any = None) -> Any:
+    def call(self: Any, x: jax.Array, *, key: Any = None) -> Any:
         """`(channels, ...)` pooled over all axes but the first; `key` is not looked at."""
         if x.ndim != rank + 1:
             raise ValueError(
@@ -51,7 +51,7 @@ def _call(kind: Kind, window_of: Callable[[Any, jax.Array], AnyWindow], rank: in
             )
         return Pool(kind, window_of(self, x))(x)
 
-    return __call__
+    return call
 
 
 def _made(name: str) -> Any:

@@ -1,10 +1,10 @@
 """ndpool's functions for arrays of JAX, made from the table: the same names, the same arguments, the same numbers.
 
-    >>> import jax
-    >>> import jax.numpy as jnp
-    >>> jax.vmap(lambda x: avg_pool(x, 2, axes=(0,)))(jnp.array([[1.0, 3.0], [5.0, 9.0]]))
-    Array([[2.],
-           [7.]], dtype=float32)
+>>> import jax
+>>> import jax.numpy as jnp
+>>> jax.vmap(lambda x: avg_pool(x, 2, axes=(0,)))(jnp.array([[1.0, 3.0], [5.0, 9.0]]))
+Array([[2.],
+[7.]], dtype=float32)
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .. import functional
+from .. import functional  # noqa: F401 - what is made calls it
 from ..making import Style, explained, make
 from ..table import TABLE, Pooling
 from ..windows import Ints, OutputSize, PaddingLike  # noqa: F401 - annotations of what is made
@@ -23,7 +23,7 @@ __all__ = list(TABLE)
 
 
 def _body(pooling: Pooling, axes: str) -> list[str]:
-    """ndpool's own function: a pool knows whose array it is given."""
+    """A call of ndpool's own function: a pool knows whose array it is given."""
     given = ["_array(x)"]
     for each in pooling.parameters:
         value = axes if each.name == "axes" else each.name

@@ -54,7 +54,7 @@ def _typed(like: Any, shape: Shape, dtype: Any, spec: Any) -> Any:
 
 def varying_alike(*arrays: Any) -> Sequence[Any]:
     """The arrays, each of which varies along all axes of a `shard_map` that any of them varies along."""
-    axes = [getattr(jax.typeof(a), "vma", frozenset()) for a in arrays]
+    axes: list[frozenset[str]] = [getattr(jax.typeof(a), "vma", frozenset()) for a in arrays]
     every = frozenset().union(*axes)
     if not every:
         return arrays
