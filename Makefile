@@ -45,7 +45,8 @@ test-triton: .venv/.test-triton
 OLDEST_JAX := build/jax-oldest
 OLDEST_JAX_PACKAGES := jax==0.6.0 jaxlib==0.6.0 flax==0.10.7 equinox==0.12.2
 test-jax: .venv/.test-jax $(OLDEST_JAX)/.installed
-	$(BIN)/python -m pytest -n auto tests/jax_arrays src/ndpool/jax
+	$(BIN)/python -m pytest -n auto tests/jax_arrays
+	$(BIN)/python -m pytest src/ndpool/jax docs/jax.md
 	PYTHONPATH=$(OLDEST_JAX) $(BIN)/python -m pytest -n auto tests/jax_arrays
 
 # The same kernels, and the adapter of PyTorch, on a GPU. GPU_PYTHON has PyTorch for CUDA, Triton and what tests need; ndpool is the

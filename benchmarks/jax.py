@@ -55,7 +55,8 @@ class Work:
     at_least: float | None = None
     #: Ndpool's time is to be so many seconds longer than the peer's at most.
     at_most_longer: float | None = None
-    tolerance: float = 1e-4
+    #: Whether all compute the same, and not only as much.
+    alike: bool = True
 
 
 def value_and_gradient(pool: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -183,7 +184,7 @@ def others() -> list[Work]:
             lambda x: ndpool.jax.max_pool2d(x, 2) * 1.0,
             {"x[..., ::2, ::2]": lambda x: x[..., ::2, ::2] * 1.0},
             at_most_longer=10e-6,
-            tolerance=np.inf,
+            alike=False,
         ),
         Work("a step of a CNN", (16, 64, 64, 3), step(ndpool.jax.flax), {"Flax": step(flax)}),
     ]
@@ -218,9 +219,9 @@ def measured(work: Work, budget_s: float) -> dict[str, Any]:
     x = jax.random.normal(jax.random.key(0), work.shape, "float32")
     functions = {name: jax.jit(f) for name, f in {"ndpool": work.ours, **work.peers}.items()}
     expected = jax.tree.leaves(functions["ndpool"](x))
-    for name, function in functions.items():
+    for name, function in functions.items() if work.alike else ():
         for found, wanted in zip(jax.tree.leaves(function(x)), expected, strict=True):
-            np.testing.assert_allclose(found, wanted, rtol=work.tolerance, atol=work.tolerance, err_msg=name)
+            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4, err_msg=name)
 
     def run(function: Any) -> Callable[[], Any]:
         return lambda: jax.block_until_ready(function(x))
