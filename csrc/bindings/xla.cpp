@@ -1,5 +1,7 @@
 #include "bindings/xla.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstring>
 #include <exception>
@@ -158,19 +160,32 @@ int threads_of(const xla::CallFrame &frame) {
     return static_cast<int>(std::clamp<std::int64_t>(threads, 1, get_num_threads()));
 }
 
+// XLA asks for the memory of a large result anew at every call. In large pages it is there with few faults; what is there
+// already stays as it is.
+void ask_for_large_pages(const Array &result) {
+#ifdef MADV_HUGEPAGE
+    constexpr std::uintptr_t PAGE = std::uintptr_t{1} << 21;
+    const auto begin = reinterpret_cast<std::uintptr_t>(result.data);
+    const std::uintptr_t first = (begin + PAGE - 1) / PAGE * PAGE, last = (begin + result.bytes) / PAGE * PAGE;
+    if (last > first + PAGE) madvise(reinterpret_cast<void *>(first), last - first, MADV_HUGEPAGE);
+#else
+    (void)result;
+#endif
+}
+
 class Call {
   public:
     explicit Call(const xla::CallFrame &frame) : frame(frame), pool(pool_of(plan())), manner{threads_of(frame), ""} {}
 
     void forward() const {
         count(1, 1);
-        pool->forward(argument(0, pool->input_type()), result(0, pool->result_type()), manner);
+        pool->forward(argument(0, pool->input_type()), result(0, size_of(pool->result_type())), manner);
     }
 
     void linearize() const {
         count(1, 2);
-        const Array winners = memory(frame.results.values[1], pool->winner_bytes());
-        pool->linearize(argument(0, pool->input_type()), result(0, pool->result_type()), winners, manner);
+        pool->linearize(argument(0, pool->input_type()), result(0, size_of(pool->result_type())),
+                        result(1, pool->winner_bytes()), manner);
     }
 
     // push or pull: a tangent or a cotangent, and then what the derivative keeps: x, y or the winners.
@@ -182,7 +197,7 @@ class Call {
         const Array x = kept.x ? argument(next++, pool->input_type()) : Array{};
         const Array y = kept.y ? argument(next++, pool->result_type()) : Array{};
         const Array winners = kept.winners ? memory(frame.arguments.values[next++], pool->winner_bytes()) : Array{};
-        const Array from = argument(0, pool->derivative_type()), to = result(0, pool->derivative_type());
+        const Array from = argument(0, pool->derivative_type()), to = result(0, size_of(pool->derivative_type()));
         ((*pool).*OPERATION)(x, y, winners, from, to, manner);
     }
 
@@ -209,7 +224,11 @@ class Call {
     }
 
     Array argument(i64 i, Type type) const { return memory(frame.arguments.values[i], size_of(type)); }
-    Array result(i64 i, Type type) const { return memory(frame.results.values[i], size_of(type)); }
+    Array result(i64 i, i64 element_bytes) const {
+        const Array made = memory(frame.results.values[i], element_bytes);
+        ask_for_large_pages(made);
+        return made;
+    }
 
     // A complex number is two elements.
     static Array memory(const void *buffer, i64 element_bytes) {
