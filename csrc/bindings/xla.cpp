@@ -26,8 +26,8 @@ namespace {
 
 // --- pools as text --------------------------------------------------------------------------------
 //
-// A pool comes as a text in the call's one attribute, "plan", so that a program which was compiled or exported elsewhere
-// says by itself all that it computes:
+// A pool comes as a text in the call's one attribute, "plan", so that a program which was compiled or exported
+// elsewhere says by itself all that it computes:
 //
 //     kind=max;option=first;parameter=0;dtype=float32;result=float32;derivative=float32;winners=1;
 //     dims=8 64 112,56,3,2,1,1,1,0 112,56,3,2,1,1,1,0;skip=;pooled=2,3
@@ -160,8 +160,8 @@ int threads_of(const xla::CallFrame &frame) {
     return static_cast<int>(std::clamp<std::int64_t>(threads, 1, get_num_threads()));
 }
 
-// XLA asks for the memory of a large result anew at every call. In large pages it is there with few faults; what is there
-// already stays as it is.
+// XLA asks for the memory of a large result anew at every call. In large pages it is there with few faults; what is
+// there already stays as it is.
 void ask_for_large_pages(const Array &result) {
 #ifdef MADV_HUGEPAGE
     constexpr std::uintptr_t PAGE = std::uintptr_t{1} << 21;

@@ -1,5 +1,5 @@
-// What XLA's foreign function interface hands to a handler, at version 0.1: the oldest that every XLA with the interface
-// knows. Later versions add members at the ends, which nobody here looks at, and take handlers of older ones.
+// What XLA's foreign function interface hands to a handler, at version 0.1: the oldest that every XLA with the
+// interface knows. Later versions add members at the ends, which nobody here looks at, and take handlers of older ones.
 //
 // A handler gets one CallFrame, with buffers, attributes and a table of XLA's own functions, and answers with no error
 // or with one that the table made.
