@@ -68,7 +68,8 @@ class Pool:
     axes themselves are out of order, as in a Fortran-ordered image, their results are C-ordered.
 
     An input is a NumPy array or what becomes one without loss: nested lists, whatever has `__array__` or a buffer. A
-    PyTorch tensor goes to `ndpool.torch` and gives tensors, which can be differentiated. What means more than its
+    PyTorch tensor goes to `ndpool.torch` and gives tensors, which can be differentiated; an array of JAX goes to
+    `ndpool.jax` likewise. What means more than its
     numbers is refused: a masked array, and what has labels or units or is not computed yet.
 
     The engine takes bools, integers, and floats of 16 to 64 bits; Sum and Avg of complex numbers too, as sums of their

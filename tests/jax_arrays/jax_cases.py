@@ -61,6 +61,11 @@ def pooled_arrays(draw, dtypes=NAMES, kinds=ALL_KINDS, large=False):
     return pool, numbers(rng, flavour, case.shape, dtype)
 
 
+def narrow():
+    """Without numbers of 64 bits, as JAX is by default."""
+    return jax.enable_x64(False) if hasattr(jax, "enable_x64") else jax.experimental.disable_x64()
+
+
 def normal(seed, shape, dtype="float64"):
     return jax.numpy.asarray(np.random.default_rng(seed).normal(size=shape), dtype)
 

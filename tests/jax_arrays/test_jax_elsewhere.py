@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jax_cases import FEW, POOLS, name_of, normal, pooled_arrays
+from jax_cases import FEW, POOLS, name_of, narrow, normal, pooled_arrays
 
 import ndpool.jax
 from ndpool import Avg, Max, Min, Mode, Pool, Quantile, Sum, Window
@@ -122,6 +122,15 @@ def test_other_platforms_get_operations_of_their_own(pool):
     x = jax.ShapeDtypeStruct((2, 3, 7, 8), "float32")
     step = jax.jit(lambda x: jax.value_and_grad(lambda x: (pool(x) ** 2).sum())(x))
     assert "@ndpool_" not in jax.export.export(step, platforms=["cuda", "tpu"])(x).mlir_module()
+
+
+@pytest.mark.parametrize("pool", POOLS, ids=name_of)
+def test_other_platforms_without_64_bits(pool):
+    """Nor is anyone warned of numbers that are not there."""
+    with narrow():
+        x = jnp.ones((2, 7, 8), "float32")
+        step = jax.jit(lambda x: jax.value_and_grad(lambda x: (pool(x) ** 2).sum())(x))
+        assert "f64" not in jax.export.export(step, platforms=["cuda"])(x).mlir_module()
 
 
 def test_one_program_for_several_platforms():

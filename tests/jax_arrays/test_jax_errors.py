@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax_cases import narrow
 
 import ndpool.jax
 from ndpool import Avg, Kind, Max, Pool, SmoothMax, Sum, Window
@@ -14,11 +15,6 @@ from ndpool.jax.versions import check_versions
 from ndpool.plan import plan_of
 
 MAX = Pool(Max(), Window((3,)))
-
-
-def narrow():
-    """Without numbers of 64 bits, as JAX is by default."""
-    return jax.enable_x64(False) if hasattr(jax, "enable_x64") else jax.experimental.disable_x64()
 
 
 def test_shapes_are_refused_while_tracing():

@@ -137,7 +137,7 @@ def _mean(plan: Plan, seen: Seen) -> Any:
 
 def _rounded(plan: Plan, seen: Seen, rounding: str) -> Any:
     """The exact mean of integers, rounded once."""
-    room = jnp.asarray(0, "int64").dtype  # 32 bits unless JAX has 64
+    room = jnp.arange(1).dtype  # 32 bits unless JAX has 64
     if 8 * room.itemsize < 8 * seen.x.dtype.itemsize + int(plan.cells).bit_length() + 1:
         raise NotImplementedError(
             f"rounding={rounding!r} of {plan.input} over {plan.cells} cells needs wider integers than {room} here; "
