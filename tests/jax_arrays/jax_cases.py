@@ -15,7 +15,7 @@ from ndpool.plan import plan_of
 from strategies import ALL_KINDS, cases
 
 #: The same examples in every run. To look for others: `derandomize=False`.
-FEW = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
+FEW = settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
 
 #: All dtypes, by name.
 NAMES = tuple(map(str, DTYPES))
