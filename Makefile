@@ -7,7 +7,7 @@ BUILD_TOOLS := 'scikit-build-core>=0.10' 'nanobind>=2.4' 'cmake>=3.18' ninja
 PIP_INSTALL := -m pip install --no-compile --constraint constraints.txt
 PIP := $(BIN)/python $(PIP_INSTALL)
 
-.PHONY: demo examples docs test test-torch test-onnx test-images test-verified test-triton test-gpu test-c test-chips test-tflite test-docs core-test arm compilers sanitize wheel lint format bench bench-compare clean
+.PHONY: demo examples docs test test-torch test-onnx test-images test-verified test-triton test-jax test-gpu test-c test-chips test-tflite test-docs core-test arm compilers sanitize wheel lint format bench bench-compare clean
 
 demo: .venv/.cli
 	$(BIN)/ndpool demo --force
@@ -44,6 +44,15 @@ test-verified: .venv/.test-verified
 # The kernels for GPUs in Triton's interpreter: likewise. Triton is a gigabyte.
 test-triton: .venv/.test-triton
 	TRITON_INTERPRET=1 $(BIN)/python -m pytest -n auto tests/gpu_kernels src/ndpool/triton
+
+# The adapter of JAX, with the newest JAX that there is for this Python and with the oldest that it works with: likewise.
+# The latter is put before the former, and takes everything else from where it is.
+OLDEST_JAX := build/jax-oldest
+OLDEST_JAX_TESTS := $(foreach part,engine derivatives transforms sharding errors,tests/jax_arrays/test_jax_$(part).py)
+test-jax: .venv/.test-jax $(OLDEST_JAX)/.installed
+	$(BIN)/python -m pytest -n auto tests/jax_arrays
+	$(BIN)/python -m pytest src/ndpool/jax docs/jax.md
+	PYTHONPATH=$(OLDEST_JAX) $(BIN)/python -m pytest -n auto $(OLDEST_JAX_TESTS)
 
 # The same kernels, and the adapter of PyTorch, on a GPU. GPU_PYTHON has PyTorch for CUDA, Triton and what tests need; ndpool is the
 # one that is built here.
@@ -85,6 +94,7 @@ bench: .venv/.bench
 	$(BIN)/python -m benchmarks.torch_end_to_end
 	$(BIN)/python -m benchmarks.images
 	$(BIN)/python -m benchmarks.verified
+	$(BIN)/python -m benchmarks.jax
 
 # The working tree beside the commit OLD: both are built, and take turns. `python -m benchmarks.compare` compares any two.
 OLD ?= main
@@ -208,6 +218,15 @@ endef
 
 .venv/.test-triton: .venv/.test
 	$(call install-extra,test-triton,the tests of the kernels for GPUs; Triton is large)
+
+.venv/.test-jax: .venv/.test
+	$(call install-extra,test-jax,the tests of the adapter of JAX)
+
+$(OLDEST_JAX)/.installed: .venv/.tools Makefile
+	@echo "Installing the oldest JAX that ndpool works with into $(OLDEST_JAX)"
+	@rm -rf $(OLDEST_JAX)
+	@$(BIN)/python -m pip install --no-compile --quiet --no-deps --target $(OLDEST_JAX) jax==0.6.0 jaxlib==0.6.0
+	@touch $@
 
 .venv/.test-images: .venv/.test
 	$(call install-extra,test-images,the tests beside other libraries)

@@ -16,6 +16,7 @@
 #include "base/threads.h"
 #include "bindings/arrays.h"
 #include "bindings/tensors.h"
+#include "bindings/xla.h"
 #include "kinds/engine.h"
 #include "kinds/levels.h"
 
@@ -393,4 +394,5 @@ NB_MODULE(_engine, m) {
         .def("linearize", &TensorPlan::linearize, nb::arg("x"), threads)
         .def("pull", &TensorPlan::pull, nb::arg("x").none(), nb::arg("y").none(), nb::arg("winners").none(),
              nb::arg("g"), threads);
+    bind_xla(m);
 }

@@ -10,7 +10,7 @@ A pool is a *kind* over a *window*:
 Kinds: `Max`, `Min`, `Avg`, `Sum`, `SmoothMax`, `Lp`. Windows: `Window`, `Adaptive`, `Global`.
 A `Pool` has `pool(x)`, `pool.jvp(x, t)` and `pool.vjp(x)`; each kind over each window also has a function, `max_pool`,
 `adaptive_avg_pool`, `global_smooth_max_pool` and so on, with the spellings `max_pool1d`, `max_pool2d`, `max_pool3d`.
-They take NumPy arrays, and PyTorch's tensors, of which they make tensors that can be differentiated.
+They take NumPy arrays, and PyTorch's tensors and JAX's arrays, of which they make such as can be differentiated.
 `ndpool.spec` is the definition, executable on any numbers. `Graph` and `ndpool.layers` build networks, from pools and
 the ops of `ndpool.ops`, that are differentiated as a whole. `ndpool.c` writes plain C for microcontrollers. These are
 loaded when they are first asked for.

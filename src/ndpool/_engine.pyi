@@ -19,6 +19,9 @@ def get_num_threads() -> int:
 def set_num_threads(n: int) -> None:
     """Let a call use n threads."""
 
+def xla_handlers() -> dict[str, Any]:
+    """What XLA calls for each operation of a plan, as capsules."""
+
 class Plan:
     """A kind over a window over a shape, for one dtype: its operations on memory.
 

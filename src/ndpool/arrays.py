@@ -23,8 +23,14 @@ def _torch() -> Any:
     return dispatch
 
 
+def _jax() -> Any:
+    from .jax import dispatch
+
+    return dispatch
+
+
 #: For each library: what the type of its arrays has, and the module here that pools them.
-_FRONT_ENDS = {"torch": ("__torch_function__", _torch)}
+_FRONT_ENDS = {"torch": ("__torch_function__", _torch), "jax": ("addressable_shards", _jax)}
 
 #: What a type has to do something of its own under NumPy's functions.
 _PROTOCOLS = ("__array_ufunc__", "__array_function__")
@@ -109,7 +115,8 @@ def check_type(name: str, kind: type) -> None:
             "give x.filled(value), with a value for the cells that are masked"
         )
     if any(hasattr(kind, mark) for mark, _ in _FRONT_ENDS.values()):
-        raise TypeError(f"{said} where a NumPy array is taken; call .numpy() on it, or give all arrays as tensors")
+        way = "call .numpy() on it" if hasattr(kind, "__torch_function__") else "call np.asarray on it"
+        raise TypeError(f"{said} where a NumPy array is taken; {way}, or give all arrays as that library's")
     plain = vars(np.ndarray)
     if any(getattr(kind, protocol, plain[protocol]) is not plain[protocol] for protocol in _PROTOCOLS):
         raise TypeError(f"{said}, which is more than its numbers; give np.asarray(x) to pool these alone")

@@ -33,22 +33,27 @@ def engine_plan(plan: Plan) -> _engine.Plan:
     except KeyError:
         pass
     try:
-        made = _engine.Plan(
-            plan.dims,
-            plan.kind,
-            plan.option,
-            plan.parameter,
-            plan.dtype,
-            COMPUTED_AS.get(plan.result, plan.result),
-            COMPUTED_AS.get(plan.derivative, plan.derivative),
-            0 if _places_are_too_wide(plan) else plan.residual.winners,
-            None if plan.skipped is None else _skip_in_bits(plan, plan.skipped),
-            plan.pooled_places,
-        )
+        made = _engine.Plan(**request(plan))
     except OverflowError as error:
         raise ValueError(plan.too_large(f"{error}, with an output of shape {plan.output_shape}")) from None
     plan.handles["native"] = made
     return made
+
+
+def request(plan: Plan) -> dict[str, Any]:
+    """The plan as the engine takes it, by the names of its arguments."""
+    return {
+        "dims": plan.dims,
+        "kind": plan.kind,
+        "option": plan.option,
+        "parameter": plan.parameter,
+        "dtype": plan.dtype,
+        "result": COMPUTED_AS.get(plan.result, plan.result),
+        "derivative": COMPUTED_AS.get(plan.derivative, plan.derivative),
+        "winner_bytes": 0 if _places_are_too_wide(plan) else plan.residual.winners,
+        "skip": None if plan.skipped is None else _skip_in_bits(plan, plan.skipped),
+        "pooled": plan.pooled_places,
+    }
 
 
 def _skip_in_bits(plan: Plan, skipped: Skipped) -> tuple[int, int, int]:

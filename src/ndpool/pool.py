@@ -71,7 +71,8 @@ class Pool:
     axes themselves are out of order, as in a Fortran-ordered image, their results are C-ordered.
 
     An input is a NumPy array or what becomes one without loss: nested lists, whatever has `__array__` or a buffer. A
-    PyTorch tensor goes to `ndpool.torch` and gives tensors, which can be differentiated. What means more than its
+    PyTorch tensor goes to `ndpool.torch` and gives tensors, which can be differentiated; an array of JAX goes to
+    `ndpool.jax` likewise. What means more than its
     numbers is refused: a masked array, and what has labels or units or is not computed yet.
 
     The engine takes bools, integers, and floats of 16 to 64 bits; Sum and Avg of complex numbers too, as sums of their
@@ -155,7 +156,7 @@ class Pool:
                 return y
         if type(x) is not np.ndarray:
             if (elsewhere := front_end(x)) is not None:
-                _check_no_out(out)
+                _check_no_out(out, elsewhere)
                 return elsewhere.forward(self, x)  # type: ignore[no-any-return]
             x = as_array("x", x)
         arrays = self._plan(x)
@@ -178,7 +179,7 @@ class Pool:
         array([1, 2])
         """
         if (elsewhere := front_end(x)) is not None:
-            _check_no_out(out)
+            _check_no_out(out, elsewhere)
             self._one_winner()
             return elsewhere.with_indices(self, x)  # type: ignore[no-any-return]
         x = as_array("x", x)
@@ -401,6 +402,6 @@ def set_num_threads(n: int) -> None:
 _MOST_THREADS = 1024
 
 
-def _check_no_out(out: Any) -> None:
+def _check_no_out(out: Any, elsewhere: Any) -> None:
     if out is not None:
-        raise TypeError("out is given beside a tensor x, and is for NumPy arrays alone; write out.copy_(pool(x))")
+        raise TypeError(f"out is given beside {elsewhere.NO_OUT}")

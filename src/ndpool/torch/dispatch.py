@@ -23,6 +23,9 @@ from .devices import check_same_device
 from .engine import PLAIN, TensorPool
 from .pools import over_pool
 
+#: Why there is no `out` for tensors.
+NO_OUT = "a tensor x, and is for NumPy arrays alone; write out.copy_(pool(x))"
+
 
 def forward(pool: Pool, x: Tensor) -> Tensor:
     """`y`. Other kinds, and what only passes for a tensor, are for `functional.pool` to know."""
