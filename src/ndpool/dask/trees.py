@@ -1,0 +1,1 @@
+def are_for(pool, x): return False
