@@ -96,10 +96,11 @@ def built(
 ) -> da.Array:
     """The Dask array that has these chunks, and `task(ranges, cells)` for the chunk that is at `ranges`.
 
-    The task gets the inputs as `Cells`, in their order. `said` is all that makes it another task, beside the inputs.
+    The task gets the inputs as `Cells`, in their order. `said` is all that makes it another task, beside the inputs, by how
+    it is written.
     """
     given = [x for x in inputs if x is not None]
-    token = tokenize(what, *(x.name for x in given), chunks, *said)
+    token = tokenize(what, *(x.name for x in given), chunks, repr(said))
     name, layer = f"{what}-{token}", {}
     cells = [None if x is None else Cells(x, f"{what}-cells-{j}-{token}", layer) for j, x in enumerate(inputs)]
     along = [list(enumerate(ranges_of(lengths))) for lengths in chunks]
