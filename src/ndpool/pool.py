@@ -68,8 +68,9 @@ class Pool:
     axes themselves are out of order, as in a Fortran-ordered image, their results are C-ordered.
 
     An input is a NumPy array or what becomes one without loss: nested lists, whatever has `__array__` or a buffer. A
-    PyTorch tensor goes to `ndpool.torch` and gives tensors, which can be differentiated. What means more than its
-    numbers is refused: a masked array, and what has labels or units or is not computed yet.
+    PyTorch tensor goes to `ndpool.torch` and gives tensors, which can be differentiated. A Dask array goes to
+    `ndpool.dask` and gives Dask arrays. What xarray has goes to `ndpool.xarray`, and `axes` may name its dimensions.
+    What means more than its numbers is refused otherwise: a masked array, and what has labels or units.
 
     The engine takes bools, integers, and floats of 16 to 64 bits; Sum and Avg of complex numbers too, as sums of their
     real and imaginary parts. Objects (Fractions, say), and everything under a kind of your own, go to `ndpool.spec`,
@@ -152,7 +153,7 @@ class Pool:
                 return y
         if type(x) is not np.ndarray:
             if (elsewhere := front_end(x)) is not None:
-                _check_no_out(out)
+                _check_no_out(out, x)
                 return elsewhere.forward(self, x)  # type: ignore[no-any-return]
             x = as_array("x", x)
         arrays = self._plan(x)
@@ -175,7 +176,7 @@ class Pool:
         array([1, 2])
         """
         if (elsewhere := front_end(x)) is not None:
-            _check_no_out(out)
+            _check_no_out(out, x)
             self._one_winner()
             return elsewhere.with_indices(self, x)  # type: ignore[no-any-return]
         x = as_array("x", x)
@@ -323,6 +324,11 @@ def set_num_threads(n: int) -> None:
 _MOST_THREADS = 1024
 
 
-def _check_no_out(out: Any) -> None:
+def _check_no_out(out: Any, x: Any) -> None:
     if out is not None:
-        raise TypeError("out is given beside a tensor x, and is for NumPy arrays alone; write out.copy_(pool(x))")
+        what, instead = ("tensor x", "write out.copy_(pool(x))") if hasattr(x, "data_ptr") else (_said(x), "leave it out")
+        raise TypeError(f"out is given beside a {what}, and is for NumPy arrays alone; {instead}")
+
+
+def _said(x: Any) -> str:
+    return f"{type(x).__module__}.{type(x).__qualname__}"
