@@ -1,0 +1,128 @@
+"""What a pyramid is made of: arrays in memory or of Dask, .npy, TIFF, Zarr and OME-Zarr, all read by boxes.
+
+A source goes to other processes as its path and is opened there again, once in each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .ome import Frame, frame_of
+from .sizes import Region, Shape
+
+Array = NDArray[Any]
+
+TIFF_STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+
+
+@dataclass(frozen=True)
+class Source:
+    """An array that is read by boxes: by its path and the name of an array within, or as it is."""
+
+    name: str
+    path: str | None
+    inner: str
+    shape: Shape
+    dtype: np.dtype[Any]
+    chunks: Shape | None
+    frame: Frame | None = None
+    array: Any = None
+    #: Another one each time that a source is looked at, as a file may have changed since.
+    stamp: str = ""
+
+    def read(self, region: Region) -> Array:
+        """The cells of a box."""
+        place = tuple(slice(*ends) for ends in region)
+        try:
+            if self.path is not None:
+                return np.asarray(_opened(self.path, self.inner, self.stamp)[place])
+            if hasattr(self.array, "compute"):
+                return np.asarray(self.array[place].compute(scheduler="synchronous"))
+            return np.asarray(self.array[place])
+        except Exception as fault:
+            where = ", ".join(f"{begin}:{end}" for begin, end in region)
+            said = str(fault) or type(fault).__name__
+            raise ValueError(f"{self.name} cannot be read at [{where}], and is perhaps damaged: {said}") from fault
+
+
+def source_of(source: Any) -> Source:
+    """Whatever was given, as a source."""
+    if isinstance(source, str | Path):
+        return _of_path(Path(source))
+    if type(source) is np.ndarray or isinstance(source, np.memmap):
+        return Source("the array", None, "", source.shape, source.dtype, None, array=source)
+    if hasattr(source, "chunks") and hasattr(source, "compute"):
+        if any(np.isnan(n) for n in source.shape):
+            raise ValueError(f"the source has shape {source.shape}; call its compute_chunk_sizes() first")
+        chunks = tuple(max(c) for c in source.chunks)
+        return Source("the Dask array", None, "", source.shape, source.dtype, chunks, array=source)
+    if hasattr(source, "shape") and hasattr(source, "store_path"):
+        return Source("the Zarr array", None, "", source.shape, source.dtype, source.chunks, array=source)
+    raise TypeError(
+        f"source is a {type(source).__module__}.{type(source).__qualname__}; give a NumPy or Dask array, or the path of a "
+        ".npy, TIFF, Zarr or OME-Zarr"
+    )
+
+
+def _of_path(path: Path) -> Source:
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: there is no such file or folder")
+    frame, inner, stamp = None, "", uuid4().hex
+    if path.is_dir():
+        frame, inner = _first_level(path)
+    try:
+        found = _opened(str(path), inner, stamp)
+        shape, dtype = tuple(found.shape), np.dtype(found.dtype)
+        chunks = None if not hasattr(found, "chunks") else tuple(getattr(found, "shards", None) or found.chunks)
+    except Exception as fault:
+        raise ValueError(f"{path} cannot be read: {str(fault) or type(fault).__name__}") from fault
+    return Source(str(path), str(path.resolve()), inner, shape, dtype, chunks, frame, stamp=stamp)
+
+
+def _first_level(path: Path) -> tuple[Frame | None, str]:
+    """The frame and the first level of an image of OME-Zarr; neither for a plain array of Zarr."""
+    import zarr
+
+    try:
+        found = zarr.open(str(path), mode="r")
+    except Exception as fault:
+        raise ValueError(f"{path} is a folder, and no array or image of Zarr: {fault}") from fault
+    if isinstance(found, zarr.Array):
+        return None, ""
+    known = frame_of(dict(found.attrs))
+    if known is None:
+        raise ValueError(f"{path} is a group of Zarr without an image of OME-Zarr; give the path of one of its arrays")
+    return known
+
+
+@lru_cache(16)
+def _opened(path: str, inner: str, stamp: str) -> Any:
+    """What is read by boxes, opened once in a process."""
+    place = Path(path)
+    if place.is_dir():
+        import zarr
+
+        found = zarr.open(path, mode="r")
+        return found[inner] if inner else found
+    with place.open("rb") as file:
+        head = file.read(6)
+    if head == b"\x93NUMPY":
+        return np.load(place, mmap_mode="r", allow_pickle=False)
+    if head[:4] in TIFF_STARTS:
+        return _tiff(place)
+    raise ValueError("by its first bytes no .npy and no TIFF; give one of them, or a folder of Zarr")
+
+
+def _tiff(path: Path) -> Any:
+    """A TIFF of any size, of which only the tiles or strips that are asked for are read."""
+    import tifffile
+    import zarr
+
+    return zarr.open(tifffile.imread(path, aszarr=True, level=0), mode="r")
