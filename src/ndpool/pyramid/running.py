@@ -31,7 +31,8 @@ def in_threads(work: Work, blocks: Sequence[Block]) -> Iterator[tuple[int, int]]
                 running[pool.submit(make, work, block[1])] = block[0]
             if not running:
                 return
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
+            finished = wait(running, return_when=FIRST_COMPLETED).done
+            for future in sorted(finished, key=lambda each: each.exception() is not None):  # those that failed last
                 yield running.pop(future), future.result()
     finally:
         for future in running:

@@ -261,8 +261,8 @@ def _prepare(
         _keep_first_level(place, source, frame)
     elif place.exists() and any(place.iterdir() if place.is_dir() else [place]):
         if not overwrite:
-            also = ", or resume=True to go on with what was interrupted" if journal.exists else ""
-            raise FileExistsError(f"{place} exists; give overwrite=True to replace it{also}")
+            also = ", or resume=True (--resume) to go on with what was interrupted" if journal.exists else ""
+            raise FileExistsError(f"{place} exists; give overwrite=True (--force) to replace it{also}")
         _remove(place, journal)
     place.mkdir(parents=True, exist_ok=True)
     journal.start(settings)
