@@ -1,9 +1,9 @@
 """Whose array is it, and what would it lose? Every array that a caller gives is looked at here.
 
-A NumPy array is pooled as it is. A tensor, a Dask array or an array of xarray goes to the front end of its library. Numbers, nested lists, and what NumPy
-can read without loss (`__array__`, a buffer) become NumPy arrays. What means more than its numbers is refused: a masked
-array would lose its mask, and a type with an `__array_ufunc__` or `__array_function__` of its own what these are for
-(labels, units, laziness).
+A NumPy array is pooled as it is. A tensor, a Dask array or an array of xarray goes to the front end of its library.
+Numbers, nested lists, and what NumPy can read without loss (`__array__`, a buffer) become NumPy arrays. What means more
+than its numbers is refused: a masked array would lose its mask, and a type with an `__array_ufunc__` or
+`__array_function__` of its own what these are for (labels, units, laziness).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def _torch() -> Any:
 
 
 def _xarray() -> Any:
-    from . import xarray
+    from .xarray import dispatch
 
-    return xarray
+    return dispatch
 
 
 def _dask() -> Any:

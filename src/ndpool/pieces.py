@@ -58,8 +58,9 @@ def piece(axis: Axis, first: int, stop: int) -> Piece:
     begin = max(0, start)
     reached = (stop - 1) * axis.stride - axis.pad_lo + axis.dilation * (axis.kernel - 1) + 1
     end = max(begin + 1, min(axis.length, reached))
-    pads = {"pad_lo": begin - start, "pad_hi": axis.pad_hi if end == axis.length else 0}
-    return Piece(first, stop, begin, end, replace(axis, length=end - begin, output=stop - first, **pads))
+    pad_hi = axis.pad_hi if end == axis.length else 0
+    own = replace(axis, length=end - begin, output=stop - first, pad_lo=begin - start, pad_hi=pad_hi)
+    return Piece(first, stop, begin, end, own)
 
 
 def output_edges(axis: Axis, edges: Sequence[int]) -> tuple[int, ...]:
@@ -84,7 +85,7 @@ def output_edges(axis: Axis, edges: Sequence[int]) -> tuple[int, ...]:
 
 
 def outputs_over(axis: Axis, begin: int, end: int) -> tuple[int, int]:
-    """The outputs that see the cells `begin` up to, not including, `end`, from the first up to, not including, the last.
+    """The outputs that see one of the cells `begin` up to, not including, `end`; neither is the latter output.
 
     >>> outputs_over(Axis(length=10, output=5, kernel=3, stride=2, pad_lo=1, pad_hi=1), 4, 8)
     (2, 5)

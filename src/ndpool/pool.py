@@ -326,7 +326,9 @@ _MOST_THREADS = 1024
 
 def _check_no_out(out: Any, x: Any) -> None:
     if out is not None:
-        what, instead = ("tensor x", "write out.copy_(pool(x))") if hasattr(x, "data_ptr") else (_said(x), "leave it out")
+        what, instead = (
+            ("tensor x", "write out.copy_(pool(x))") if hasattr(x, "data_ptr") else (_said(x), "leave it out")
+        )
         raise TypeError(f"out is given beside a {what}, and is for NumPy arrays alone; {instead}")
 
 

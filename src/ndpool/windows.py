@@ -321,7 +321,7 @@ def checked_axes(axes: Any, window: AnyWindow) -> tuple[int, ...] | None:
             )
         return None
     axes = listed(axes)
-    chosen = tuple(axes) if _is_sequence(axes) else (axes,)
+    chosen: tuple[Any, ...] = tuple(axes) if _is_sequence(axes) else (axes,)
     if not chosen:
         raise ValueError("axes=() pools nothing; give at least one axis")
     if any(isinstance(axis, str) for axis in chosen):
@@ -336,7 +336,12 @@ def checked_axes(axes: Any, window: AnyWindow) -> tuple[int, ...] | None:
     return chosen
 
 
-def _names(axes: tuple[Any, ...]) -> tuple[str, ...]:
+def are_names(axes: Any) -> bool:
+    """Whether axes are the names of dimensions, as xarray has them."""
+    return axes is not None and isinstance(axes[0], str)
+
+
+def _names(axes: tuple[Any, ...]) -> tuple[Any, ...]:
     """The names of dimensions, as xarray has them."""
     if not all(isinstance(axis, str) for axis in axes):
         raise TypeError(f"axes={axes} mixes names and numbers; give either")
@@ -352,9 +357,9 @@ def _axes_in(axes: tuple[int, ...] | None, window: AnyWindow, shape: tuple[int, 
     if rank > ndim:
         raise ValueError(f"{rank} axes are pooled and the input of shape {shape} has {ndim}; give fewer axes")
     found = []
+    if are_names(axes):
+        raise TypeError(f"axes={axes} are names, and x has no named dimensions; give numbers, or an array of xarray")
     for axis in range(-rank, 0) if axes is None else axes:
-        if isinstance(axis, str):
-            raise TypeError(f"axes={axes} are names, and x has no named dimensions; give numbers, or an array of xarray")
         if not -ndim <= axis < ndim:
             raise ValueError(f"axes={axes}: {axis} is out of range for shape {shape}; give {-ndim} to {ndim - 1}")
         found.append(axis % ndim)

@@ -11,11 +11,11 @@ import pytest
 from chunked import DTYPES, chunkings, derivative_of, near, numbers, same_bits, whole_numbers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import ALL_KINDS, cases
 
 import ndpool
 from ndpool import Adaptive, Avg, Global, Kind, Lp, Max, Min, Mode, Pool, SmoothMax, Sum, Window
 from ndpool.dask import tasks
+from strategies import ALL_KINDS, cases
 
 SMOOTH = [kind for kind in ALL_KINDS if isinstance(kind, SmoothMax | Lp)]
 OTHERS = [kind for kind in ALL_KINDS if kind not in SMOOTH]
@@ -89,7 +89,7 @@ def test_complex_numbers_and_times_two_chunkings():
     x = (rng.standard_normal((20, 9)) + 1j * rng.standard_normal((20, 9))).astype(np.complex64)
     pool = Pool(Sum(), Window((3,), stride=2), axes=(0,))
     same_bits(pool(da.from_array(x, (4, 5))), pool(x))
-    y, pull = pool.vjp(da.from_array(x, (4, 5)))
+    _, pull = pool.vjp(da.from_array(x, (4, 5)))
     same_bits(pull(da.from_array(pool(x), (1, 9))), pool.vjp(x)[1](pool(x)))
 
 
@@ -157,7 +157,9 @@ def test_cells_that_are_read_are_those_that_are_seen():
 def test_one_thread_a_task(monkeypatch):
     used = []
     forward = tasks.Arrays.forward
-    monkeypatch.setattr(tasks.Arrays, "forward", lambda self, x, out=None: used.append(self.threads) or forward(self, x))
+    monkeypatch.setattr(
+        tasks.Arrays, "forward", lambda self, x, out=None: used.append(self.threads) or forward(self, x)
+    )
     Pool(Avg(), Window((3, 3)))(da.zeros((300, 300), chunks=100)).compute()
     assert set(used) == {1}
 
@@ -169,7 +171,9 @@ def test_what_is_kept():
     assert Pool(Lp(2), Window((2,))).linearize(x)[1].residual.x is x
     kept = Pool(Max("all"), Window((2,))).linearize(x)[1].residual
     assert kept.y.shape == (4,)
-    same_bits(Pool(Max(), Window((2,))).linearize(x)[1].indices(), Pool(Max(), Window((2,))).with_indices(x.compute())[1])
+    same_bits(
+        Pool(Max(), Window((2,))).linearize(x)[1].indices(), Pool(Max(), Window((2,))).with_indices(x.compute())[1]
+    )
 
 
 def test_graphs_travel():
@@ -198,7 +202,11 @@ class Own(Kind):
         (lambda: POOL.vjp(X)[1](np.zeros(3), out=1), TypeError, "out is given beside a Dask array"),
         (lambda: POOL.jvp(X, [1.0] * 6), TypeError, "t is a list and x is a Dask array; give t as a dask.array"),
         (lambda: POOL.jvp(X, np.zeros(5)), ValueError, r"t has shape \(5,\) and should have \(6,\)"),
-        (lambda: POOL.jvp(X, np.zeros(6, complex)), TypeError, "t has dtype complex128 beside an input of plain numbers"),
+        (
+            lambda: POOL.jvp(X, np.zeros(6, complex)),
+            TypeError,
+            "t has dtype complex128 beside an input of plain numbers",
+        ),
         (lambda: POOL.vjp(X)[1](np.zeros(2)), ValueError, r"g has shape \(2,\) and should have \(3,\)"),
         (lambda: POOL(X[X > 2]), ValueError, "chunks of unknown lengths; call x.compute_chunk_sizes"),
         (lambda: POOL(X.astype("M8[s]")), TypeError, "no engine computes Max"),

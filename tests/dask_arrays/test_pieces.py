@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -56,7 +58,7 @@ def test_chunks_have_all_outputs_and_windows_of_padding_are_not_alone(axis, data
     assert cuts[0] == 0
     assert cuts[-1] == axis.output
     assert list(cuts) == sorted(set(cuts))
-    for first, stop in zip(cuts, cuts[1:], strict=False):
+    for first, stop in pairwise(cuts):
         piece(axis, first, stop)
         assert axis.adaptive or first * axis.stride - axis.pad_lo < axis.length
 

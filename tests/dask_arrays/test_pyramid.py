@@ -173,9 +173,7 @@ def made(tmp_path, what):
     elif what == "big.tif":
         tifffile.imwrite(path, X, bigtiff=True, byteorder=">", photometric="minisblack")
     elif what.startswith("v"):
-        found = zarr.create_array(
-            str(path), shape=X.shape, chunks=(1, 40, 50), dtype=X.dtype, zarr_format=int(what[1])
-        )
+        found = zarr.create_array(str(path), shape=X.shape, chunks=(1, 40, 50), dtype=X.dtype, zarr_format=int(what[1]))
         found[:] = X
     elif what == "image.zarr":
         write(X, path, levels=2, axes="cyx", scale=(0.5, 0.25), unit="micrometer")
@@ -262,7 +260,7 @@ def test_the_frame_of_older_metadata():
 # --- interruptions --------------------------------------------------------------------------------
 
 
-class Interrupted(Exception):
+class Interrupted(Exception):  # noqa: N818 - no error
     pass
 
 
@@ -307,8 +305,9 @@ def test_an_interrupted_run_is_no_image_and_is_resumed(tmp_path, monkeypatch):
 def test_a_process_that_is_killed_is_resumed(tmp_path):
     np.save(tmp_path / "x.npy", X)
     script = (
-        "import os, sys; from ndpool.pyramid import blocks, running, sizes, write; sizes.BLOCK_BYTES = 1 << 13; n = []\n"
-        "def make(work, region):\n    n.append(1)\n    return os._exit(9) if len(n) > 6 else blocks.make(work, region)\n"
+        "import os, sys; from ndpool.pyramid import blocks, running, sizes, write\n"
+        "sizes.BLOCK_BYTES = 1 << 13; n = []\n"
+        "def make(work, part):\n    n.append(1)\n    return os._exit(9) if len(n) > 6 else blocks.make(work, part)\n"
         "running.make = make; write(sys.argv[1], sys.argv[2], axes='cyx', levels=3, chunks=(1, 32, 32), progress=False)"
     )
     run = subprocess.run([sys.executable, "-c", script, tmp_path / "x.npy", tmp_path / "a.zarr"], check=False)
@@ -421,7 +420,7 @@ def test_an_image_of_the_older_format_is_not_changed(tmp_path):
     group.attrs["multiscales"] = [
         {"axes": [{"name": "y", "type": "space"}, {"name": "x", "type": "space"}], "datasets": [{"path": "0"}]}
     ]
-    with pytest.raises(ValueError, match="is not OME-Zarr 0.5 with a level '0'; give another target"):
+    with pytest.raises(ValueError, match=r"is not OME-Zarr 0.5 with a level '0'; give another target"):
         write(tmp_path / "old.zarr", tmp_path / "old.zarr")
 
 
@@ -451,7 +450,7 @@ def test_the_demo(tmp_path):
 def test_the_report(tmp_path):
     report = write(X, tmp_path / "a.zarr", axes="cyx", levels=2)
     assert report.written == sum(level.nbytes for level in levels_of(tmp_path / "a.zarr"))
-    assert 0 < report.stored
+    assert report.stored > 0
     assert report.peak > 1 << 20
     assert "2 levels (2x150x203, 2x75x102)" in str(report)
 

@@ -9,10 +9,10 @@ import pytest
 from chunked import chunkings, derivative_of, near, numbers, same_numbers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import ALL_KINDS
 
 from ndpool import Global, Lp, Max, Min, Pool, SmoothMax, Sum
 from ndpool.dask import trees
+from strategies import ALL_KINDS
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -147,7 +147,9 @@ def test_chunks_stay_lazy():
 
 
 def test_datasets():
-    data = xarray.Dataset({"q": X, "r": 2 * X.transpose("x", "y", "time"), "day": ("time", [1, 2, 3, 4])}, attrs={"a": 1})
+    data = xarray.Dataset(
+        {"q": X, "r": 2 * X.transpose("x", "y", "time"), "day": ("time", [1, 2, 3, 4])}, attrs={"a": 1}
+    )
     y = ndpool.max_pool(data, 2, axes=("y", "x"))
     xarray.testing.assert_identical(y.q, ndpool.max_pool(X, 2, axes=("y", "x")))
     np.testing.assert_array_equal(y.r.transpose("time", "y", "x"), 2 * y.q)
@@ -189,7 +191,11 @@ PAIRS = Pool(Max(), Window((2, 2)), axes=("y", "x"))
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: ndpool.max_pool(X, 2, axes="z"), ValueError, r"names 'z', and x has the dimensions \('time', 'y', 'x'\)"),
+        (
+            lambda: ndpool.max_pool(X, 2, axes="z"),
+            ValueError,
+            r"names 'z', and x has the dimensions \('time', 'y', 'x'\)",
+        ),
         (lambda: ndpool.max_pool(DATA, 2, axes="z"), ValueError, "names 'z', and x has the dimensions"),
         (lambda: ndpool.max_pool(X, 2, axes=("y", 2)), TypeError, r"axes=\('y', 2\) mixes names and numbers"),
         (lambda: ndpool.max_pool(X, 2, axes=("y", "y")), ValueError, "names a dimension twice"),
@@ -202,7 +208,11 @@ PAIRS = Pool(Max(), Window((2, 2)), axes=("y", "x"))
         (lambda: PAIRS(X, out=np.empty(3)), TypeError, "out is given beside a xarray.*; leave it out"),
         (lambda: PAIRS.vjp(X)[1](PAIRS(X), out=1), TypeError, "out is given beside a DataArray"),
         (lambda: PAIRS.jvp(X.values[0], X), TypeError, "are names|give its .values"),
-        (lambda: Pool(Max(), Window((2,))).jvp(np.zeros(2), X), TypeError, "give its .values, or all arrays as xarray's"),
+        (
+            lambda: Pool(Max(), Window((2,))).jvp(np.zeros(2), X),
+            TypeError,
+            "give its .values, or all arrays as xarray's",
+        ),
     ],
 )
 def test_errors(call, error, message):

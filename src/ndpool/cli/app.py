@@ -201,7 +201,8 @@ def check(
 @app.command(cls=Command)
 def pyramid(
     source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help=".npy, TIFF, Zarr or OME-Zarr; demo is a photograph that comes along.")
+        str,
+        typer.Argument(metavar="SOURCE", help=".npy, TIFF, Zarr or OME-Zarr; demo is a photograph that comes along."),
     ],
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The folder to write, as OME-Zarr 0.5.")],
     kind: Annotated[
@@ -213,7 +214,9 @@ def pyramid(
     levels: Annotated[
         int | None, typer.Option("--levels", min=1, help="How many, with the first (default: down to 256 cells).")
     ] = None,
-    axes: Annotated[str | None, typer.Option("--axes", metavar="NAMES", help="Such as czyx (default: the last).")] = None,
+    axes: Annotated[
+        str | None, typer.Option("--axes", metavar="NAMES", help="Such as czyx (default: the last).")
+    ] = None,
     labels: Annotated[bool, typer.Option("--labels", help="The cells are labels: their mode is taken.")] = False,
     skip: Annotated[str | None, typer.Option("--skip", metavar="NUMBER", help="The value of cells not there.")] = None,
     scale: Annotated[
@@ -232,7 +235,7 @@ def pyramid(
     """Write an image and its smaller levels as OME-Zarr 0.5, in one pass over the source."""
     from .pyramids import run
 
-    numbers = {"factors": arguments.whole_numbers("--factor", factor)}
+    numbers: dict[str, Any] = {"factors": arguments.whole_numbers("--factor", factor)}
     for name, typed in (("chunks", chunks), ("shards", shards)):
         numbers[name] = None if typed is None else arguments.each_number(f"--{name}", typed)
     report = run(

@@ -13,8 +13,9 @@ DEMO = "demo"
 def run(source: str, target: str, cluster: str | None, scale: str | None, **given: Any) -> Any:
     """Write the pyramid; returns its report."""
     try:
-        from .. import pyramid
         import zarr  # noqa: F401
+
+        from .. import pyramid
     except ModuleNotFoundError as missing:
         raise ValueError(f"pyramids need {missing.name}; install it with: pip install 'ndpool[zarr]'") from None
     given["scale"] = None if scale is None else sizes_of(scale)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate, product
+from itertools import accumulate, pairwise, product
 from operator import itemgetter
 from typing import Any, TypeAlias
 
@@ -35,11 +35,11 @@ def edges_of(lengths: Sequence[int]) -> tuple[int, ...]:
 def ranges_of(lengths: Sequence[int]) -> list[Range]:
     """Where each chunk begins and ends."""
     edges = edges_of(lengths)
-    return list(zip(edges, edges[1:], strict=False))
+    return list(pairwise(edges))
 
 
 def chunks_between(edges: Sequence[int]) -> tuple[int, ...]:
-    return tuple(b - a for a, b in zip(edges, edges[1:], strict=False))
+    return tuple(b - a for a, b in pairwise(edges))
 
 
 class Cells:
@@ -96,12 +96,13 @@ def built(
 ) -> da.Array:
     """The Dask array that has these chunks, and `task(ranges, cells)` for the chunk that is at `ranges`.
 
-    The task gets the inputs as `Cells`, in their order. `said` is all that makes it another task, beside the inputs, by how
-    it is written.
+    The task gets the inputs as `Cells`, in their order. `said` is what else makes it another task, by how it is
+    written.
     """
     given = [x for x in inputs if x is not None]
     token = tokenize(what, *(x.name for x in given), chunks, repr(said))
-    name, layer = f"{what}-{token}", {}
+    name = f"{what}-{token}"
+    layer: Layer = {}
     cells = [None if x is None else Cells(x, f"{what}-cells-{j}-{token}", layer) for j, x in enumerate(inputs)]
     along = [list(enumerate(ranges_of(lengths))) for lengths in chunks]
     for places in product(*along):

@@ -104,9 +104,7 @@ def jvp(plan: Plan, outputs: Outputs, x: Blocks, t: Blocks) -> tuple[Array, Arra
     return job.output(y), job.output(dy)
 
 
-def push(
-    plan: Plan, outputs: Outputs, dtype: np.dtype[Any], x: Blocks, y: Blocks, winners: Blocks, t: Blocks
-) -> Array:
+def push(plan: Plan, outputs: Outputs, dtype: np.dtype[Any], x: Blocks, y: Blocks, winners: Blocks, t: Blocks) -> Array:
     """`dy = J t`, from what the derivative keeps."""
     t = assembled(t)
     job = Job(plan, outputs, t.shape, dtype)

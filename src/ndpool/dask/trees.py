@@ -16,6 +16,7 @@ window in one task.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache, reduce
 from typing import Any
 
@@ -40,12 +41,12 @@ _WIDE = np.dtype(np.float64)
 
 
 def are_for(pool: Pool, x: Any) -> bool:
-    """Whether a pool of such an array is made of partial results: several chunks in each window, and a kind that can."""
+    """Whether a pool of such an array is made of partial results: several chunks a window, and a kind that can."""
     kinds = (Max, Min, Sum, Avg, SmoothMax, Lp)
     if not isinstance(pool.window, Global) or type(pool.kind) not in kinds or getattr(pool.kind, "rounding", None):
         return False
     dispatch.check_array("x", x)
-    return math.prod(x.numblocks[d] for d in pool._layout(x.shape).axes) > 1
+    return bool(math.prod(x.numblocks[d] for d in pool._layout(x.shape).axes) > 1)
 
 
 def forward(pool: Pool, x: da.Array) -> da.Array:
@@ -256,7 +257,7 @@ class TreeLinear:
         """The partial results of the chunks, and the derivative of what is made of them."""
         tree = self._tree
         partials = tree.partials()
-        one = partials.rechunk({d: -1 for d in tree.axes})
+        one = partials.rechunk(dict.fromkeys(tree.axes, -1))
         return partials, dispatch.linearize(Pool(tree.kind, Global(), tree.axes), one)[1]
 
     def _summed(self, what: str, t: da.Array, y: da.Array | None) -> da.Array:
@@ -293,7 +294,10 @@ class TreeLinear:
             places = tuple(counted[d][each] for d, each in enumerate(ranges))
             cells = tuple(found[d][i] for d, i in enumerate(places))
             starts = tuple(cells[d][0] for d in tree.axes)
-            more = [None if of is None else of(at(of_array, cells, places)) for of, of_array in zip(given[1:], (a, b), strict=True)]
+            more = [
+                None if of is None else of(at(of_array, cells, places))
+                for of, of_array in zip(given[1:], (a, b), strict=True)
+            ]
             return run_chunk, what, kind, tree.axes, tree.pool.skip, (starts, lengths), given[0](cells), *more
 
         dtype = tree.derivative if like is tree.x else like.dtype
@@ -304,7 +308,7 @@ class TreeLinear:
 def pooled(kind: Kind, partials: da.Array, axes: tuple[int, ...], skip: Any = None) -> da.Array:
     """The pool of partial results over whole axes, in groups of them."""
     side = _side(len(axes))
-    return dispatch.forward(Pool(kind, Global(), axes, skip), partials.rechunk({d: side for d in axes}))
+    return dispatch.forward(Pool(kind, Global(), axes, skip), partials.rechunk(dict.fromkeys(axes, side)))
 
 
 def _side(rank: int) -> int:
@@ -375,10 +379,10 @@ def _as_wide(x: Array, skip: Any) -> Array:
 
 
 def _count(kind: Kind, axes: Any, skip: Any, dtype: Any, x: Blocks) -> Array:
-    return np.sum(_there(assembled(x), skip), axes, np.int64, keepdims=True)
+    return np.asarray(np.sum(_there(assembled(x), skip), axes, np.int64, keepdims=True))
 
 
-_TASKS = {"extreme": _extreme, "sum": _sum, "smooth": _smooth, "count": _count}
+_TASKS: dict[str, Callable[..., Array]] = {"extreme": _extreme, "sum": _sum, "smooth": _smooth, "count": _count}
 
 
 def first_of_chunk(kind: Kind, axes: Any, skip: Any, starts: Any, lengths: Any, x: Blocks) -> tuple[Array, Array]:
@@ -410,9 +414,7 @@ def _listed(pairs: Any) -> list[tuple[Array, Array]]:
     return [pairs] if isinstance(pairs, tuple) else [each for inner in pairs for each in _listed(inner)]
 
 
-def run_chunk(
-    what: str, kind: Kind, axes: Any, skip: Any, place: Any, x: Blocks, a: Blocks, b: Blocks
-) -> Array:
+def run_chunk(what: str, kind: Kind, axes: Any, skip: Any, place: Any, x: Blocks, a: Blocks, b: Blocks) -> Array:
     """One of the operations below."""
     x = np.ascontiguousarray(assembled(x))
     a, b = (None if each is None else np.ascontiguousarray(assembled(each)) for each in (a, b))
@@ -465,7 +467,8 @@ def _pull_all(kind: Kind, axes: Any, skip: Any, place: Any, x: Array, _: None, g
 
 def _ties(x: Array, y: Array, skip: Any) -> Array:
     """Which cells win, in all chunks together. NaNs are equal here."""
-    return _there(x, skip) & ((x == y) | ((x != x) & (y != y)))
+    equal: Array = (x == y) | ((x != x) & (y != y))
+    return equal & _there(x, skip)
 
 
 def _push_ties(kind: Kind, axes: Any, skip: Any, place: Any, x: Array, t: Array, y: Array) -> Array:
@@ -490,7 +493,7 @@ def _pull_smooth(kind: Kind, axes: Any, skip: Any, place: Any, x: Array, _: None
     return arrays.pull((arrays.inside(wide), None, None), g).astype(x.dtype if x.dtype.kind == "f" else _WIDE)
 
 
-_OPERATIONS = {
+_OPERATIONS: dict[str, Callable[..., Array]] = {
     "push_first": _push_first,
     "pull_first": _pull_first,
     "push_all": _push_all,

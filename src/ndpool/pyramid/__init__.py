@@ -1,12 +1,12 @@
 """Pyramids: an image of any size and its smaller levels, in OME-Zarr 0.5, made in one pass over the source.
 
-    writing    `write`: what is asked for, checked; the order of the steps
-    sources    what a pyramid is made of
-    sizes      levels and blocks
-    blocks     what is done with one block
-    running    threads, or a cluster
-    ome        metadata
-    journal    what an interrupted run has done
+writing    `write`: what is asked for, checked; the order of the steps
+sources    what a pyramid is made of
+sizes      levels and blocks
+blocks     what is done with one block
+running    threads, or a cluster
+ome        metadata
+journal    what an interrupted run has done
 """
 
 from .writing import Report, kind_of, write

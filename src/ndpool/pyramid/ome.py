@@ -12,7 +12,7 @@ from typing import Any
 
 VERSION = "0.5"
 SPACE = "zyx"
-TYPES = {"t": "time", "c": "channel", **{name: "space" for name in SPACE}}
+TYPES = {"t": "time", "c": "channel", **dict.fromkeys(SPACE, "space")}
 
 #: The units that OME-Zarr knows for lengths, some of many.
 DEFAULT_AXES = "tczyx"
@@ -75,8 +75,7 @@ def metadata(
 def _transformations(frame: Frame, steps: Sequence[int]) -> list[dict[str, Any]]:
     scale = [size * step for size, step in zip(frame.scale, steps, strict=True)]
     shift = [
-        start + size * (step - 1) / 2
-        for start, size, step in zip(frame.translation, frame.scale, steps, strict=True)
+        start + size * (step - 1) / 2 for start, size, step in zip(frame.translation, frame.scale, steps, strict=True)
     ]
     return [{"type": "scale", "scale": scale}, {"type": "translation", "translation": shift}]
 

@@ -105,7 +105,9 @@ def sizes_of(
         own = tuple(-(-n // s) for n, s in zip(shape, steps, strict=True))
         room = [b // s for b, s in zip(block, steps, strict=True)]
         inner = tuple(_divisor(r, c) for r, c in zip(room, chunks, strict=True))
-        outer = None if shards is None else tuple(_divisor(r, s, c) for r, s, c in zip(room, shards, inner, strict=True))
+        outer = (
+            None if shards is None else tuple(_divisor(r, s, c) for r, s, c in zip(room, shards, inner, strict=True))
+        )
         found.append(Level(own, inner, outer, steps))
     return Sizes(tuple(found), block)
 
@@ -121,9 +123,7 @@ def _grown(least: Sequence[int], shape: Shape, itemsize: int) -> Shape:
             if block[d] < shape[d] and larger * itemsize <= BLOCK_BYTES:
                 block[d] *= 2
                 grows = True
-    return tuple(
-        b if b <= n else -(-n // m) * m if m <= n else m for b, n, m in zip(block, shape, least, strict=True)
-    )
+    return tuple(b if b <= n else -(-n // m) * m if m <= n else m for b, n, m in zip(block, shape, least, strict=True))
 
 
 def _divisor(room: int, most: int, multiple_of: int = 1) -> int:

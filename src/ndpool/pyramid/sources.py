@@ -66,8 +66,8 @@ def source_of(source: Any) -> Source:
     if hasattr(source, "shape") and hasattr(source, "store_path"):
         return Source("the Zarr array", None, "", source.shape, source.dtype, source.chunks, array=source)
     raise TypeError(
-        f"source is a {type(source).__module__}.{type(source).__qualname__}; give a NumPy or Dask array, or the path of a "
-        ".npy, TIFF, Zarr or OME-Zarr"
+        f"source is a {type(source).__module__}.{type(source).__qualname__}; give a NumPy or Dask array, or the path "
+        "of a .npy, TIFF, Zarr or OME-Zarr"
     )
 
 

@@ -55,8 +55,9 @@ class Report:
         shapes = ", ".join("x".join(map(str, shape)) for shape in self.shapes)
         mib = 2**20
         return (
-            f"{self.target}: {len(self.shapes)} levels ({shapes}) in {self.seconds:.1f} s, {self.read / mib:.0f} MiB read, "
-            f"{self.written / mib:.0f} MiB written as {self.stored / mib:.0f}, peak memory {self.peak / mib:.0f} MiB"
+            f"{self.target}: {len(self.shapes)} levels ({shapes}) in {self.seconds:.1f} s, {self.read / mib:.0f} MiB "
+            f"read, {self.written / mib:.0f} MiB written as {self.stored / mib:.0f}, "
+            f"peak memory {self.peak / mib:.0f} MiB"
         )
 
 
@@ -90,7 +91,7 @@ def write(
     the workers of a Dask cluster, each of which holds one block. The metadata comes last: what was interrupted does not
     look like an image, and `resume=True` does what is missing.
 
-    Parameters:
+    Args:
         source: A NumPy or Dask array, or the path of a .npy, a TIFF, or an array or image of Zarr.
         target: The folder to write. If it is the source, an image of OME-Zarr 0.5, its smaller levels are replaced.
         kind: A kind, or the name of one: "avg", "mode", "max", "min" or "median".
@@ -332,7 +333,9 @@ def _finish(place: Path, frame: Frame, laid: Sizes, kind: Kind, skip: Any, casca
         "skip": None if skip is None else repr(skip),
         "of": "the level before" if cascade else "the first level",
     }
-    attributes = ome.metadata(frame, place.name, [level.factors for level in laid.levels], in_words(type(kind).__name__), said)
+    attributes = ome.metadata(
+        frame, place.name, [level.factors for level in laid.levels], in_words(type(kind).__name__), said
+    )
     group = zarr.open_group(str(place), mode="a", zarr_format=3)
     group.attrs.update(attributes)
     Journal(place).remove()

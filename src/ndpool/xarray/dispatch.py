@@ -1,6 +1,6 @@
-"""Arrays of xarray: pooled by the names of their dimensions, with coordinates that follow.
+"""What a `Pool` does when it is given an array of xarray: it pools by the names of dimensions, and coordinates follow.
 
-`pool(x)` of a DataArray or a Dataset goes here. `axes` may name dimensions. Along a pooled dimension, a coordinate
+`axes` may name dimensions. Along a pooled dimension, a coordinate
 becomes the centre of each window:
 
     cells            0    1    2    3    4          a coordinate at the cells
@@ -28,9 +28,9 @@ from typing import Any
 import numpy as np
 import xarray
 
-from .memory import Kept
-from .pool import Pool
-from .windows import Axis, Global
+from ..memory import Kept
+from ..pool import Pool
+from ..windows import Axis, Global, are_names
 
 #: A dimension that is pooled, and its geometry.
 Pooled = Mapping[Hashable, Axis]
@@ -101,18 +101,20 @@ class LabelledLinear:
 def _array(x: Any) -> xarray.DataArray:
     if isinstance(x, xarray.DataArray):
         return x
-    raise TypeError(f"x is a {type(x).__qualname__} of xarray, and this is for one array; give a DataArray, as x['...'] is")
+    raise TypeError(
+        f"x is a {type(x).__qualname__} of xarray, and this is for one array; give a DataArray, as x['...'] is"
+    )
 
 
 def _by_number(pool: Pool, x: Any) -> Pool:
     """The pool with numbers for the names of its axes."""
     _array(x)
-    if pool.axes is None or not isinstance(pool.axes[0], str):
+    if not are_names(pool.axes):
         return pool
-    for name in pool.axes:
+    for name in pool.axes or ():
         if name not in x.dims:
             raise ValueError(f"axes={pool.axes} names {name!r}, and x has the dimensions {x.dims}; name those of x")
-    numbers = tuple(x.dims.index(name) for name in pool.axes)
+    numbers = tuple(x.dims.index(name) for name in pool.axes or ())
     return Pool(pool.kind, pool.window, numbers, pool.skip, pool.min_count)
 
 
@@ -126,9 +128,9 @@ def _like(name: str, a: Any, x: xarray.DataArray) -> Any:
 
 
 def _of_dataset(pool: Pool, x: xarray.Dataset) -> xarray.Dataset:
-    if pool.axes is None or not isinstance(pool.axes[0], str):
+    if not are_names(pool.axes):
         raise TypeError("x is a Dataset, whose variables have their own orders of dimensions; give axes by their names")
-    names: set[Any] = set(pool.axes)
+    names: set[Any] = set(pool.axes or ())
     for name in names - set(x.dims):
         raise ValueError(f"axes={pool.axes} names {name!r}, and x has the dimensions {tuple(x.dims)}; name those of x")
     done: dict[Hashable, Any] = {}
@@ -145,7 +147,10 @@ def _of_dataset(pool: Pool, x: xarray.Dataset) -> xarray.Dataset:
         raise ValueError(f"no variable of x has the dimensions axes={pool.axes}; name those of one")
     pooled = {key: forward(pool, variable) for key, variable in done.items()}
     # What is not pooled comes without the coordinates of those that are.
-    kept = {key: variable.drop_vars([c for c in variable.coords if names & set(variable[c].dims)]) for key, variable in others.items()}
+    kept = {
+        key: variable.drop_vars([c for c in variable.coords if names & set(variable[c].dims)])
+        for key, variable in others.items()
+    }
     found = xarray.Dataset({key: (pooled | kept)[key] for key in x.data_vars}, attrs=x.attrs)
     return found
 
