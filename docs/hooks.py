@@ -13,7 +13,7 @@ from typing import Any
 from ndpool.table import COLUMNS, KINDS, Pooling
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
-REPORTS = {f"<!-- {name} -->": f"{name}.md" for name in ("results", "torch", "map", "gpu")}
+REPORTS = {f"<!-- {name} -->": f"{name}.md" for name in ("results", "torch", "map", "gpu", "pyramid")}
 NOTHING_YET = "There are no results in this copy of the repository: the command above measures and writes them."
 
 

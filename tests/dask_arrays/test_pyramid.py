@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ndpool import Avg, Max, Median, Mode, Pool, Quantile, Sum, Window, pyramid
 from ndpool.cli import main
-from ndpool.pyramid import blocks, journal, ome, running, sizes, sources
+from ndpool.pyramid import blocks, chunks, journal, ome, running, sizes, sources
 
 zarr = pytest.importorskip("zarr")
 tifffile = pytest.importorskip("tifffile")
@@ -65,13 +65,13 @@ def test_any_shape_chunks_and_factors(tmp_path_factory, data):
     shape = tuple(data.draw(st.integers(1, n)) for n in (6, 40, 50))
     factors = tuple(data.draw(st.integers(1, n)) for n in (2, 3, 4))
     count = data.draw(st.integers(1, 4))
-    chunks = tuple(data.draw(st.integers(1, n)) for n in (3, 20, 20))
-    shards = tuple(data.draw(st.integers(1, 3)) * min(c, n) for c, n in zip(chunks, shape, strict=True))
+    inner = tuple(data.draw(st.integers(1, n)) for n in (3, 20, 20))
+    shards = tuple(data.draw(st.integers(1, 3)) * min(c, n) for c, n in zip(inner, shape, strict=True))
     x = RNG.integers(0, 255, shape, np.uint8)
     source = x if data.draw(st.booleans()) else da.from_array(x, tuple(data.draw(st.integers(1, n)) for n in shape))
     target = tmp_path_factory.mktemp("pyramid") / "a.zarr"
     report = write(
-        source, target, factors=factors, levels=count, chunks=chunks, shards=data.draw(st.sampled_from([None, shards]))
+        source, target, factors=factors, levels=count, chunks=inner, shards=data.draw(st.sampled_from([None, shards]))
     )
     check(target, Avg(rounding="half_even"), x, factors, count)
     assert report.read == x.nbytes  # every cell, once
@@ -131,17 +131,16 @@ def test_the_usual_number_of_levels_ends_with_a_small_one(tmp_path):
 
 def test_chunks_are_written_whole_by_one_task_each(tmp_path, monkeypatch):
     written = []
-    monkeypatch.setattr(blocks, "_write", lambda work, level, place, y: written.append((level, place)))
+    monkeypatch.setattr(blocks, "_write", lambda work, level, begin, y: written.append((level, begin, y.shape)))
     write(X, tmp_path / "a.zarr", levels=3, axes="cyx", chunks=(1, 32, 32))
     group = {level: zarr.open_array(str(tmp_path / "a.zarr" / str(level)), mode="r") for level in range(3)}
     seen = set()
-    for level, place in written:
-        chunks, shape = group[level].chunks, group[level].shape
-        for part, c, n in zip(place, chunks, shape, strict=True):
-            assert part.start % c == 0
-            assert part.stop % c == 0 or part.stop == n
-        assert (level, str(place)) not in seen
-        seen.add((level, str(place)))
+    for level, begin, cells in written:
+        for start, count, c, n in zip(begin, cells, group[level].chunks, group[level].shape, strict=True):
+            assert start % c == 0
+            assert (start + count) % c == 0 or start + count == n
+        assert (level, begin) not in seen
+        seen.add((level, begin))
 
 
 def test_memory_holds_a_few_blocks(tmp_path, monkeypatch):
@@ -318,12 +317,11 @@ def test_a_process_that_is_killed_is_resumed(tmp_path):
 
 
 def test_a_full_disk(tmp_path, monkeypatch):
-    class Full:
-        def __setitem__(self, place, y):
-            raise OSError(errno.ENOSPC, "No space left on device")
+    def full(path, cells):
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(blocks, "_level", lambda *where: Full())
+        patch.setattr(chunks, "_put", full)
         with pytest.raises(OSError, match="the disk is full; free some space and run again with resume") as raised:
             write(X, tmp_path / "a.zarr", axes="cyx")
     assert raised.value.errno == errno.ENOSPC

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
+
+from .. import pyramid
 
 DEMO = "demo"
 
 
 def run(source: str, target: str, cluster: str | None, scale: str | None, **given: Any) -> Any:
     """Write the pyramid; returns its report."""
-    try:
-        import zarr  # noqa: F401
-
-        from .. import pyramid
-    except ModuleNotFoundError as missing:
-        raise ValueError(f"pyramids need {missing.name}; install it with: pip install 'ndpool[zarr]'") from None
     given["scale"] = None if scale is None else sizes_of(scale)
     data: Any = source
     if source == DEMO:
-        data, given["axes"] = photograph(), given["axes"] or "cyx"
-    if cluster is None:
-        return pyramid.write(data, target, **given)
+        from .demo import photograph
+
+        data, given["axes"] = np.ascontiguousarray(photograph().transpose(2, 0, 1)), given["axes"] or "cyx"
     try:
+        if cluster is None:
+            return pyramid.write(data, target, **given)
         from distributed import Client
+
+        with Client(cluster, timeout="10s") as client:
+            return pyramid.write(data, target, client=client, **given)
     except ModuleNotFoundError as missing:
-        raise ValueError(f"a cluster needs {missing.name}; install it with: pip install 'ndpool[dask]'") from None
-    with Client(cluster, timeout="10s") as client:
-        return pyramid.write(data, target, client=client, **given)
+        extra = "dask" if missing.name == "distributed" else "zarr"
+        raise ValueError(f"this needs {missing.name}; install it with: pip install 'ndpool[{extra}]'") from None
 
 
 def sizes_of(typed: str) -> tuple[float, ...]:
@@ -42,11 +41,3 @@ def sizes_of(typed: str) -> tuple[float, ...]:
         return tuple(float(each) for each in typed.split(","))
     except ValueError:
         raise ValueError(f"--scale {typed}: these are no numbers; give for example --scale 0.5,0.1,0.1") from None
-
-
-def photograph() -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """The photograph that comes along, with its channels first."""
-    from PIL import Image
-
-    with files("ndpool").joinpath("data/lake.jpg").open("rb") as file:
-        return np.ascontiguousarray(np.asarray(Image.open(file)).transpose(2, 0, 1))

@@ -18,6 +18,7 @@ from ..memory import Arrays
 from ..plan import plan_of
 from ..pool import Pool
 from ..windows import Window
+from . import chunks
 from .sizes import Region, Sizes
 from .sources import Source
 
@@ -47,8 +48,8 @@ def make(work: Work, region: Region) -> int:
             steps = tuple(a // b for a, b in zip(level.factors, before, strict=True)) if work.cascade else level.factors
             y = pooled(work.kind, y if work.cascade else x, steps, work.skip)
         if number >= work.first:
-            begin = [start // step for (start, _), step in zip(region, level.factors, strict=True)]
-            _write(work, number, tuple(slice(b, b + n) for b, n in zip(begin, y.shape, strict=True)), y)
+            begin = tuple(start // step for (start, _), step in zip(region, level.factors, strict=True))
+            _write(work, number, begin, y)
     return x.nbytes
 
 
@@ -70,19 +71,12 @@ def _arrays(
     return Arrays(plan_of(pool, shape, dtype.name), dtype if dtype.isnative else dtype.newbyteorder("="), threads=1)
 
 
-def _write(work: Work, level: int, place: tuple[slice, ...], y: Array) -> None:
+def _write(work: Work, number: int, begin: tuple[int, ...], y: Array) -> None:
     try:
-        _level(work.target, level, work.run)[place] = y
+        chunks.write(work.target, number, work.sizes.levels[number], begin, y, work.run)
     except OSError as fault:
         if fault.errno in (errno.ENOSPC, errno.EDQUOT):
             raise OSError(
                 fault.errno, f"{work.target}: the disk is full; free some space and run again with resume"
             ) from fault
         raise
-
-
-@lru_cache(64)
-def _level(target: str, level: int, run: str) -> Any:
-    import zarr
-
-    return zarr.open_array(f"{target}/{level}", mode="r+")

@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,6 +20,7 @@ from ..plan import ITEM_BYTES
 from ..skipping import held
 from ..table import KINDS, in_words, parameters_of
 from ..windows import whole
+from . import chunks as chunks_
 from . import ome, running, sizes
 from .blocks import Work
 from .journal import Journal
@@ -111,6 +113,8 @@ def write(
         progress: Whether to show a bar on the error stream, if `rich` is installed.
     """
     began = time.perf_counter()
+    if find_spec("zarr") is None:
+        raise ModuleNotFoundError("pyramids need zarr; install it with: pip install 'ndpool[zarr]'", name="zarr")
     found = source_of(source)
     place = Path(target)
     in_place = found.path is not None and place.exists() and place.resolve() == Path(found.path).resolve()
@@ -269,7 +273,7 @@ def _prepare(
     journal.start(settings)
     for number, level in enumerate(laid.levels):
         if number >= int(in_place):
-            _create(place, number, level, source, frame)
+            chunks_.create(place, number, level, source.dtype, frame.axes)
     return set()
 
 
@@ -290,23 +294,6 @@ def _keep_first_level(place: Path, source: Source, frame: Frame) -> None:
     group.attrs.update(ome.metadata(frame, place.name, [(1,) * len(source.shape)], "none", {}))
     for name in [name for name in group.array_keys() if name != "0" and name.isdigit()]:
         del group[name]
-
-
-def _create(place: Path, number: int, level: sizes.Level, source: Source, frame: Frame) -> None:
-    import zarr
-    from zarr.codecs import BloscCodec
-
-    zarr.create_array(
-        f"{place}/{number}",
-        shape=level.shape,
-        chunks=level.chunks,
-        shards=level.shards,
-        dtype=source.dtype if source.dtype.isnative else source.dtype.newbyteorder("="),
-        dimension_names=list(frame.axes),
-        compressors=BloscCodec(cname="zstd", clevel=1, shuffle="shuffle"),
-        zarr_format=3,
-        overwrite=True,
-    )
 
 
 def _run(work: Work, done: set[int], journal: Journal, cluster: Any, progress: bool) -> int:
