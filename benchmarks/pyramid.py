@@ -470,15 +470,20 @@ def table(results: dict[str, Any]) -> str:
 
 
 def _rows(found: dict[str, Any]) -> list[str]:
-    lines = ["| who | seconds | times | peak MiB | reads of the source |", "|---|---:|---:|---:|---:|"]
+    lines = [
+        "| who | seconds | times | CPU seconds | peak MiB | reads of the source |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
     first = next(iter(found["rows"].values()))
     for who, row in found["rows"].items():
         if "failed" in row:
-            lines.append(f"| {who} | {row['failed']} | | | |")
+            lines.append(f"| {who} | {row['failed']} | | | | |")
             continue
         times = f"{row['seconds'] / first['seconds']:.2f}" if "seconds" in first else ""
         reads = "" if row["reads"] is None else f"{row['reads']:.2f}"
-        lines.append(f"| {who} | {row['seconds']:.1f} | {times} | {row['peak'] / MIB:.0f} | {reads} |")
+        lines.append(
+            f"| {who} | {row['seconds']:.1f} | {times} | {row['cpu']:.1f} | {row['peak'] / MIB:.0f} | {reads} |"
+        )
     return [*lines, ""]
 
 

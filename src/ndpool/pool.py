@@ -100,7 +100,7 @@ class Pool:
         self,
         kind: Kind,
         window: AnyWindow,
-        axes: Ints | None = None,
+        axes: Ints | str | Sequence[str] | None = None,
         skip: float | None = None,
         min_count: int = 1,
     ) -> None:

@@ -49,8 +49,8 @@ def write(target: str, number: int, level: Level, begin: tuple[int, ...], y: Arr
     for start in product(*along):
         cells = y[tuple(slice(s, s + c) for s, c in zip(start, level.chunks, strict=True))]
         if cells.any():  # a chunk of zeros is one that is not there
-            place = [(b + s) // c for b, s, c in zip(begin, start, level.chunks, strict=True)]
-            _put(Path(target, str(number), "c", *map(str, place)), _whole(cells, level.chunks))
+            number_of = [(b + s) // c for b, s, c in zip(begin, start, level.chunks, strict=True)]
+            _put(Path(target, str(number), "c", *map(str, number_of)), _whole(cells, level.chunks))
 
 
 def _whole(cells: Array, shape: tuple[int, ...]) -> Array:
