@@ -93,6 +93,14 @@ def test_complex_numbers_and_times_two_chunkings():
     same_bits(pull(da.from_array(pool(x), (1, 9))), pool.vjp(x)[1](pool(x)))
 
 
+def test_bytes_in_the_other_order():
+    x = numbers((20, 9), "f4", 3, hostile=False)
+    for pool in (Pool(Max(), Window((3, 3), stride=2)), Pool(Avg(), Global(), axes=(0, 1))):
+        swapped = da.from_array(x.astype(">f4"), 4)
+        same_bits(pool(swapped), pool(da.from_array(x, 4)).compute())
+        same_bits(pool.vjp(swapped)[1](pool(swapped)), pool.vjp(da.from_array(x, 4))[1](pool(x)).compute())
+
+
 def test_nothing_is_computed_before_it_is_asked_for():
     def fail(block):
         raise AssertionError("computed")

@@ -27,6 +27,7 @@ from .blocks import Cells, Chunks, Range, built, chunks_between, edges_of, entry
 
 def forward(pool: Pool, x: da.Array) -> da.Array:
     """`y`, a chunk of which has the outputs that start in a chunk of `x`."""
+    x = checked("x", x)
     if trees.are_for(pool, x):
         return trees.forward(pool, x)
     return _flat(pool, Whole(pool, x).forward())
@@ -34,6 +35,7 @@ def forward(pool: Pool, x: da.Array) -> da.Array:
 
 def with_indices(pool: Pool, x: da.Array) -> tuple[da.Array, da.Array]:
     """`y`, and the flat index over the pooled axes of the first winner in each window."""
+    x = checked("x", x)
     if not pool._one_wins:
         pool = pool._first
     if trees.are_for(pool, x):
@@ -45,6 +47,7 @@ def with_indices(pool: Pool, x: da.Array) -> tuple[da.Array, da.Array]:
 
 def jvp(pool: Pool, x: da.Array, t: Any) -> tuple[da.Array, da.Array]:
     """`y`, and its change `dy` along `t`."""
+    x = checked("x", x)
     if trees.are_for(pool, x):
         y, linear = trees.linearize(pool, x)
         return y, linear.push(t)
@@ -55,6 +58,7 @@ def jvp(pool: Pool, x: da.Array, t: Any) -> tuple[da.Array, da.Array]:
 
 def linearize(pool: Pool, x: da.Array) -> tuple[da.Array, Any]:
     """`y`, and the derivative at x, whose `push` and `pull` take and give Dask arrays."""
+    x = checked("x", x)
     if trees.are_for(pool, x):
         return trees.linearize(pool, x)
     whole = Whole(pool, x)
@@ -106,7 +110,6 @@ class Whole:
     """
 
     def __init__(self, pool: Pool, x: da.Array) -> None:
-        check_array("x", x)
         if isinstance(pool.window, Global):
             pool = Pool(pool.kind, Global(), pool.axes, pool.skip, pool.min_count)
         self.x = x
@@ -208,7 +211,8 @@ def _flat(pool: Pool, y: da.Array) -> da.Array:
 # --- checks ---------------------------------------------------------------------------------------
 
 
-def check_array(name: str, x: Any) -> None:
+def checked(name: str, x: Any) -> da.Array:
+    """A Dask array of known lengths, with numbers in the usual order of bytes."""
     if not isinstance(x, da.Array):
         said = f"{type(x).__module__}.{type(x).__qualname__}"
         raise TypeError(f"{name} is a {said}, which is not an array of Dask; give a dask.array")
@@ -216,6 +220,7 @@ def check_array(name: str, x: Any) -> None:
         raise ValueError(
             f"{name} has shape {x.shape}, and chunks of unknown lengths; call {name}.compute_chunk_sizes() first"
         )
+    return x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
 
 
 def direction(name: str, a: Any, shape: tuple[int, ...], plan: Plan) -> da.Array:
@@ -224,7 +229,7 @@ def direction(name: str, a: Any, shape: tuple[int, ...], plan: Plan) -> da.Array
         if type(a) is not np.ndarray:
             raise TypeError(f"{name} is a {type(a).__name__} and x is a Dask array; give {name} as a dask.array")
         a = da.from_array(a)
-    check_array(name, a)
+    a = checked(name, a)
     if a.shape != shape:
         raise ValueError(f"{name} has shape {a.shape} and should have {shape}")
     if a.dtype.name not in NATIVE_TYPES and not (plan.is_complex and a.dtype.name in PART_TYPES):

@@ -27,7 +27,6 @@ class Job:
     """A piece of a plan, ready for arrays: these are put among what its bins have beside them, and results cut out."""
 
     def __init__(self, plan: Plan, outputs: Outputs, lengths: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        self.whole = plan
         self.pieces = tuple(piece(axis, *o) for axis, o in zip(plan.geometry, outputs, strict=True))
         self.arrays = _arrays(plan_of_piece(plan, self.pieces, lengths), dtype)
         self._exact = all(p.is_exact for p in self.pieces)
