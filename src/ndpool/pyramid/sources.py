@@ -5,9 +5,10 @@ A source goes to other processes as its path and is opened there again, once in 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 from uuid import uuid4
 
@@ -51,6 +52,11 @@ class Source:
             said = str(fault) or type(fault).__name__
             raise ValueError(f"{self.name} cannot be read at [{where}], and is perhaps damaged: {said}") from fault
 
+    def close(self) -> None:
+        """Close what this process has open of it."""
+        with _opening:
+            _open.pop((self.path or "", self.inner, self.stamp), (None, lambda: None))[1]()
+
 
 def source_of(source: Any) -> Source:
     """Whatever was given, as a source."""
@@ -78,7 +84,7 @@ def _of_path(path: Path) -> Source:
     if path.is_dir():
         frame, inner = _first_level(path)
     try:
-        found = _opened(str(path), inner, stamp)
+        found = _opened(str(path.resolve()), inner, stamp)
         shape, dtype = tuple(found.shape), np.dtype(found.dtype)
         chunks = None if not hasattr(found, "chunks") else tuple(getattr(found, "shards", None) or found.chunks)
     except Exception as fault:
@@ -102,27 +108,46 @@ def _first_level(path: Path) -> tuple[Frame | None, str]:
     return known
 
 
-@lru_cache(16)
+#: What this process has open, and how each is closed.
+_open: dict[tuple[str, str, str], tuple[Any, Callable[[], None]]] = {}
+_opening = Lock()
+_MOST_OPEN = 16
+
+
 def _opened(path: str, inner: str, stamp: str) -> Any:
     """What is read by boxes, opened once in a process."""
-    place = Path(path)
-    if place.is_dir():
+    key = path, inner, stamp
+    with _opening:
+        if key not in _open:
+            while len(_open) >= _MOST_OPEN:
+                _open.pop(next(iter(_open)))[1]()
+            _open[key] = _reader(Path(path), inner)
+        return _open[key][0]
+
+
+def _reader(path: Path, inner: str) -> tuple[Any, Callable[[], None]]:
+    if path.is_dir():
         import zarr
 
-        found = zarr.open(path, mode="r")
-        return found[inner] if inner else found
-    with place.open("rb") as file:
+        found = zarr.open(str(path), mode="r")
+        return found[inner] if inner else found, lambda: None
+    with path.open("rb") as file:
         head = file.read(6)
     if head == b"\x93NUMPY":
-        return np.load(place, mmap_mode="r", allow_pickle=False)
+        return np.load(path, mmap_mode="r", allow_pickle=False), lambda: None
     if head[:4] in TIFF_STARTS:
-        return _tiff(place)
+        return _tiff(path)
     raise ValueError("by its first bytes no .npy and no TIFF; give one of them, or a folder of Zarr")
 
 
-def _tiff(path: Path) -> Any:
+def _tiff(path: Path) -> tuple[Any, Callable[[], None]]:
     """A TIFF of any size, of which only the tiles or strips that are asked for are read."""
     import tifffile
     import zarr
 
-    return zarr.open(tifffile.imread(path, aszarr=True, level=0), mode="r")
+    store = tifffile.imread(path, aszarr=True, level=0)
+    try:
+        return zarr.open(store, mode="r"), store.close
+    except Exception:
+        store.close()
+        raise

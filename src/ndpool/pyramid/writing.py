@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -115,36 +116,36 @@ def write(
     began = time.perf_counter()
     if find_spec("zarr") is None:
         raise ModuleNotFoundError("pyramids need zarr; install it with: pip install 'ndpool[zarr]'", name="zarr")
-    found = source_of(source)
     place = Path(target)
-    in_place = found.path is not None and place.exists() and place.resolve() == Path(found.path).resolve()
-    frame = _frame(found, axes, scale, unit)
-    steps = _factors(factors, frame, len(found.shape))
-    chosen = kind_of(kind, found.dtype.name, labels)
-    if skip is not None:
-        held(skip, found.dtype.name)
-    count = sizes.level_count(found.shape, steps) if levels is None else whole("levels", levels, 1)
-    laid = _sizes(found, steps, count, chunks, shards)
-    settings = {
-        "source": found.name,
-        "shape": list(found.shape),
-        "dtype": found.dtype.name,
-        "kind": repr(chosen),
-        "levels": [[list(each.shape), list(each.chunks), list(each.shards or ())] for each in laid.levels],
-        "block": list(laid.block),
-        "skip": repr(skip),
-        "cascade": cascade,
-    }
-    done = _prepare(place, found, frame, laid, settings, overwrite, resume, in_place)
-    work = Work(found, str(place.resolve()), laid, chosen, skip, cascade, int(in_place), uuid4().hex)
-    cluster = running.client_of(client)
-    read = _run(work, done, Journal(place), cluster, progress)
-    _finish(place, frame, laid, chosen, skip, cascade)
-    written = sum(int(np.prod(level.shape)) for level in laid.levels[work.first :]) * found.dtype.itemsize
-    stored = sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
-    shapes = tuple(level.shape for level in laid.levels)
-    seconds = time.perf_counter() - began
-    return Report(str(place), shapes, seconds, read, written, stored, running.peak_memory(cluster))
+    with closing(source_of(source)) as found:
+        in_place = found.path is not None and place.exists() and place.resolve() == Path(found.path).resolve()
+        frame = _frame(found, axes, scale, unit)
+        steps = _factors(factors, frame, len(found.shape))
+        chosen = kind_of(kind, found.dtype.name, labels)
+        if skip is not None:
+            held(skip, found.dtype.name)
+        count = sizes.level_count(found.shape, steps) if levels is None else whole("levels", levels, 1)
+        laid = _sizes(found, steps, count, chunks, shards)
+        settings = {
+            "source": found.name,
+            "shape": list(found.shape),
+            "dtype": found.dtype.name,
+            "kind": repr(chosen),
+            "levels": [[list(each.shape), list(each.chunks), list(each.shards or ())] for each in laid.levels],
+            "block": list(laid.block),
+            "skip": repr(skip),
+            "cascade": cascade,
+        }
+        done = _prepare(place, found, frame, laid, settings, overwrite, resume, in_place)
+        work = Work(found, str(place.resolve()), laid, chosen, skip, cascade, int(in_place), uuid4().hex)
+        cluster = running.client_of(client)
+        read = _run(work, done, Journal(place), cluster, progress)
+        _finish(place, frame, laid, chosen, skip, cascade)
+        written = sum(int(np.prod(level.shape)) for level in laid.levels[work.first :]) * found.dtype.itemsize
+        stored = sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
+        shapes = tuple(level.shape for level in laid.levels)
+        seconds = time.perf_counter() - began
+        return Report(str(place), shapes, seconds, read, written, stored, running.peak_memory(cluster))
 
 
 # --- arguments ------------------------------------------------------------------------------------
