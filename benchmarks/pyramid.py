@@ -402,7 +402,7 @@ def alone(work: str, who: str, folder: Path, scale: int) -> None:
     target = Path(tempfile.mkdtemp(dir=folder)) / "target.zarr"
     job = Job(WORKS[work].source(folder, scale), target, scale)
     try:
-        _imports(who)
+        _imports(work, who)
         began, cpu = time.perf_counter(), time.process_time()
         found = WORKS[work].contenders[who](job)
         seconds = time.perf_counter() - began
@@ -421,12 +421,15 @@ def alone(work: str, who: str, folder: Path, scale: int) -> None:
     print("RESULT " + json.dumps(said | (found if isinstance(found, dict) else {})))
 
 
-def _imports(who: str) -> None:
-    import dask.array  # noqa: F401
+def _imports(work: str, who: str) -> None:
     import zarr  # noqa: F401
 
+    if who != "ndpool" or work not in ("mean", "mode"):  # its pyramids need no Dask
+        import dask.array  # noqa: F401
+
+        import ndpool.dask.dispatch  # noqa: F401
     for start, modules in {
-        "ndpool": ["ndpool.pyramid", "ndpool.dask.dispatch"],
+        "ndpool": ["ndpool.pyramid"],
         "ngff": ["ngff_zarr"],
         "ome": ["ome_zarr.writer"],
         "xarray": ["xarray", "xarray_multiscale"],

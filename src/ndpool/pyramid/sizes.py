@@ -18,7 +18,7 @@ from itertools import product
 from math import lcm, prod
 
 #: A block has about as many bytes of the source, if its chunks let it.
-BLOCK_BYTES = 16 << 20
+BLOCK_BYTES = 8 << 20
 
 #: Without a number of levels, there are as many as make the last one no longer than this.
 SMALLEST = 256
