@@ -7,7 +7,7 @@ BUILD_TOOLS := 'scikit-build-core>=0.10' 'nanobind>=2.4' 'cmake>=3.18' ninja
 PIP_INSTALL := -m pip install --no-compile --constraint constraints.txt
 PIP := $(BIN)/python $(PIP_INSTALL)
 
-.PHONY: demo examples docs test test-torch test-onnx test-images test-verified test-triton test-jax test-gpu test-c test-chips test-tflite test-docs core-test arm compilers sanitize wheel lint format bench bench-compare clean
+.PHONY: demo examples docs test test-torch test-onnx test-images test-verified test-triton test-jax test-dask test-gpu test-c test-chips test-tflite test-docs core-test arm compilers sanitize wheel lint format bench bench-compare clean
 
 demo: .venv/.cli
 	$(BIN)/ndpool demo --force
@@ -53,6 +53,10 @@ test-jax: .venv/.test-jax $(OLDEST_JAX)/.installed
 	$(BIN)/python -m pytest -n auto tests/jax_arrays
 	$(BIN)/python -m pytest src/ndpool/jax docs/jax.md
 	PYTHONPATH=$(OLDEST_JAX) $(BIN)/python -m pytest -n auto $(OLDEST_JAX_TESTS)
+
+# Dask, xarray and pyramids, on threads and on a cluster of processes: likewise.
+test-dask: .venv/.test-dask
+	$(BIN)/python -m pytest -n auto tests/dask_arrays src/ndpool/dask src/ndpool/xarray src/ndpool/pyramid
 
 # The same kernels, and the adapter of PyTorch, on a GPU. GPU_PYTHON has PyTorch for CUDA, Triton and what tests need; ndpool is the
 # one that is built here.
@@ -194,6 +198,9 @@ clean:
 	@$(BIN)/python -c "import ndpool; from ndpool import _engine; print('Installed ndpool', ndpool.__version__, 'with', *_engine.levels())"
 	@touch $@
 
+# An argument of a call may have a comma in it by this name.
+comma := ,
+
 # $(1): the extra, $(2): what it is for. The engine is not built again, since ndpool is there already.
 define install-extra
 @echo "Installing the packages for $(2)"
@@ -236,6 +243,9 @@ $(OLDEST_JAX)/.installed: .venv/.tools Makefile
 
 .venv/.test-verified: .venv/.test
 	$(call install-extra,test-verified,the tests of bounds and proofs)
+
+.venv/.test-dask: .venv/.installed
+	$(call install-extra,test-dask,the tests of Dask$(comma) xarray and pyramids)
 
 .venv/.bench: .venv/.installed constraints.txt
 	$(call install-extra,bench,the benchmarks; the peers are large and take minutes)

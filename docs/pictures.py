@@ -294,6 +294,21 @@ def pyramid() -> Figure:
     return drawn
 
 
+def levels() -> Figure:
+    """The levels of a pyramid over the same frame: where each lies is in its scale and its translation."""
+    first = photograph()
+    drawn = figure(11.5, 2.1)
+    for level, panel in enumerate(drawn.subplots(1, 5)):
+        side = 2**level
+        x = Pool(Avg(rounding="half_even"), Window((side, side), ceil_mode=True), axes=(0, 1))(first)
+        height, width = (n * side for n in x.shape[:2])
+        panel.imshow(x, extent=(-0.5, width - 0.5, height - 0.5, -0.5), interpolation="nearest")
+        panel.set(xlim=(-0.5, first.shape[1] - 0.5), ylim=(first.shape[0] - 0.5, -0.5))
+        panel.set_title(f"{x.shape[1]} x {x.shape[0]}\nscale {side}, translation {(side - 1) / 2:g}", fontsize="small")
+        panel.axis("off")
+    return drawn
+
+
 # --- the engine -----------------------------------------------------------------------------------
 
 
@@ -433,6 +448,7 @@ PICTURES: dict[str, Callable[[], Figure]] = {
     "clouds": clouds,
     "noise": noise,
     "pyramid": pyramid,
+    "levels": levels,
     "separable": separable,
     "prefix_suffix": prefix_suffix,
     "winner_byte": winner_byte,

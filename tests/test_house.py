@@ -28,7 +28,7 @@ def module_of(file):
 # --- who imports whom -----------------------------------------------------------------------------
 
 #: Who stands above the definition, the seam, the engines and the front ends, which know nothing of them.
-HEIGHT = {"ops": 1, "residuals": 2, "viz": 2, "program": 2, "bounds": 2, "explain": 3, "graph": 3}
+HEIGHT = {"ops": 1, "pyramid": 1, "residuals": 2, "viz": 2, "program": 2, "bounds": 2, "explain": 3, "graph": 3}
 HEIGHT |= {"prove": 3, "layers": 4, "c": 5, "cli": 5}
 
 

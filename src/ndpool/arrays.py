@@ -1,9 +1,9 @@
 """Whose array is it, and what would it lose? Every array that a caller gives is looked at here.
 
-A NumPy array is pooled as it is. A tensor goes to the front end of its library. Numbers, nested lists, and what NumPy
-can read without loss (`__array__`, a buffer) become NumPy arrays. What means more than its numbers is refused: a masked
-array would lose its mask, and a type with an `__array_ufunc__` or `__array_function__` of its own what these are for
-(labels, units, laziness).
+A NumPy array is pooled as it is. A tensor, a Dask array or an array of xarray goes to the front end of its library.
+Numbers, nested lists, and what NumPy can read without loss (`__array__`, a buffer) become NumPy arrays. What means more
+than its numbers is refused: a masked array would lose its mask, and a type with an `__array_ufunc__` or
+`__array_function__` of its own what these are for (labels, units, laziness).
 """
 
 from __future__ import annotations
@@ -29,8 +29,26 @@ def _jax() -> Any:
     return dispatch
 
 
-#: For each library: what the type of its arrays has, and the module here that pools them.
-_FRONT_ENDS = {"torch": ("__torch_function__", _torch), "jax": ("addressable_shards", _jax)}
+def _xarray() -> Any:
+    from .xarray import dispatch
+
+    return dispatch
+
+
+def _dask() -> Any:
+    from .dask import dispatch
+
+    return dispatch
+
+
+#: For each library: what the type of its arrays has and no other of these, the module here that pools them, and what
+#: to do with one where a NumPy array is taken. An array of xarray has what one of Dask has, too.
+_FRONT_ENDS = {
+    "torch": ("__torch_function__", _torch, "call .numpy() on it, or give all arrays as tensors"),
+    "jax": ("addressable_shards", _jax, "call np.asarray on it, or give all arrays as JAX's"),
+    "xarray": ("to_dataframe", _xarray, "give its .values, or all arrays as xarray's"),
+    "dask": ("rechunk", _dask, "call .compute() on it, or give all arrays as Dask's"),
+}
 
 #: What a type has to do something of its own under NumPy's functions.
 _PROTOCOLS = ("__array_ufunc__", "__array_function__")
@@ -54,7 +72,7 @@ def front_end(a: Any) -> Any:
     """
     if type(a) is np.ndarray:
         return None
-    for library, (mark, module) in _FRONT_ENDS.items():
+    for library, (mark, module, _) in _FRONT_ENDS.items():
         if hasattr(type(a), mark) and library in sys.modules:
             return module()
     return None
@@ -114,9 +132,9 @@ def check_type(name: str, kind: type) -> None:
             f"{name} is a masked array, and the numbers under its mask would be pooled; "
             "give x.filled(value), with a value for the cells that are masked"
         )
-    if any(hasattr(kind, mark) for mark, _ in _FRONT_ENDS.values()):
-        way = "call .numpy() on it" if hasattr(kind, "__torch_function__") else "call np.asarray on it"
-        raise TypeError(f"{said} where a NumPy array is taken; {way}, or give all arrays as that library's")
+    for mark, _, remedy in _FRONT_ENDS.values():
+        if hasattr(kind, mark):
+            raise TypeError(f"{said} where a NumPy array is taken; {remedy}")
     plain = vars(np.ndarray)
     if any(getattr(kind, protocol, plain[protocol]) is not plain[protocol] for protocol in _PROTOCOLS):
         raise TypeError(f"{said}, which is more than its numbers; give np.asarray(x) to pool these alone")

@@ -54,9 +54,10 @@ class Arrays:
         "result",
         "shape",
         "small",
+        "threads",
     )
 
-    def __init__(self, plan: Plan, dtype: np.dtype[Any]) -> None:
+    def __init__(self, plan: Plan, dtype: np.dtype[Any], threads: int = 0) -> None:
         def known(name: str) -> np.dtype[Any]:
             return dtype if name == plan.input else np.dtype(name)  # NumPy itself has no bfloat16 to be found by name
 
@@ -73,6 +74,8 @@ class Arrays:
         #: The dtype of the parts of complex numbers.
         self.parts = np.dtype(plan.dtype) if plan.is_complex else None
         self.quick = self._quick(dtype)
+        #: How many threads a call may use, apart from the quick ones; 0 is the number of `set_num_threads`.
+        self.threads = threads
 
     @property
     def native(self) -> _engine.Plan:
@@ -133,10 +136,10 @@ class Arrays:
     def forward(self, x: Array, out: Array | None = None) -> Array:
         if out is None:
             y = self.empty(self.result)
-            native.forward(self.plan, self.inside(x), self._raw(y))
+            native.forward(self.plan, self.inside(x), self._raw(y), self.threads)
             return self.outside(y)
         if out.flags.aligned:
-            native.forward(self.plan, self.inside(x), self._raw(self._laid_output(out)))
+            native.forward(self.plan, self.inside(x), self._raw(self._laid_output(out)), self.threads)
         else:
             out[...] = self.forward(x)
         return out
@@ -145,35 +148,35 @@ class Arrays:
         """The output as the caller has it, and what the derivative keeps, as it lies in memory."""
         keeps, inside, y = self.plan.residual, self.inside(x), self.empty(self.result)
         winners = self.empty(_PLACES[keeps.winners]) if keeps.winners else None
-        native.linearize(self.plan, inside, self._raw(y), winners)
+        native.linearize(self.plan, inside, self._raw(y), winners, self.threads)
         kept_y = y.copy() if keeps.y else None  # the caller may write to the one that is handed out
         return self.outside(y), (inside if keeps.x else None, kept_y, winners)
 
     def push(self, kept: KeptArrays, t: Array) -> Array:
         dy, t = self.empty(self.derivative), self.tangent(t)
-        native.push(self.plan, kept, t if kept[2] is None else np.ascontiguousarray(t), self._raw(dy))
+        native.push(self.plan, kept, t if kept[2] is None else np.ascontiguousarray(t), self._raw(dy), self.threads)
         return self.outside(dy)
 
     def pull(self, kept: KeptArrays, g: Array, out: Array | None = None) -> Array:
         if out is None:
             gx = np.empty(self.inputs, self.derivative) if self.small else _empty_in_lines(self.inputs, self.derivative)
-            native.pull(self.plan, kept, self.cotangent(g), self._raw(gx))
+            native.pull(self.plan, kept, self.cotangent(g), self._raw(gx), self.threads)
             return gx if self.back is None else gx.transpose(self.back)
         if out.flags.aligned:
             room = out if self.order is None else out.transpose(self.order)
-            native.pull(self.plan, kept, self.cotangent(g), self._raw(room))
+            native.pull(self.plan, kept, self.cotangent(g), self._raw(room), self.threads)
         else:
             out[...] = self.pull(kept, g)
         return out
 
     def jvp(self, x: Array, t: Array) -> tuple[Array, Array]:
         y, dy = self.empty(self.result), self.empty(self.derivative)
-        native.jvp(self.plan, self.inside(x), self.tangent(t), self._raw(y), self._raw(dy))
+        native.jvp(self.plan, self.inside(x), self.tangent(t), self._raw(y), self._raw(dy), self.threads)
         return self.outside(y), self.outside(dy)
 
     def indices(self, winners: Array) -> Array:
         found = self.empty(_INDEX)
-        native.indices(self.plan, winners, found)
+        native.indices(self.plan, winners, found, self.threads)
         return self.outside(found)
 
     def kept_outside(self, kept: KeptArrays) -> Kept:

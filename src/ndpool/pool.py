@@ -72,8 +72,9 @@ class Pool:
 
     An input is a NumPy array or what becomes one without loss: nested lists, whatever has `__array__` or a buffer. A
     PyTorch tensor goes to `ndpool.torch` and gives tensors, which can be differentiated; an array of JAX goes to
-    `ndpool.jax` likewise. What means more than its
-    numbers is refused: a masked array, and what has labels or units or is not computed yet.
+    `ndpool.jax` likewise. A Dask array goes to `ndpool.dask` and gives Dask arrays. What xarray has goes to
+    `ndpool.xarray`, and `axes` may name its dimensions. What means more than its numbers is refused otherwise: a
+    masked array, and what has labels or units.
 
     The engine takes bools, integers, and floats of 16 to 64 bits; Sum and Avg of complex numbers too, as sums of their
     real and imaginary parts. Objects (Fractions, say), and everything under a kind of your own, go to `ndpool.spec`,
@@ -103,7 +104,7 @@ class Pool:
         self,
         kind: Kind,
         window: AnyWindow,
-        axes: Ints | None = None,
+        axes: Ints | str | Sequence[str] | None = None,
         skip: float | None = None,
         min_count: int = 1,
     ) -> None:

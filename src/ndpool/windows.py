@@ -310,7 +310,10 @@ class Layout:
 
 
 def checked_axes(axes: Any, window: AnyWindow) -> tuple[int, ...] | None:
-    """`axes` as a tuple of ints, consistent with the window's rank; None means the last `rank` axes."""
+    """`axes` as a tuple of ints, consistent with the window's rank; None means the last `rank` axes.
+
+    Or of names, for arrays whose dimensions have some; whoever knows these arrays finds the numbers.
+    """
     if axes is None:
         if window.rank is None:
             raise ValueError(
@@ -318,16 +321,33 @@ def checked_axes(axes: Any, window: AnyWindow) -> tuple[int, ...] | None:
             )
         return None
     axes = listed(axes)
-    chosen = tuple(axes) if _is_sequence(axes) else (axes,)
+    chosen: tuple[Any, ...] = tuple(axes) if _is_sequence(axes) else (axes,)
     if not chosen:
         raise ValueError("axes=() pools nothing; give at least one axis")
-    lowest = -(1 << 31)
-    chosen = tuple(whole("axes" if len(chosen) == 1 else f"axes[{i}]", a, lowest) for i, a in enumerate(chosen))
+    if any(isinstance(axis, str) for axis in chosen):
+        chosen = _names(chosen)
+    else:
+        lowest = -(1 << 31)
+        chosen = tuple(whole("axes" if len(chosen) == 1 else f"axes[{i}]", a, lowest) for i, a in enumerate(chosen))
     if window.rank not in (None, len(chosen)):
         raise ValueError(f"axes={chosen} names {len(chosen)} axes and {window!r} has {window.rank}; make them agree")
     if isinstance(window, Window):
         window.of_axis(0, len(chosen))
     return chosen
+
+
+def are_names(axes: Any) -> bool:
+    """Whether axes are the names of dimensions, as xarray has them."""
+    return axes is not None and isinstance(axes[0], str)
+
+
+def _names(axes: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The names of dimensions, as xarray has them."""
+    if not all(isinstance(axis, str) for axis in axes):
+        raise TypeError(f"axes={axes} mixes names and numbers; give either")
+    if len(set(axes)) != len(axes):
+        raise ValueError(f"axes={axes} names a dimension twice; name each pooled dimension once")
+    return axes
 
 
 def _axes_in(axes: tuple[int, ...] | None, window: AnyWindow, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -337,6 +357,8 @@ def _axes_in(axes: tuple[int, ...] | None, window: AnyWindow, shape: tuple[int, 
     if rank > ndim:
         raise ValueError(f"{rank} axes are pooled and the input of shape {shape} has {ndim}; give fewer axes")
     found = []
+    if are_names(axes):
+        raise TypeError(f"axes={axes} are names, and x has no named dimensions; give numbers, or an array of xarray")
     for axis in range(-rank, 0) if axes is None else axes:
         if not -ndim <= axis < ndim:
             raise ValueError(f"axes={axes}: {axis} is out of range for shape {shape}; give {-ndim} to {ndim - 1}")

@@ -287,3 +287,62 @@ def prove_(
         verdicts.append(finding.verdict)
     if "refuted" in verdicts:
         raise typer.Exit(1)
+
+
+@app.command(cls=Command)
+def pyramid(
+    source: Annotated[
+        str,
+        typer.Argument(metavar="SOURCE", help=".npy, TIFF, Zarr or OME-Zarr; demo is a photograph that comes along."),
+    ],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The folder to write, as OME-Zarr 0.5.")],
+    kind: Annotated[
+        str | None, typer.Option("--kind", metavar="KIND", help="avg, mode, max, min or median (default: avg).")
+    ] = None,
+    factor: Annotated[
+        str, typer.Option("--factor", metavar="N[,N...]", help="Cells of a level in one of the next, along each axis.")
+    ] = "2",
+    levels: Annotated[
+        int | None, typer.Option("--levels", min=1, help="How many, with the first (default: down to 256 cells).")
+    ] = None,
+    axes: Annotated[
+        str | None, typer.Option("--axes", metavar="NAMES", help="Such as czyx (default: the last).")
+    ] = None,
+    labels: Annotated[bool, typer.Option("--labels", help="The cells are labels: their mode is taken.")] = False,
+    skip: Annotated[str | None, typer.Option("--skip", metavar="NUMBER", help="The value of cells not there.")] = None,
+    scale: Annotated[
+        str | None, typer.Option("--scale", metavar="X[,X...]", help="The size of a cell along each axis.")
+    ] = None,
+    unit: Annotated[str | None, typer.Option("--unit", help="The unit of that size, such as micrometer.")] = None,
+    chunks: Annotated[str | None, typer.Option("--chunks", metavar="N,...", help="Cells of a chunk.")] = None,
+    shards: Annotated[str | None, typer.Option("--shards", metavar="N,...", help="Cells of a shard.")] = None,
+    cascade: Annotated[bool, typer.Option("--cascade", help="Pool each level of the one before.")] = False,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", metavar="ADDRESS", help="The scheduler of a Dask cluster.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what was interrupted.")] = False,
+    force: ForceOption = False,
+) -> None:
+    """Write an image and its smaller levels as OME-Zarr 0.5, in one pass over the source."""
+    from .pyramids import run
+
+    numbers: dict[str, Any] = {"factors": arguments.whole_numbers("--factor", factor)}
+    for name, typed in (("chunks", chunks), ("shards", shards)):
+        numbers[name] = None if typed is None else arguments.each_number(f"--{name}", typed)
+    report = run(
+        source,
+        target,
+        cluster,
+        kind=kind,
+        levels=levels,
+        axes=axes,
+        labels=labels,
+        scale=scale,
+        unit=unit,
+        cascade=cascade,
+        resume=resume,
+        overwrite=force,
+        **arguments.skip_of(skip, None),
+        **numbers,
+    )
+    Console(highlight=False, soft_wrap=True).print(escape(str(report)))
