@@ -206,7 +206,7 @@ class Own(Kind):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: POOL(X, out=np.empty(3)), TypeError, "out is given beside a dask.array.core.Array, .*; leave it out"),
+        (lambda: POOL(X, out=np.empty(3)), TypeError, "out is given beside a Dask array, .*; leave it out"),
         (lambda: POOL.vjp(X)[1](np.zeros(3), out=1), TypeError, "out is given beside a Dask array"),
         (lambda: POOL.jvp(X, [1.0] * 6), TypeError, "t is a list and x is a Dask array; give t as a dask.array"),
         (lambda: POOL.jvp(X, np.zeros(5)), ValueError, r"t has shape \(5,\) and should have \(6,\)"),

@@ -205,7 +205,7 @@ PAIRS = Pool(Max(), Window((2, 2)), axes=("y", "x"))
         (lambda: PAIRS(DATA.drop_dims("x")), ValueError, "names 'x', and x has the dimensions"),
         (lambda: PAIRS.vjp(DATA), TypeError, "x is a Dataset of xarray, and this is for one array"),
         (lambda: PAIRS.jvp(X, X.rename(x="u")), ValueError, "t has the dimensions"),
-        (lambda: PAIRS(X, out=np.empty(3)), TypeError, "out is given beside a xarray.*; leave it out"),
+        (lambda: PAIRS(X, out=np.empty(3)), TypeError, "out is given beside an array of xarray, .*; leave it out"),
         (lambda: PAIRS.vjp(X)[1](PAIRS(X), out=1), TypeError, "out is given beside a DataArray"),
         (lambda: PAIRS.jvp(X.values[0], X), TypeError, "are names|give its .values"),
         (

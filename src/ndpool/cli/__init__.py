@@ -1,4 +1,4 @@
-"""The command `ndpool`: demo, pool, pyramid, explain, check, c and prove. What it needs beside NumPy is the extra `cli`.
+"""The command `ndpool`: demo, pool, pyramid, explain, check, c and prove. What it needs is the extra `cli`.
 
 `main` is the whole of it: what the commands raise becomes one line and exit code 2.
 """

@@ -24,7 +24,6 @@ from ..windows import Global
 from . import tasks, trees
 from .blocks import Cells, Chunks, Range, built, chunks_between, edges_of, entry
 
-
 #: Why `out` is refused.
 NO_OUT = "a Dask array, and is for NumPy arrays alone; leave it out"
 
@@ -244,4 +243,4 @@ def direction(name: str, a: Any, shape: tuple[int, ...], plan: Plan) -> da.Array
 
 def check_no_out(out: Any) -> None:
     if out is not None:
-        raise TypeError("out is given beside a Dask array, and is for NumPy arrays alone; leave it out")
+        raise TypeError(f"out is given beside {NO_OUT}")
