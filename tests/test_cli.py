@@ -27,7 +27,7 @@ from ndpool.kinds import METHODS, MODE_TIES, ROUNDINGS
 from ndpool.table import KINDS as TABLED
 from ndpool.viz import demo
 
-COMMANDS = ("demo", "pool", "explain", "check", "c")
+COMMANDS = ("demo", "pool", "pyramid", "explain", "check", "c", "prove")
 
 
 @pytest.fixture(autouse=True)
