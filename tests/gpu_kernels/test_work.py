@@ -108,11 +108,11 @@ def test_the_ways_are_gone(monkeypatch):
 def test_the_same_bits_for_every_tile(kind, dtype, monkeypatch):
     """A tile says who computes an output, and not how."""
     pool, rng = Pool(kind, Window((3, 3), 2, 1), (-2, -1)), np.random.default_rng(1)
-    x = rng.normal(size=(3, 13, 21)).astype(dtype)
+    x = rng.normal(size=(2, 7, 21)).astype(dtype)
     x[0, 4, 4], x[1, 2, 3] = 0, np.inf if isinstance(kind, Lp) else 1
     t, g = (rng.normal(size=shape).astype(dtype) for shape in (x.shape, pool.output_shape(x.shape)))
     expected = fresh(pool, x).everything(t, g)
-    for sides in ((1, 16), (4, 32), (2, 256)):
+    for sides in ((1, 16), (4, 32)):
         monkeypatch.setattr(recipes, "tile", lambda *_, sides=sides, **__: sides)
         found = fresh(pool, x).everything(t, g)
         for name, result in found.items():
@@ -122,7 +122,7 @@ def test_the_same_bits_for_every_tile(kind, dtype, monkeypatch):
 @pytest.mark.parametrize("kind", KINDS, ids=repr)
 def test_the_same_bits_every_time(kind):
     pool, rng = Pool(kind, Window((3, 3), 1, 1), (-2, -1)), np.random.default_rng(2)
-    x = rng.normal(size=(2, 9, 17)).astype(np.float32)
+    x = rng.normal(size=(1, 6, 17)).astype(np.float32)
     t, g = (rng.normal(size=shape).astype(np.float32) for shape in (x.shape, pool.output_shape(x.shape)))
     first, second = (OnDevice(pool, x).everything(t, g) for _ in range(2))
     for name, result in first.items():
