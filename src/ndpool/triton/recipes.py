@@ -169,7 +169,7 @@ def _walk(maker: Maker, sink: str, made: tuple[str, str, str], tangent: str = ""
     extreme = name in ("max", "min")
     places = extreme and (bool(made[1]) or (bool(tangent) and option == "first"))
     counts = extreme and option != "first" and not made[1] and bool(tangent or g)
-    powers = work.numbers.kind.sums == "powers"
+    powers = work.numbers.kind.sums.startswith("powers")
     again = name == "smooth_max" or (name == "lp" and not powers) or counts
     source: tuple[str, ...] = ("x", "x", tangent or "x", "x")
     for i, step in enumerate(work.walks):
@@ -212,7 +212,7 @@ def _one_walk(maker: Maker, step: Walk, flags: dict[str, Any], tensors: list[str
     unroll = not step.tree and step.cells <= (UNROLLED_POWERS if flags["AGAIN"] else UNROLLED)
     constants = {**_constants(work, axes, unroll), **flags, "CLAMP": _clamps(work, flags)}
     whole = flags["SOURCE"] == "cells" and flags["SINK"] != "states" and not flags["TANGENT"]
-    if unroll and whole and _in_groups(last) and work.numbers.kind.sums != "powers":
+    if unroll and whole and _in_groups(last) and not work.numbers.kind.sums.startswith("powers"):
         _walk_in_groups(maker, step, constants, tensors)
         return
     if _slides(work, step, flags):

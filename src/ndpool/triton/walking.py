@@ -37,6 +37,7 @@ from .arithmetic import (
     rounded_mean,
     shifted,
     sign_of,
+    sums_powers,
     two_sum,
 )
 from .windows import cell, cells_seen, tile_of_program
@@ -108,7 +109,7 @@ def walk(
                 KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE, "NaNs",
             )  # fmt: skip
 
-    if KIND[SUMS] == "powers":
+    if sums_powers(KIND):
         a = tl.where(b == 0, 0.0, 1.0).to(COMPUTE)  # the scale
         usual = is_usual(b, a_in.dtype.element_ty)
         if tl.min(usual.to(tl.int32)) == 0:
@@ -221,7 +222,7 @@ def look(
                 n += seen
             v = tl.where(real, v, number(KIND[WORST]))
         if KIND[NAME] == "lp" and SOURCE == "cells":
-            if KIND[SUMS] == "powers":
+            if sums_powers(KIND):
                 b += power(tl.abs(v), KIND[PARAMETER])
                 if TANGENT:
                     t = tl.load(d_in + at, mask=real, other=0).to(SLOPE)

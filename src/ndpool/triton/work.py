@@ -282,7 +282,7 @@ def numbers(plan: Plan, steps: tuple[Walk, ...]) -> Numbers:
         second = slope = compute if cells <= 64 else "float64"
         whole = plan.parameter in WHOLE_POWERS and dtype in ("float32", "float64")
         if plan.kind == "lp" and whole and len(steps) == 1 and not steps[0].tree:
-            sums = "powers"
+            sums = "powers" if dtype == "float32" else "powers of doubles"
     lead = "min" if plan.kind == "min" or (plan.kind == "smooth_max" and plan.parameter < 0) else "max"
     skip, value, least = "no", "0", 1
     if plan.skipped is not None:
