@@ -19,9 +19,9 @@ import triton.language as tl
 class KindNumbers(NamedTuple):
     """What a kernel is compiled for: a kind with its numbers, and which cells are not there.
 
-    `sums` says how sums are kept: "plain", beside their "error", or in "halves"; those of Lp also without a scale, as the
-    "powers" of float32, which are doubles, or as "powers of doubles". `lead` says which cell a smooth kind is shifted or
-    scaled by: that of "max" or "min". `worst` is beaten by every cell. `skip` says what is not there:
+    `sums` says how sums are kept: "plain", beside their "error", or in "halves"; those of Lp also without a scale, as
+    "powers" of float32, which are doubles, or as "powers of doubles". `lead` says which cell a smooth kind is shifted
+    or scaled by: that of "max" or "min". `worst` is beaten by every cell. `skip` says what is not there:
     "no" cell, those that are "nan", or those of a "value". `skip_value` is what an output becomes that sees too few
     others. It and `worst` are numbers as text: there infinities and NaN can be written into any program.
     """
