@@ -1,6 +1,6 @@
 """Whose array is it, and what would it lose? Every array that a caller gives is looked at here.
 
-A NumPy array is pooled as it is. A tensor, a Dask array or an array of xarray goes to the front end of its library.
+A NumPy array is pooled as it is. A tensor, or an array of JAX, Dask or xarray, goes to the front end of its library.
 Numbers, nested lists, and what NumPy can read without loss (`__array__`, a buffer) become NumPy arrays. What means more
 than its numbers is refused: a masked array would lose its mask, and a type with an `__array_ufunc__` or
 `__array_function__` of its own what these are for (labels, units, laziness).
