@@ -77,8 +77,10 @@ test-chips: .venv/.test
 	$(BIN)/python -m pytest -n auto tests/c_export/test_chips.py
 
 # The averages of TensorFlow Lite beside its interpreter: a suite of its own, for the package that it needs.
-test-tflite: .venv/.test-tflite
-	$(BIN)/python -m pytest tests/c_export/test_tflite.py
+# TensorFlow lies beside the other packages, and not among them: it and Triton end a process that loads both.
+TENSORFLOW := build/tensorflow
+test-tflite: .venv/.test $(TENSORFLOW)/.installed
+	PYTHONPATH=$(TENSORFLOW) $(BIN)/python -m pytest tests/c_export/test_tflite.py
 
 # The site as a reader sees it, in Chromium.
 test-docs: .venv/.docs .venv/.test
@@ -121,7 +123,7 @@ TEST_PACKAGES := pytest pytest-xdist hypothesis mpmath ml_dtypes numpy
 
 # $(1): the folder, $(2): options for CMake.
 define build-core-tests
-@echo "Building the engine and its C++ tests in $(1): about a minute on two cores. A line for each file that is done:"
+@echo "Building the engine and its C++ tests in $(1): two to three minutes on two cores. A line for each file that is done:"
 @PATH="$(abspath $(BIN)):$$PATH" tools/progress $(1).log sh -c 'cmake -S csrc -B $(1) -G Ninja $(2) && cmake --build $(1)'
 endef
 
@@ -193,7 +195,7 @@ clean:
 	@touch $@
 
 .venv/.installed: .venv/.tools pyproject.toml $(NATIVE)
-	@echo "Building the engine: about a minute on two cores. A line for each file that is done:"
+	@echo "Building the engine: two to three minutes on two cores. A line for each file that is done:"
 	@tools/progress build/install.log $(PIP) --verbose --no-build-isolation --editable .
 	@$(BIN)/python -c "import ndpool; from ndpool import _engine; print('Installed ndpool', ndpool.__version__, 'with', *_engine.levels())"
 	@touch $@
@@ -238,8 +240,11 @@ $(OLDEST_JAX)/.installed: .venv/.tools Makefile
 .venv/.test-images: .venv/.test
 	$(call install-extra,test-images,the tests beside other libraries)
 
-.venv/.test-tflite: .venv/.test
-	$(call install-extra,test-tflite,the tests beside TensorFlow Lite; TensorFlow is large)
+$(TENSORFLOW)/.installed: .venv/.tools Makefile
+	@echo "Installing TensorFlow, which is large, into $(TENSORFLOW)"
+	@rm -rf $(TENSORFLOW)
+	@$(PIP) --quiet --target $(TENSORFLOW) 'tensorflow-cpu>=2.21'
+	@touch $@
 
 .venv/.test-verified: .venv/.test
 	$(call install-extra,test-verified,the tests of bounds and proofs)
