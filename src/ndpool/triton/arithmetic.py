@@ -10,8 +10,10 @@ Every kind is two or three numbers a window, its state, which can be made from c
 from __future__ import annotations
 
 import math
+import os
 from typing import NamedTuple
 
+import torch
 import triton
 import triton.language as tl
 
@@ -20,10 +22,12 @@ class KindNumbers(NamedTuple):
     """What a kernel is compiled for: a kind with its numbers, and which cells are not there.
 
     `sums` says how sums are kept: "plain", beside their "error", or in "halves"; those of Lp also without a scale, as
-    "powers" of float32, which are doubles, or as "powers of doubles". `lead` says which cell a smooth kind is shifted
-    or scaled by: that of "max" or "min". `worst` is beaten by every cell. `skip` says what is not there:
-    "no" cell, those that are "nan", or those of a "value". `skip_value` is what an output becomes that sees too few
-    others. It and `worst` are numbers as text: there infinities and NaN can be written into any program.
+    "powers" of float32, which are doubles, or as "powers of doubles"; those of SmoothMax also "anchored" at a number
+    that is always finite, which is all that a value needs. `lead` says which cell a smooth kind is shifted
+    or scaled by: that of "max" or "min". `worst` is beaten by every cell. `pad` is what a padded cell is: the worst, or
+    0 where it counts as a cell. `skip` says what is not there: "no" cell, those that are "nan", or those of a "value".
+    `skip_value` is what an output becomes that sees too few others. These are numbers as text: there infinities and NaN
+    can be written into any program.
     """
 
     name: str
@@ -33,10 +37,25 @@ class KindNumbers(NamedTuple):
     rounding: str
     lead: str
     worst: str
+    pad: str
     skip: str
     skip_value: str
     least: int
 
+
+
+
+def is_nvidia() -> bool:
+    """Whether kernels run on a GPU of Nvidia's from 8.0 on, and not in Triton's interpreter, which knows none of these.
+
+    Such a device finds the better of two numbers of 16 bits, a pair of them at once.
+    """
+    if os.environ.get("TRITON_INTERPRET", "0") == "1" or not torch.cuda.is_available() or torch.version.hip:
+        return False
+    return torch.cuda.get_device_capability() >= (8, 0)
+
+
+NVIDIA = tl.constexpr(is_nvidia())
 
 #: The device has an instruction for powers of two, and none for those of e.
 LOG2_E = tl.constexpr(math.log2(math.e))
@@ -44,7 +63,7 @@ LOG2_E = tl.constexpr(math.log2(math.e))
 #: From so many places of a tile on, each of a program's 128 threads has a pair of them.
 PAIRS = tl.constexpr(256)
 
-(NAME, OPTION, PARAMETER, SUMS, ROUNDING, LEAD, WORST, SKIP, SKIP_VALUE, LEAST) = (
+(NAME, OPTION, PARAMETER, SUMS, ROUNDING, LEAD, WORST, PAD, SKIP, SKIP_VALUE, LEAST) = (
     tl.constexpr(i) for i in range(len(KindNumbers._fields))
 )
 
@@ -74,30 +93,48 @@ def beats(a, b, KIND: tl.constexpr):
 
 
 @triton.jit
-def _better_bfloat16(a, b, KIND: tl.constexpr):
+def _better_of_16_bits(a, b, KIND: tl.constexpr):
     """Triton would widen both. The device does not need to, and takes them in pairs where threads have pairs."""
-    ASM: tl.constexpr = ("min" if KIND[LEAD] == "min" else "max") + ".NaN.bf16"
+    ASM: tl.constexpr = ("min" if KIND[LEAD] == "min" else "max") + (".NaN.bf16" if a.dtype == tl.bfloat16 else ".NaN.f16")
     if a.numel >= PAIRS:
-        return tl.inline_asm_elementwise(ASM + "x2 $0, $1, $2;", "=r,r,r", [a, b], tl.bfloat16, True, 2)
+        return tl.inline_asm_elementwise(ASM + "x2 $0, $1, $2;", "=r,r,r", [a, b], a.dtype, True, 2)
     else:
-        return tl.inline_asm_elementwise(ASM + " $0, $1, $2;", "=h,h,h", [a, b], tl.bfloat16, True, 1)
+        return tl.inline_asm_elementwise(ASM + " $0, $1, $2;", "=h,h,h", [a, b], a.dtype, True, 1)
 
 
 @triton.jit
 def better(a, b, KIND: tl.constexpr):
     """The better of two numbers, or NaN."""
-    if a.dtype == tl.bfloat16:
-        return _better_bfloat16(a, b, KIND)
+    if NVIDIA and (a.dtype == tl.bfloat16 or a.dtype == tl.float16):
+        return _better_of_16_bits(a, b, KIND)
     elif KIND[LEAD] == "min":
         return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
     else:
         return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
+@triton.constexpr_function
+def finds_later(kind, source, compute):
+    """Whether the winners of windows in which all numbers are the worst, or one is NaN, are found in a second look.
+
+    Among floats such windows are rare. Then a cell need not be asked whether it is the first.
+    """
+    return source == "cells" and kind[SKIP.value] == "no" and compute.is_floating()
+
+
 @triton.jit
-def any_nan(a):
-    """Whether there is a NaN in a tile: one answer for the program."""
-    return tl.max((a != a).to(tl.int32)) > 0
+def lacking(a, KIND: tl.constexpr, LATER: tl.constexpr):
+    """Which windows have no winner yet."""
+    none = a != a
+    if LATER:
+        none = none | (a == number(KIND[WORST]))
+    return none
+
+
+@triton.jit
+def any_lacking(a, inside, KIND: tl.constexpr, LATER: tl.constexpr):
+    """Whether there is such a window in a tile: one answer for the program."""
+    return tl.max((lacking(a, KIND, LATER) & inside).to(tl.int32)) > 0
 
 
 @triton.jit
@@ -156,10 +193,44 @@ def two_sum(a, b):
 
 
 @triton.jit
+def _exp2(a):
+    """2 ** a. The device is quicker if numbers below 2 ** -126 may be 0: beside 1, which is in each sum, they are."""
+    if NVIDIA and a.dtype == tl.float32:
+        return tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=r,r", [a], tl.float32, True, 1)
+    else:
+        return tl.exp2(a)
+
+
+@triton.jit
+def log_of_sum(b, ITEM_BITS: tl.constexpr):
+    """log b. For a result of 16 bits, the device's own approximation is good enough: its error is below 2 ** -21."""
+    if NVIDIA and b.dtype == tl.float32 and ITEM_BITS == 16:
+        return tl.inline_asm_elementwise("lg2.approx.ftz.f32 $0, $1;", "=r,r", [b], tl.float32, True, 1) * (1 / LOG2_E)
+    else:
+        return tl.log(b)
+
+
+@triton.jit
+def anchor(m, KIND: tl.constexpr):
+    """The finite number nearest to m, if sums are anchored at it.
+
+    Then infinite cells make sums of 0 or infinity, and their logarithm leads to the right infinity. A NaN among the
+    cells makes the sum NaN.
+    """
+    if KIND[SUMS] == "anchored":
+        LARGEST: tl.constexpr = 3.4028234663852886e38 if m.dtype == tl.float32 else 1.7976931348623157e308
+        return tl.minimum(tl.maximum(m, -LARGEST), LARGEST)
+    else:
+        return m
+
+
+@triton.jit
 def shifted(v, m, KIND: tl.constexpr):
     """A cell beside the shift or scale of its window: exp(beta (v - m)), or |v| / m where equal infinities give 1."""
-    if KIND[NAME] == "smooth_max":
-        return tl.exp2(tl.where(v == m, 0.0, (v - m) * (KIND[PARAMETER] * LOG2_E)))
+    if KIND[SUMS] == "anchored":
+        return _exp2((v - m) * (KIND[PARAMETER] * LOG2_E))
+    elif KIND[NAME] == "smooth_max":
+        return _exp2(tl.where(v == m, 0.0, (v - m) * (KIND[PARAMETER] * LOG2_E)))
     else:
         return tl.where(tl.abs(v) == m, 1.0, tl.abs(v) / m)
 

@@ -3,6 +3,12 @@
 Along the innermost axis, a cell gets the gradient of all windows whose winner lies in its column. These windows agree
 on the rest of the place: it is the first of the best cells of that column, whichever windows see it. So the sum goes on
 along the next axis with that rest, and the cost is the sum of the kernel's sides.
+
+`slide_back` is for windows in steps of one. A place of the tile has CELLS neighbouring cells. The windows over any of
+them are read once, and each asks whether one of these cells is its winner:
+
+    cells                 0 1 2 3            a window that starts j cells before cell 0 has cell c at place j + c
+    windows     [. . . . .]     [. . . . .]
 """
 
 from __future__ import annotations
@@ -11,6 +17,7 @@ import triton
 import triton.language as tl
 
 from .arithmetic import rounded
+from .groups import parted, side_by_side
 from .windows import tile_of_program
 
 
@@ -20,7 +27,7 @@ def _taken(
     KERNEL: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SLOPE: tl.constexpr,
 ):  # fmt: skip
     """The sum with the gradient of one window, if its winner is at this place, and the rest of that winner's place."""
-    winner = tl.load(winners + offset, mask=seen, other=-1 if winners.dtype.element_ty == tl.int32 else 0).to(tl.int32)
+    winner = tl.load(winners + offset, mask=seen, other=0 if FIRST else -1).to(tl.int32)
     seen = seen & ((winner < all_cells) if FIRST else (winner >= 0))
     if LAST:
         wins = seen & (winner == place)
@@ -31,10 +38,16 @@ def _taken(
 
 
 @triton.jit
+def _narrow(rest, POINTER: tl.constexpr):
+    """The rest as the memory at a pointer takes it. A maximum keeps the compiler from narrow steps before it."""
+    return tl.maximum(rest, -1).to(POINTER.element_ty)
+
+
+@triton.jit
 def winners_along(
     g, winners, g_out, rest_out, rows, windows, all_cells, size, out, inner,
     KERNEL: tl.constexpr, STRIDE: tl.constexpr, DILATION: tl.constexpr, LO: tl.constexpr,
-    FIRST: tl.constexpr, LAST: tl.constexpr, UNROLL: tl.constexpr, SLOPE: tl.constexpr,
+    FIRST: tl.constexpr, LAST: tl.constexpr, SLOPE: tl.constexpr,
     WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """Rows number what is outside of the axis, columns its cells and what is inside of it.
@@ -42,7 +55,8 @@ def winners_along(
     The `FIRST` kernel of several reads the winners of a plan; the `LAST` writes no rest.
     """
     columns = size * inner
-    row, first = tile_of_program(columns, WIDE, ROWS, COLS)
+    row, first = tile_of_program(WIDE, ROWS, COLS)
+    row = row + tl.arange(0, ROWS)[:, None]
     col = first + tl.arange(0, COLS)[None, :]
     inside = (row < rows) & (col < columns)
     row = tl.minimum(row, rows - 1)
@@ -50,22 +64,117 @@ def winners_along(
     top = tl.minimum((i + LO) // STRIDE, out - 1)
     sum = tl.zeros([ROWS, COLS], SLOPE)
     rest = tl.full([ROWS, COLS], -1, tl.int32)
-    if UNROLL:
-        # In steps of one, the windows over a cell have it at every place, one after the other.
-        for place in tl.static_range(KERNEL):
-            o = i + (LO - place * DILATION)
-            seen = inside & (o >= 0) & (o < out)
-            offset = row * out * inner + o * inner + col % inner
-            sum, rest = _taken(sum, rest, g, winners, offset, place, seen, all_cells, KERNEL, FIRST, LAST, SLOPE)
-    else:
-        for j in range(windows):
-            o = top - j
-            away = i + LO - o * STRIDE
-            place = away // DILATION
-            seen = inside & (o >= 0) & (place < KERNEL) & (away == place * DILATION)
-            offset = row * out * inner + o * inner + col % inner
-            sum, rest = _taken(sum, rest, g, winners, offset, place, seen, all_cells, KERNEL, FIRST, LAST, SLOPE)
+    for j in range(windows):
+        o = top - j
+        away = i + LO - o * STRIDE
+        place = away // DILATION
+        seen = inside & (o >= 0) & (place < KERNEL) & (away == place * DILATION)
+        offset = row * out * inner + o * inner + col % inner
+        sum, rest = _taken(sum, rest, g, winners, offset, place, seen, all_cells, KERNEL, FIRST, LAST, SLOPE)
     at = row * columns + col
     tl.store(g_out + at, rounded(sum, g_out.dtype), mask=inside)
     if not LAST:
-        tl.store(rest_out + at, rest, mask=inside)
+        tl.store(rest_out + at, _narrow(rest, rest_out.dtype), mask=inside)
+
+
+@triton.jit
+def slide_back(
+    g, winners, g_out, rest_out, rows, all_cells, size, out, inner,
+    KERNEL: tl.constexpr, LO: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SLOPE: tl.constexpr,
+    CELLS: tl.constexpr, ALIGN: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """As `winners_along`; columns number groups of CELLS neighbours along the axis, and what is inside of it.
+
+    `ALIGN` is 0 where something is inside. Else rows start at multiples of so many cells, and are read in vectors.
+    """
+    columns = tl.cdiv(size, CELLS) * inner
+    row, start = tile_of_program(WIDE, ROWS, COLS)
+    row = row + tl.arange(0, ROWS)[:, None]
+    col = start + tl.arange(0, COLS)[None, :]
+    inside = (row < rows) & (col < columns)
+    inside_rows = row < rows
+    first = col // inner * CELLS
+    within = col % inner
+    BEFORE: tl.constexpr = (KERNEL - 1 - LO + CELLS - 1) // CELLS if KERNEL - 1 > LO else 0
+    AFTER: tl.constexpr = (LO + CELLS - 1) // CELLS
+
+    if ALIGN:
+        shares = ()
+        places = ()
+        kept_rests = ()
+        for shift in tl.static_range(-BEFORE, AFTER + 1):
+            o = (start + shift) * CELLS + tl.arange(0, CELLS * COLS)[None, :]
+            seen = inside_rows & (o >= 0) & (o < out)
+            at = row * (out // ALIGN) * ALIGN + o
+            shares = shares + parted(tl.load(g + at, mask=seen, other=0), ROWS, COLS, CELLS)
+            place, rest = _split(winners, at, seen, all_cells, KERNEL, FIRST, LAST)
+            places = places + parted(place, ROWS, COLS, CELLS)
+            kept_rests = kept_rests + parted(rest, ROWS, COLS, CELLS)
+
+    sums = ()
+    rests = ()
+    for _ in tl.static_range(CELLS):
+        sums = sums + (tl.zeros([ROWS, COLS], SLOPE),)
+        rests = rests + (tl.full([ROWS, COLS], -1, tl.int32),)
+    for j in tl.static_range(KERNEL + CELLS - 1):
+        # The window that has the first cell at its place KERNEL - 1 - j.
+        if ALIGN:
+            share = shares[BEFORE * CELLS + LO - KERNEL + 1 + j]
+            place = places[BEFORE * CELLS + LO - KERNEL + 1 + j]
+            rest = kept_rests[BEFORE * CELLS + LO - KERNEL + 1 + j]
+        else:
+            o = first + (LO - KERNEL + 1 + j)
+            seen = inside & (o >= 0) & (o < out)
+            at = (row * out + o) * inner + within
+            share = tl.load(g + at, mask=seen, other=0)
+            place, rest = _split(winners, at, seen, all_cells, KERNEL, FIRST, LAST)
+        sums, rests = _given(j, share.to(SLOPE), place, rest, sums, rests, KERNEL, LAST, CELLS)
+
+    if ALIGN:
+        i = start * CELLS + tl.arange(0, CELLS * COLS)[None, :]
+        at = row * (size // ALIGN) * ALIGN + i
+        kept = inside_rows & (i < size)
+        tl.store(g_out + at, rounded(side_by_side(sums, CELLS), g_out.dtype), mask=kept)
+        if not LAST:
+            tl.store(rest_out + at, _narrow(side_by_side(rests, CELLS), rest_out.dtype), mask=kept)
+    else:
+        for c in tl.static_range(CELLS):
+            at = (row * size + first + c) * inner + within
+            kept = inside & (first + c < size)
+            tl.store(g_out + at, rounded(sums[c], g_out.dtype), mask=kept)
+            if not LAST:
+                tl.store(rest_out + at, _narrow(rests[c], rest_out.dtype), mask=kept)
+
+
+@triton.jit
+def _split(winners, at, seen, all_cells, KERNEL: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr):
+    """The places of winners along this axis, -1 for those that are not there, and the rest of their places."""
+    winner = tl.load(winners + at, mask=seen, other=0).to(tl.int32)
+    there = seen & ((winner < all_cells) if FIRST else (winner >= 0))
+    if LAST:
+        return tl.where(there, winner, -1), winner
+    else:
+        if FIRST and winners.dtype.element_ty == tl.uint8:
+            rest = winner * (65536 // KERNEL + 1) >> 16  # exact for numbers below 256
+        else:
+            rest = winner // KERNEL
+        return tl.where(there, winner - rest * KERNEL, -1), rest
+
+
+@triton.jit
+def _given(
+    j: tl.constexpr, share, place, rest, sums, rests, KERNEL: tl.constexpr, LAST: tl.constexpr, CELLS: tl.constexpr
+):
+    """The sums and rests of CELLS neighbours with the j-th of the windows over them."""
+    new_sums = ()
+    new_rests = ()
+    for c in tl.static_range(CELLS):
+        sum = sums[c]
+        kept = rests[c]
+        if c + KERNEL - 1 - j >= 0 and c - j <= 0:
+            wins = place == c + KERNEL - 1 - j
+            sum = tl.where(wins, sum + share, sum)
+            kept = tl.where(wins, rest, kept)
+        new_sums = new_sums + (sum,)
+        new_rests = new_rests + (kept,)
+    return new_sums, new_rests

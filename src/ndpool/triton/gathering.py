@@ -18,7 +18,7 @@ import triton.language as tl
 
 from .arithmetic import NAME, PARAMETER, SKIP, SUMS, are_equal, is_there, power, rounded, shifted, sign_of, two_sum
 from .groups import parted, side_by_side
-from .windows import ADAPTIVE, DILATION, INNER, KERNEL, LO, STRIDE, along_axis, tile_of_program, window_start
+from .windows import ADAPTIVE, DILATION, INNER, KERNEL, LO, STRIDE, tile_along_axes, tile_of_program, window_start
 
 
 @triton.constexpr_function
@@ -28,7 +28,7 @@ def keeps_error(kind, windows, divisor):
 
 
 @triton.jit
-def _part(
+def part_of(
     sum, error, x, place, seen, g, winner, r,
     KIND: tl.constexpr, FORM: tl.constexpr, SLOPE: tl.constexpr, ERROR: tl.constexpr, FIRST: tl.constexpr,
 ):  # fmt: skip
@@ -73,7 +73,7 @@ def _read(offset, seen, g, winners, reference, FORM: tl.constexpr):
 
 
 @triton.jit
-def _finished(sum, error, x, KIND: tl.constexpr, DIVISOR: tl.constexpr, FORM: tl.constexpr, ERROR: tl.constexpr):
+def finished(sum, error, x, KIND: tl.constexpr, DIVISOR: tl.constexpr, FORM: tl.constexpr, ERROR: tl.constexpr):
     if ERROR:
         sum = tl.where(sum - sum == 0, sum + error, sum)
     if DIVISOR > 1 and sum.dtype == tl.float64:
@@ -100,7 +100,7 @@ def gather_taps(
     MOST: tl.constexpr, MARGINS: tl.constexpr, PHASES: tl.constexpr, GROUP: tl.constexpr, BEFORE: tl.constexpr,
     AFTER: tl.constexpr, ALIGN: tl.constexpr, ALIGN_OUT: tl.constexpr, EDGE: tl.constexpr, DIVISOR: tl.constexpr,
     FORM: tl.constexpr, COMPUTE: tl.constexpr, SLOPE: tl.constexpr,
-    WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """The sizes b are in blocks. Rows of a tile number those, and columns groups of GROUP blocks along the last axis.
 
@@ -112,42 +112,40 @@ def gather_taps(
     outs = (o0, o1, o2, o3, o4, o5, o6, o7)
     blocks = (b0, b1, b2, b3, b4, b5, b6, b7)
     CELLS: tl.constexpr = GROUP * STEPS[RANK - 1]
-    row, first = tile_of_program(tl.cdiv(blocks[RANK - 1], GROUP), WIDE, ROWS, COLS)
-    inside = row < rows
-    row = tl.minimum(row, rows - 1)
+    first_row, first = tile_of_program(WIDE, ROWS, COLS)
+    inside = first_row + tl.arange(0, ROWS)[:, None] < rows
+    coords = tile_along_axes(first_row, blocks, RANK, WRAPS, ROWS)
     i = first * CELLS + tl.arange(0, CELLS * COLS)[None, :]
     # All phases ask before any is stored: those that ask the same window read it once.
     found = ()
     for phase in tl.static_range(PHASES):
         cells = ()
         if FORM == "slopes":
-            at, real = _phase_row(phase, row, inside, sizes[RANK - 1] // ALIGN, sizes, blocks, RANK, STEPS)
+            at, real = phase_row(phase, coords, inside, sizes[RANK - 1] // ALIGN, sizes, RANK, STEPS)
             v = tl.load(x + at * ALIGN + i, mask=real & (i < sizes[RANK - 1]), other=0).to(COMPUTE)
             cells = parted(v, ROWS, COLS, CELLS)
         gets = ()
         for c in tl.static_range(CELLS):
             sum = _asked(
-                phase * STEPS[RANK - 1] + c % STEPS[RANK - 1], c // STEPS[RANK - 1], row, first,
-                cells[c] if FORM == "slopes" else 0, outs, blocks, g, winners, reference,
+                phase * STEPS[RANK - 1] + c % STEPS[RANK - 1], c // STEPS[RANK - 1], coords, first,
+                cells[c] if FORM == "slopes" else 0, outs, g, winners, reference,
                 KIND, RANK, TAPS, COUNTS, MOST, MARGINS, GROUP, BEFORE, AFTER, ALIGN_OUT, EDGE, DIVISOR, FORM, SLOPE,
                 ROWS, COLS,
             )  # fmt: skip
             gets = gets + (rounded(sum, gx.dtype),)
         found = found + (side_by_side(gets, CELLS),)
     for phase in tl.static_range(PHASES):
-        at, real = _phase_row(phase, row, inside, sizes[RANK - 1] // ALIGN, sizes, blocks, RANK, STEPS)
+        at, real = phase_row(phase, coords, inside, sizes[RANK - 1] // ALIGN, sizes, RANK, STEPS)
         tl.store(gx + at * ALIGN + i, found[phase], mask=real & (i < sizes[RANK - 1]))
 
 
 @triton.jit
-def _phase_row(phase, row, real, step, sizes, blocks, RANK: tl.constexpr, STEPS: tl.constexpr):
+def phase_row(phase, coords, real, step, sizes, RANK: tl.constexpr, STEPS: tl.constexpr):
     """Where the rows of cells in this phase of their blocks start, and whether there are such."""
-    offset = row * 0
-    rest = row
+    offset = coords[0] * 0
     number = phase
     for axis in tl.static_range(RANK - 2, -1, -1):
-        b, rest = along_axis(rest, rest, blocks, axis, RANK)
-        at = b * STEPS[axis] + number % STEPS[axis]
+        at = coords[axis] * STEPS[axis] + number % STEPS[axis]
         if STEPS[axis] > 1:
             real = real & (at < sizes[axis])
         number = number // STEPS[axis]
@@ -158,7 +156,7 @@ def _phase_row(phase, row, real, step, sizes, blocks, RANK: tl.constexpr, STEPS:
 
 @triton.jit
 def _asked(
-    phase: tl.constexpr, block: tl.constexpr, row, first, x, outs, blocks, g, winners, reference,
+    phase: tl.constexpr, block: tl.constexpr, coords, first, x, outs, g, winners, reference,
     KIND: tl.constexpr, RANK: tl.constexpr, TAPS: tl.constexpr, COUNTS: tl.constexpr, MOST: tl.constexpr,
     MARGINS: tl.constexpr, GROUP: tl.constexpr, BEFORE: tl.constexpr, AFTER: tl.constexpr, ALIGN_OUT: tl.constexpr,
     EDGE: tl.constexpr, DIVISOR: tl.constexpr, FORM: tl.constexpr, SLOPE: tl.constexpr,
@@ -170,33 +168,30 @@ def _asked(
     col = first + tl.arange(0, COLS)[None, :]
     for tap in tl.static_range(MOST):
         if tap < COUNTS[phase]:
-            at, seen = _window_row(phase * MOST + tap, row, outs, blocks, RANK, TAPS, MARGINS, ALIGN_OUT)
+            at, seen = _window_row(phase * MOST + tap, coords, outs, RANK, TAPS, MARGINS, ALIGN_OUT)
             part = _window_at(
                 block + TAPS[phase * MOST + tap][RANK - 1], at * ALIGN_OUT, first, seen, outs[RANK - 1],
                 g, winners, reference, FORM, GROUP, BEFORE, AFTER, EDGE, ROWS, COLS,
             )  # fmt: skip
             o = col * GROUP + (block + TAPS[phase * MOST + tap][RANK - 1])
             seen = seen & (o >= 0) & (o < outs[RANK - 1])
-            sum, error = _part(
+            sum, error = part_of(
                 sum, error, x, TAPS[phase * MOST + tap][RANK], seen, part[0], part[1], part[2],
                 KIND, FORM, SLOPE, keeps_error(KIND, COUNTS[phase], DIVISOR), tap == 0,
             )  # fmt: skip
-    return _finished(sum, error, x, KIND, DIVISOR, FORM, keeps_error(KIND, COUNTS[phase], DIVISOR))
+    return finished(sum, error, x, KIND, DIVISOR, FORM, keeps_error(KIND, COUNTS[phase], DIVISOR))
 
 
 @triton.jit
 def _window_row(
-    tap: tl.constexpr, row, outs, blocks, RANK: tl.constexpr, TAPS: tl.constexpr, MARGINS: tl.constexpr,
-    ALIGN: tl.constexpr,
+    tap: tl.constexpr, coords, outs, RANK: tl.constexpr, TAPS: tl.constexpr, MARGINS: tl.constexpr, ALIGN: tl.constexpr,
 ):  # fmt: skip
     """Where the row of windows starts that a tap asks, in units of ALIGN, and whether there is one."""
     seen = tl.full([1, 1], True, tl.int1)
-    offset = row * 0
-    rest = row
+    offset = coords[0] * 0
     step = outs[RANK - 1] // ALIGN
     for axis in tl.static_range(RANK - 2, -1, -1):
-        b, rest = along_axis(rest, rest, blocks, axis, RANK)
-        o = b + TAPS[tap][axis]
+        o = coords[axis] + TAPS[tap][axis]
         if TAPS[tap][axis] < 0:
             seen = seen & (o >= 0)
         if TAPS[tap][axis] > MARGINS[axis]:
@@ -245,19 +240,22 @@ def gather_any(
     o0, o1, o2, o3, o4, o5, o6, o7,
     KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, ASKED: tl.constexpr, ALIGN: tl.constexpr,
     DIVISOR: tl.constexpr, FORM: tl.constexpr, COMPUTE: tl.constexpr, SLOPE: tl.constexpr, UNROLL: tl.constexpr,
-    WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """`ASKED` has for each axis how many windows may see a cell, and how many of these numbers lie inside it."""
     sizes = (s0, s1, s2, s3, s4, s5, s6, s7)
     outs = (o0, o1, o2, o3, o4, o5, o6, o7)
     size = sizes[RANK - 1]
-    row, first = tile_of_program(size, WIDE, ROWS, COLS)
+    first_row, first = tile_of_program(WIDE, ROWS, COLS)
+    row = first_row + tl.arange(0, ROWS)[:, None]
     col = first + tl.arange(0, COLS)[None, :]
     inside = (row < rows) & (col < size)
-    row = tl.minimum(row, rows - 1)
+    coords = tile_along_axes(first_row, sizes, RANK, WRAPS, ROWS)
     at = row * (size // ALIGN) * ALIGN + col
-    sum = tl.zeros([ROWS, COLS], SLOPE)
-    error = tl.zeros([ROWS, COLS], SLOPE)
+    # Where one window is over the whole of the last axis, all cells of a row get the same of a sum.
+    ALIKE: tl.constexpr = AXES[RANK - 1][ADAPTIVE] == 2 and FORM == "sums"
+    sum = tl.zeros([ROWS, 1 if ALIKE else COLS], SLOPE)
+    error = tl.zeros([ROWS, 1 if ALIKE else COLS], SLOPE)
     cells = sum
     ERROR: tl.constexpr = keeps_error(KIND, UNROLL if UNROLL else 3, DIVISOR)
     if FORM == "slopes":
@@ -267,27 +265,29 @@ def gather_any(
         asking = tl.full([1, 1], True, tl.int1)  # a row of cells asks the same windows, which are read once
     if UNROLL:
         for number in tl.static_range(UNROLL):
-            offset, place, seen = _found(number, row, col, asking, sizes, outs, RANK, AXES, ASKED)
+            offset, place, seen = _found(number, coords, col, asking, sizes, outs, RANK, AXES, ASKED)
             share, winner, r = _read(offset, seen, g, winners, reference, FORM)
-            sum, error = _part(sum, error, cells, place, seen, share, winner, r, KIND, FORM, SLOPE, ERROR, False)
+            sum, error = part_of(
+                sum, error, cells, place, seen, share, winner, r, KIND, FORM, SLOPE, ERROR, number == 0
+            )
     else:
         for number in range(windows):
-            offset, place, seen = _found(number, row, col, asking, sizes, outs, RANK, AXES, ASKED)
+            offset, place, seen = _found(number, coords, col, asking, sizes, outs, RANK, AXES, ASKED)
             share, winner, r = _read(offset, seen, g, winners, reference, FORM)
-            sum, error = _part(sum, error, cells, place, seen, share, winner, r, KIND, FORM, SLOPE, ERROR, False)
-    sum = _finished(sum, error, cells, KIND, DIVISOR, FORM, ERROR)
-    tl.store(gx + at, rounded(sum, gx.dtype), mask=inside)
+            sum, error = part_of(sum, error, cells, place, seen, share, winner, r, KIND, FORM, SLOPE, ERROR, False)
+    sum = finished(sum, error, cells, KIND, DIVISOR, FORM, ERROR)
+    found = tl.broadcast_to(rounded(sum, gx.dtype), [ROWS, COLS])
+    tl.store(gx + at, found, mask=inside)
 
 
 @triton.jit
-def _found(number, row, col, seen, sizes, outs, RANK: tl.constexpr, AXES: tl.constexpr, ASKED: tl.constexpr):
+def _found(number, coords, col, seen, sizes, outs, RANK: tl.constexpr, AXES: tl.constexpr, ASKED: tl.constexpr):
     """One of the windows over each cell of a tile: its offset, the cell's place in it, and whether it is there."""
-    offset = row * 0
+    offset = coords[0] * 0
     place = col * 0
-    rest = row
     step = 1
     for axis in tl.static_range(RANK - 1, -1, -1):
-        i, rest = along_axis(rest, col, sizes, axis, RANK)
+        i = col if axis == RANK - 1 else coords[axis]
         j = number // ASKED[axis][1] % ASKED[axis][0]
         o, at, is_seen = _window(i, j, seen, sizes[axis], outs[axis], AXES, axis)
         seen = is_seen

@@ -12,9 +12,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .arithmetic import WORST, none_yet, number
+from .arithmetic import PAD, WORST, anchor, none_yet, number
 from .walking import look, look_again, store_result
-from .windows import row_cell, tile_of_program
+from .windows import found_anew, row_cell, tile_along_axes, tile_of_program
 
 
 @triton.jit
@@ -77,7 +77,7 @@ def _line(
             kept = kept & (i >= 0)
         if OVER or shift > 0:
             kept = kept & (i < size)
-        found = found + parted(tl.load(x + at + i, mask=kept, other=number(KIND[WORST])), ROWS, COLS, CELLS)
+        found = found + parted(tl.load(x + at + i, mask=kept, other=number(KIND[PAD])), ROWS, COLS, CELLS)
     return found
 
 
@@ -105,21 +105,22 @@ def _place(i: tl.constexpr, k: tl.constexpr, col, CELLS: tl.constexpr, CLAMP: tl
 
 @triton.jit
 def walk_groups(
-    x, g, a_out, b_out, d_out, rows, all_cells,
+    x, g, a_out, b_out, d_out, rows, all_cells, zero,
     s0, s1, s2, s3, s4, s5, s6, s7,
     o0, o1, o2, o3, o4, o5, o6, o7,
     KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, WHOLE: tl.constexpr, LINES: tl.constexpr,
     KERNEL: tl.constexpr, STEP: tl.constexpr, LO: tl.constexpr, GROUP: tl.constexpr, BEFORE: tl.constexpr,
     AFTER: tl.constexpr, ALIGN: tl.constexpr, OVER: tl.constexpr, DIVISOR: tl.constexpr, SINK: tl.constexpr,
     PLACES: tl.constexpr, AGAIN: tl.constexpr, CLAMP: tl.constexpr, COMPUTE: tl.constexpr, SECOND: tl.constexpr,
-    SLOPE: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    SLOPE: tl.constexpr, WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """As `walk`, from cells. Columns number groups; windows see cells of up to AFTER groups behind theirs."""
     sizes = (s0, s1, s2, s3, s4, s5, s6, s7)
     outs = (o0, o1, o2, o3, o4, o5, o6, o7)
-    row, first = tile_of_program(tl.cdiv(outs[RANK - 1], GROUP), WIDE, ROWS, COLS)
+    first_row, first = tile_of_program(WIDE, ROWS, COLS)
+    row = first_row + tl.arange(0, ROWS)[:, None]
     inside = row < rows
-    row = tl.minimum(row, rows - 1)
+    coords = tile_along_axes(first_row, outs, RANK, WRAPS, ROWS)
 
     a = ()
     b = ()
@@ -130,14 +131,14 @@ def walk_groups(
         n = n + (tl.zeros([ROWS, COLS], tl.int32),)
     for line in tl.static_range(LINES):
         a, b, n = _lines(
-            line, a, b, n, x, row, first, sizes, outs,
+            line, a, b, n, x, coords, first, sizes, outs,
             KIND, RANK, AXES, KERNEL, STEP, LO, GROUP, BEFORE, AFTER, ALIGN, OVER, PLACES, CLAMP, COMPUTE, SLOPE,
             ROWS, COLS, "",
         )  # fmt: skip
     if AGAIN or PLACES:
         for back in tl.static_range(LINES):
             a, b, n = _lines(
-                LINES - 1 - back, a, b, n, x, row, first, sizes, outs,
+                LINES - 1 - back, a, b, n, x, coords, first, sizes, outs,
                 KIND, RANK, AXES, KERNEL, STEP, LO, GROUP, BEFORE, AFTER, ALIGN, OVER, PLACES, CLAMP, COMPUTE, SLOPE,
                 ROWS, COLS, "numbers",
             )  # fmt: skip
@@ -145,20 +146,20 @@ def walk_groups(
     for r in tl.static_range(1, GROUP):
         nans = nans | (a[r] != a[r])
     if PLACES and COMPUTE.is_floating() and tl.max(nans.to(tl.int32)) > 0:
-        places = ()
+        winners = ()
         for r in tl.static_range(GROUP):
-            places = places + (tl.where(a[r] != a[r], none_yet(b[r]), b[r]),)
-        b = places
+            winners = winners + (tl.where(a[r] != a[r], none_yet(b[r]), b[r]),)
+        b = winners
         for left in tl.static_range(LINES):
             a, b, n = _lines(
-                LINES - 1 - left, a, b, n, x, row, first, sizes, outs,
+                LINES - 1 - left, a, b, n, x, found_anew(coords, zero, RANK), first + zero, sizes, outs,
                 KIND, RANK, AXES, KERNEL, STEP, LO, GROUP, BEFORE, AFTER, ALIGN, OVER, PLACES, CLAMP, COMPUTE, SLOPE,
                 ROWS, COLS, "NaNs",
             )  # fmt: skip
     out = first * GROUP + tl.arange(0, GROUP * COLS)[None, :]
     nothing = tl.zeros([ROWS, GROUP * COLS], SLOPE)
     store_result(
-        side_by_side(a, GROUP), side_by_side(b, GROUP), nothing, side_by_side(n, GROUP), row, out,
+        side_by_side(a, GROUP), side_by_side(b, GROUP), nothing, side_by_side(n, GROUP), coords, out,
         row * outs[RANK - 1] + out, inside & (out < outs[RANK - 1]), g, a_out, b_out, d_out, x,
         sizes, outs, all_cells, KIND, RANK, WHOLE, DIVISOR, SINK, False, PLACES, SLOPE, True,
     )  # fmt: skip
@@ -166,7 +167,7 @@ def walk_groups(
 
 @triton.jit
 def _lines(
-    line: tl.constexpr, a, b, n, x, row, first, sizes, outs,
+    line: tl.constexpr, a, b, n, x, coords, first, sizes, outs,
     KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, KERNEL: tl.constexpr, STEP: tl.constexpr,
     LO: tl.constexpr, GROUP: tl.constexpr, BEFORE: tl.constexpr, AFTER: tl.constexpr, ALIGN: tl.constexpr,
     OVER: tl.constexpr, PLACES: tl.constexpr, CLAMP: tl.constexpr, COMPUTE: tl.constexpr, SLOPE: tl.constexpr,
@@ -177,13 +178,13 @@ def _lines(
     col = first + tl.arange(0, COLS)[None, :]
     there = tl.full([1, 1], True, tl.int1)
     nothing = tl.zeros([ROWS, COLS], SLOPE)
-    at, where, real = row_cell(line * KERNEL, row, there, size // ALIGN, sizes, outs, RANK, AXES, CLAMP)
+    at, where, real = row_cell(line * KERNEL, coords, there, size // ALIGN, sizes, outs, RANK, AXES, CLAMP)
     cells = _line(x, at * ALIGN, first, real, size, KIND, BEFORE, AFTER, OVER, STEP * GROUP, ROWS, COLS)
     new_a = ()
     new_b = ()
     new_n = ()
     for r in tl.static_range(GROUP):
-        best = a[r]
+        best = anchor(a[r], KIND) if WINNERS != "" else a[r]
         second = b[r]
         count = n[r]
         for j in tl.static_range(KERNEL):
@@ -201,7 +202,7 @@ def _lines(
                     where + _place(STEP * r - LO + j, j, col, STEP * GROUP, CLAMP), 1,
                     x, x, x, KIND, "cells", False, False, COMPUTE, SLOPE, line + j == 0,
                 )  # fmt: skip
-        new_a = new_a + (best,)
+        new_a = new_a + (a[r] if WINNERS != "" else best,)
         new_b = new_b + (second,)
         new_n = new_n + (count,)
     return new_a, new_b, new_n

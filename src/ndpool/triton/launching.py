@@ -32,13 +32,13 @@ class Launch:
     def __init__(
         self,
         kernel: Any,
-        grid: int,
+        grid: tuple[int, int, int],
         tensors: Sequence[str],
         numbers: Sequence[int],
         constants: dict[str, Any],
         warps: int,
     ) -> None:
-        self.kernel, self.grid, self.tensors, self.warps = kernel, (grid, 1, 1), tuple(tensors), warps
+        self.kernel, self.grid, self.tensors, self.warps = kernel, grid, tuple(tensors), warps
         self.numbers, self.constants = tuple(numbers), constants
         #: What Triton compiled for each device.
         self.compiled: dict[int, Any] = {}

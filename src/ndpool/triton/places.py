@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .windows import DILATION, INNER, KERNEL, along_axis, tile_of_program, window_start
+from .windows import DILATION, INNER, KERNEL, tile_along_axes, tile_of_program, window_start
 
 
 @triton.jit
@@ -14,14 +14,15 @@ def place_kernel(
     s0, s1, s2, s3, s4, s5, s6, s7,
     o0, o1, o2, o3, o4, o5, o6, o7,
     RANK: tl.constexpr, AXES: tl.constexpr, POOLED: tl.constexpr, INDICES: tl.constexpr, SKIPS: tl.constexpr,
-    WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     sizes = (s0, s1, s2, s3, s4, s5, s6, s7)
     outs = (o0, o1, o2, o3, o4, o5, o6, o7)
-    row, first = tile_of_program(outs[RANK - 1], WIDE, ROWS, COLS)
+    first_row, first = tile_of_program(WIDE, ROWS, COLS)
+    row = first_row + tl.arange(0, ROWS)[:, None]
     col = first + tl.arange(0, COLS)[None, :]
     inside = (row < rows) & (col < outs[RANK - 1])
-    row = tl.minimum(row, rows - 1)
+    coords = tile_along_axes(first_row, outs, RANK, WRAPS, ROWS)
     out = row.to(tl.int64) * outs[RANK - 1] + col
     place = tl.load(winners + out, mask=inside, other=0).to(tl.int64)
     there = place < all_cells if SKIPS else place >= 0
@@ -31,9 +32,8 @@ def place_kernel(
     index = place * 0
     step = place * 0 + 1
     pooled_step = place * 0 + 1
-    rest = row
     for axis in tl.static_range(RANK - 1, -1, -1):
-        o, rest = along_axis(rest, col, outs, axis, RANK)
+        o = col if axis == RANK - 1 else coords[axis]
         at = o
         if POOLED[axis]:
             k = place // AXES[axis][INNER] % AXES[axis][KERNEL]

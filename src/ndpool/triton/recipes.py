@@ -10,7 +10,8 @@ import torch
 import triton.language as tl
 
 from ..plan import ITEM_BYTES, Plan
-from .columns import winners_along
+from .blocks import pull_blocks
+from .columns import slide_back, winners_along
 from .gathering import gather_any, gather_taps
 from .groups import walk_groups
 from .launching import Launch, Recipe
@@ -53,14 +54,17 @@ TILE, TREE = 1024, 4096
 #: Kernels from this side on slide, so many neighbouring outputs at a time, in smaller tiles for their many numbers.
 WIDE_KERNEL, NEIGHBOURS, NEIGHBOURS_IN_A_ROW, SLIDE_TILE = 8, 8, 4, 256
 
-#: The places of a tile on the way back from bins.
-TILE_OF_BINS = 2048
+#: The bytes of a tile on the way back by `gather_any`, and the places of one from bins.
+TILE_BYTES, TILE_OF_BINS = 8192, 2048
 
 #: The threads of a program, and the bytes of cells that each of them may keep.
 THREADS, KEPT_BYTES = 128, 160
 
 #: The bytes that a thread reads at once.
 VECTOR = 16
+
+#: The rows of tiles that a grid can have along its second axis.
+GRID_ROWS = 65535
 
 #: Exact tiles are at least so wide.
 LEAST_COLUMNS = 8
@@ -122,8 +126,10 @@ class Maker:
         warps: int = 4,
     ) -> None:
         """A kernel over so many rows and columns, in tiles with these sides."""
-        grid = -(-over[0] // sides[0]) * -(-over[1] // sides[1])
-        if grid:
+        rows, columns = -(-over[0] // sides[0]), -(-over[1] // sides[1])
+        if rows and columns:
+            layers = -(-rows // GRID_ROWS)
+            grid = columns, -(-rows // layers), layers
             constants = {**constants, "WIDE": self.work.wide, "ROWS": sides[0], "COLS": sides[1]}
             self.launches.append(Launch(kernel, grid, tuple(tensors), tuple(values), constants, warps))
 
@@ -158,6 +164,15 @@ def tile(rows: int, columns: int, most: int, exact: bool = False) -> tuple[int, 
     dividing = columns & -columns  # the largest power of two that divides it
     cols = min(most, 256, dividing if exact and dividing >= LEAST_COLUMNS else power_of_two(columns))
     return max(1, min(most // cols, power_of_two(rows))), cols
+
+
+def wraps(sides: tuple[int, int], lengths: Iterable[int]) -> tuple[bool, ...]:
+    """Of each axis, whether the rows of a tile go over its end once at most; see `tile_along_axes`.
+
+    >>> wraps((32, 8), (5, 7, 112, 112))
+    (False, False, True, True)
+    """
+    return tuple(length >= sides[0] for length in lengths)
 
 
 # --- walks ----------------------------------------------------------------------------------------
@@ -211,6 +226,9 @@ def _one_walk(maker: Maker, step: Walk, flags: dict[str, Any], tensors: list[str
     work, axes, last = maker.work, step.axes, step.axes[-1]
     unroll = not step.tree and step.cells <= (UNROLLED_POWERS if flags["AGAIN"] else UNROLLED)
     constants = {**_constants(work, axes, unroll), **flags, "CLAMP": _clamps(work, flags)}
+    pads_are_cells = work.numbers.kind.option != "counted"
+    if work.plan.kind == "smooth_max" and pads_are_cells and _makes_values_alone(flags) and not step.tree:
+        constants["KIND"] = tuple(work.numbers.kind._replace(sums="anchored"))
     whole = flags["SOURCE"] == "cells" and flags["SINK"] != "states" and not flags["TANGENT"]
     if unroll and whole and _in_groups(last) and not work.numbers.kind.sums.startswith("powers"):
         _walk_in_groups(maker, step, constants, tensors)
@@ -219,7 +237,7 @@ def _one_walk(maker: Maker, step: Walk, flags: dict[str, Any], tensors: list[str
         _slide(maker, step, constants, tensors)
         return
     rows = step.outputs if step.tree else step.rows
-    values = [rows, step.cells, step.scale, work.cells, *_both(axes), *_sizes(axis.length for axis in work.axes)]
+    values = [rows, step.cells, step.scale, work.cells, 0, *_both(axes), *_sizes(axis.length for axis in work.axes)]
     constants["CELLS"] = step.cells if unroll else 0
     if step.tree:
         del constants["CLAMP"]
@@ -228,8 +246,12 @@ def _one_walk(maker: Maker, step: Walk, flags: dict[str, Any], tensors: list[str
         maker.launch(tree, (rows, 1), sides, tensors, values, constants)
     else:
         sides = tile(rows, last.output, _places(work, step, constants) if unroll else TILE)
-        constants["EDGE"] = last.output % sides[1] > 0
+        constants |= {"EDGE": last.output % sides[1] > 0, "WRAPS": wraps(sides, (axis.output for axis in axes))}
         maker.launch(walk, (rows, last.output), sides, tensors, values, constants)
+
+
+def _makes_values_alone(flags: dict[str, Any]) -> bool:
+    return flags["SOURCE"] == "cells" and flags["SINK"] == "outputs" and not flags["TANGENT"]
 
 
 def _clamps(work: Work, flags: dict[str, Any]) -> bool:
@@ -252,9 +274,10 @@ def _walk_in_groups(maker: Maker, step: Walk, constants: dict[str, Any], tensors
     over = cells * -(-groups // sides[1]) * sides[1] > last.length
     constants |= {"LINES": step.cells // last.kernel, "KERNEL": last.kernel, "STEP": last.stride, "LO": last.lo}
     constants |= {"GROUP": group, "BEFORE": before, "AFTER": after, "ALIGN": math.gcd(last.length, 8), "OVER": over}
+    constants["WRAPS"] = wraps(sides, (axis.output for axis in step.axes))
     for name in ("SOURCE", "TANGENT"):
         del constants[name]
-    values = [step.rows, maker.work.cells, *_both(step.axes)]
+    values = [step.rows, maker.work.cells, 0, *_both(step.axes)]
     maker.launch(walk_groups, (step.rows, groups), sides, [tensors[0], tensors[2], *tensors[4:7]], values, constants)
 
 
@@ -303,8 +326,9 @@ def _scale(maker: Maker, share: str) -> None:
     flags = {"SOURCE": "cells", "SINK": "slopes", "TANGENT": False, "PLACES": False, "AGAIN": False}
     sides = tile(rows, last.output, TILE)
     constants = {**_constants(work, axes, True), **flags, "CLAMP": False, "CELLS": 0, "EDGE": True}
+    constants["WRAPS"] = wraps(sides, (axis.output for axis in axes))
     tensors = ["g"] * 6 + [share, "g"]
-    values = [rows, 0, 1, work.cells, *_both(axes), *_sizes(axis.length for axis in work.axes)]
+    values = [rows, 0, 1, work.cells, 0, *_both(axes), *_sizes(axis.length for axis in work.axes)]
     maker.launch(walk, (rows, last.output), sides, tensors, values, constants)
 
 
@@ -332,14 +356,23 @@ def _winners_by_axes(maker: Maker) -> None:
         axis, inner = axes[at], math.prod(a.length for a in axes[at + 1 :])
         rows, cells = math.prod(a.length for a in axes[:at]), math.prod(a.length for a in axes)
         made = maker.room(f"sum{left}", cells, slope) if left else "gx"
-        rest = maker.room(f"rest{left}", cells, "int32") if left else "gx"
-        constants = dict(zip(("KERNEL", "STRIDE", "DILATION", "LO"), axis[2:6], strict=True))
-        constants |= {"FIRST": left == len(steps) - 1, "LAST": left == 0, "SLOPE": _TYPES[slope]}
-        constants["UNROLL"] = axis.stride == 1 and axis.kernel <= UNROLLED
-        values = [rows, windows_over_a_cell(axis), work.cells, axis.length, axis.output, inner]
-        columns = axis.length * inner
-        sides = tile(rows, columns, TILE)
-        maker.launch(winners_along, (rows, columns), sides, [g, winners, made, rest], values, constants)
+        places = math.prod(a.kernel for a in work.axes[:at])  # those that are left of a winner's
+        rest = maker.room(f"rest{left}", cells, "int8" if places < 128 else "int32") if left else "gx"
+        first, final = left == len(steps) - 1, left == 0
+        constants = {"KERNEL": axis.kernel, "LO": axis.lo, "FIRST": first, "LAST": final, "SLOPE": _TYPES[slope]}
+        if axis.stride == axis.dilation == 1 and axis.kernel <= UNROLLED and not axis.is_carried:
+            cells_of_a_place = NEIGHBOURS if inner > 1 else NEIGHBOURS_IN_A_ROW
+            columns = -(-axis.length // cells_of_a_place) * inner
+            constants |= {"CELLS": cells_of_a_place, "ALIGN": inner == 1 and math.gcd(axis.length, axis.output, 8)}
+            values = [rows, work.cells, axis.length, axis.output, inner]
+            sides = tile(rows, columns, SLIDE_TILE)
+            maker.launch(slide_back, (rows, columns), sides, [g, winners, made, rest], values, constants)
+        else:
+            columns = axis.length * inner
+            constants |= {"STRIDE": axis.stride, "DILATION": axis.dilation}
+            values = [rows, windows_over_a_cell(axis), work.cells, axis.length, axis.output, inner]
+            sides = tile(rows, columns, TILE)
+            maker.launch(winners_along, (rows, columns), sides, [g, winners, made, rest], values, constants)
         g, winners = made, rest
 
 
@@ -378,11 +411,11 @@ def _gather(
         before, after = -(-max(0, -min(away)) // group), -(-max(0, max(away)) // group)
         groups = -(-found.blocks[-1] // group)
         over = math.prod(found.blocks[:-1]), groups
-        places = TILE if ITEM_BYTES[work.plan.derivative] == 2 and form != "slopes" else TILE // 2
-        sides = tile(*over, max(THREADS, places // group), exact=True)
+        places = TILE if ITEM_BYTES[work.plan.derivative] == 2 else TILE // 2
+        sides = tile(*over, THREADS if form == "slopes" else max(THREADS, places // group), exact=True)
         edge = group * -(-groups // sides[1]) * sides[1] > last.output
         constants |= found.constants | {"GROUP": group, "BEFORE": before, "AFTER": after, "EDGE": edge}
-        constants["ALIGN_OUT"] = math.gcd(last.output, 8)
+        constants |= {"ALIGN_OUT": math.gcd(last.output, 8), "WRAPS": wraps(sides, found.blocks)}
         values = [over[0], *_both(axes), *_sizes(found.blocks)]
         maker.launch(gather_taps, over, sides, tensors, values, constants)
     else:
@@ -393,13 +426,52 @@ def _gather(
         unroll = windows if windows <= (UNROLLED_POWERS if form == "slopes" else UNROLLED) else 0
         constants |= {"AXES": axis_numbers(axes), "ASKED": counts, "UNROLL": unroll}
         # It takes divisions to find the bins over a column, once for all rows.
-        sides = tile(*over, TILE_OF_BINS if any(axis.adaptive for axis in axes) else TILE)
+        most = max(TILE, TILE_BYTES // ITEM_BYTES[work.plan.derivative])
+        sides = tile(*over, max(most, TILE_OF_BINS) if any(axis.adaptive for axis in axes) else most)
+        constants["WRAPS"] = wraps(sides, (axis.length for axis in axes))
         maker.launch(gather_any, over, sides, tensors, [over[0], windows, *_both(axes)], constants)
+
+
+def _are_blocks(work: Work) -> bool:
+    """Whether windows lie side by side, so that a block of cells is one window, and all that the way back needs."""
+    plan, found = work.plan, taps(work.axes)
+    if found is None or max(map(len, found.taps)) > 1 or work.numbers.kind.sums.startswith("powers"):
+        return False
+    if plan.kind in ("max", "min") and plan.option == "all":
+        return False
+    return all(a.lo == 0 and a.kernel == a.stride and a.end <= a.length for a in work.axes)
+
+
+def _pull_blocks(maker: Maker) -> None:
+    work, axes, last = maker.work, maker.work.axes, maker.work.axes[-1]
+    blocks = [-(-axis.length // axis.stride) for axis in axes]
+    cells = max(last.stride, 1 if last.is_carried else min(8, VECTOR // ITEM_BYTES[work.plan.dtype]))
+    group = cells // last.stride
+    over = math.prod(blocks[:-1]), -(-blocks[-1] // group)
+    sides = tile(*over, THREADS, exact=True)
+    numbers = work.numbers
+    constants = {
+        "KIND": tuple(numbers.kind),
+        "RANK": len(axes),
+        "STEPS": tuple(axis.stride for axis in axes),
+        "PHASES": math.prod(axis.stride for axis in axes[:-1]),
+        "GROUP": group,
+        "ALIGN": math.gcd(last.length, 8),
+        "ALIGN_OUT": math.gcd(last.output, 8),
+        "COMPUTE": _TYPES[numbers.compute],
+        "SECOND": _TYPES[numbers.second],
+        "SLOPE": _TYPES[numbers.slope],
+        "WRAPS": wraps(sides, blocks),
+    }
+    values = [over[0], *_both(axes), *_sizes(blocks)]
+    maker.launch(pull_blocks, over, sides, ["g", "x", "gx"], values, constants)
 
 
 def _added_in(work: Work, form: str, windows: int) -> tuple[str, str]:
     """The dtype in which gradients are added up, and how: more bits than they have, where there is more than one."""
     dtype = work.plan.derivative
+    if windows == 1 and form == "winners":
+        return dtype, "plain"
     if windows > 1 and dtype in ("float32", "float64") and form != "slopes":
         return dtype, "error"
     if windows > 1 and dtype == "float64":
@@ -440,6 +512,8 @@ def _pull(work: Work) -> Maker:
     elif plan.is_linear:
         _scale(maker, maker.room("share", work.outputs, kind.slope))
         _sums_back(maker, "share", 1)
+    elif _are_blocks(work):
+        _pull_blocks(maker)
     else:
         share, reference = "g", "y"
         if not (plan.kind in ("max", "min") and plan.option == "all"):
@@ -467,8 +541,9 @@ def _by_places(work: Work, t: str, found: str) -> Maker:
     pooled = [int(len(each) > 1) for each in work.plan.dims if len(each) > 1 or each[0] != 1]
     constants = {"RANK": len(axes), "AXES": axis_numbers(axes), "POOLED": tuple(pooled) or (0,), "INDICES": not t}
     constants["SKIPS"] = work.plan.skipped is not None
-    values = [over[0], work.cells, *_both(axes)]
-    maker.launch(place_kernel, over, tile(*over, TILE), ["winners", t or "winners", found], values, constants)
+    values, sides = [over[0], work.cells, *_both(axes)], tile(*over, TILE)
+    constants["WRAPS"] = wraps(sides, (axis.output for axis in axes))
+    maker.launch(place_kernel, over, sides, ["winners", t or "winners", found], values, constants)
     return maker
 
 

@@ -16,7 +16,7 @@ import triton.language as tl
 from .arithmetic import NAME, WORST, beats, better, number
 from .groups import parted, side_by_side
 from .walking import store_result
-from .windows import tile_of_program
+from .windows import along_axes, tile_of_program
 
 
 @triton.jit
@@ -48,7 +48,8 @@ def slide(
     """
     outs = (o0, o1, o2, o3, o4, o5, o6, o7)
     columns = tl.cdiv(out, OUTPUTS) * inner
-    row, start = tile_of_program(columns, WIDE, ROWS, COLS)
+    row, start = tile_of_program(WIDE, ROWS, COLS)
+    row = row + tl.arange(0, ROWS)[:, None]
     col = start + tl.arange(0, COLS)[None, :]
     inside_rows = row < rows
     inside = inside_rows & (col < columns)
@@ -120,7 +121,7 @@ def slide(
         o = start * OUTPUTS + tl.arange(0, OUTPUTS * COLS)[None, :]
         nothing = tl.zeros([ROWS, OUTPUTS * COLS], tl.int32)
         store_result(
-            side_by_side(found, OUTPUTS), side_by_side(found_places, OUTPUTS), nothing, nothing, row, o, row * out + o,
+            side_by_side(found, OUTPUTS), side_by_side(found_places, OUTPUTS), nothing, nothing, along_axes(row, outs, RANK), o, row * out + o,
             inside_rows & (o < out), a_in, a_out, b_out, a_in, a_in,
             (f0, f1, f2, f3, f4, f5, f6, f7), outs, all_cells,
             KIND, RANK, WHOLE, DIVISOR, SINK, False, PLACES, SLOPE, PLACES,
@@ -130,7 +131,7 @@ def slide(
         for r in tl.static_range(OUTPUTS):
             at = (row * out + first + r) * inner + within
             store_result(
-                found[r], found_places[r], nothing, nothing, at // outs[RANK - 1], at % outs[RANK - 1], at,
+                found[r], found_places[r], nothing, nothing, along_axes(at // outs[RANK - 1], outs, RANK), at % outs[RANK - 1], at,
                 inside & (first + r < out), a_in, a_out, b_out, a_in, a_in,
                 (f0, f1, f2, f3, f4, f5, f6, f7), outs, all_cells,
                 KIND, RANK, WHOLE, DIVISOR, SINK, False, PLACES, SLOPE, PLACES,

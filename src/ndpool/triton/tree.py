@@ -9,9 +9,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .arithmetic import LEAD, NAME, SUMS, WORST, any_nan, are_equal, none_yet, number, two_sum
+from .arithmetic import LEAD, NAME, SUMS, WORST, any_lacking, are_equal, finds_later, lacking, none_yet, number, two_sum
 from .walking import look, look_again, store_result
-from .windows import cell
+from .windows import along_axes, cell, row_block
 
 
 @triton.jit
@@ -50,7 +50,7 @@ def _best(a, KIND: tl.constexpr):
 
 @triton.jit
 def tree(
-    a_in, b_in, d_in, n_in, a_out, b_out, d_out, n_out, rows, cells, scale, all_cells,
+    a_in, b_in, d_in, n_in, a_out, b_out, d_out, n_out, rows, cells, scale, all_cells, zero,
     s0, s1, s2, s3, s4, s5, s6, s7,
     o0, o1, o2, o3, o4, o5, o6, o7,
     f0, f1, f2, f3, f4, f5, f6, f7,
@@ -62,13 +62,10 @@ def tree(
     """As `walk`; `rows` number the outputs of all axes."""
     sizes = (s0, s1, s2, s3, s4, s5, s6, s7)
     outs = (o0, o1, o2, o3, o4, o5, o6, o7)
-    out = tl.program_id(0)
-    if WIDE:
-        out = out.to(tl.int64)
-    out = out * ROWS + tl.arange(0, ROWS)[:, None]
+    out = row_block(WIDE) * ROWS + tl.arange(0, ROWS)[:, None]
     inside = out < rows
     out = tl.minimum(out, rows - 1)
-    row = out // outs[RANK - 1]
+    coords = along_axes(out // outs[RANK - 1], outs, RANK)
     last = out % outs[RANK - 1]
 
     a = tl.full([ROWS, COLS], number(KIND[WORST]), COMPUTE)
@@ -79,7 +76,7 @@ def tree(
     blocks = tl.cdiv(cells, COLS)
     for block in range(blocks):
         place = block * COLS + lane
-        at, _, real = cell(place, row, last, inside & (place < cells), sizes, outs, RANK, AXES, False)
+        at, _, real = cell(place, coords, last, inside & (place < cells), sizes, outs, RANK, AXES, False)
         v = tl.load(a_in + at, mask=real, other=number(KIND[WORST]))
         a, b, d, n = look(
             a, b, d, n, v, at, real, place, scale, b_in, d_in, n_in,
@@ -92,12 +89,13 @@ def tree(
         a, b = tl.reduce((a, b), 1, _total_with_error, keep_dims=True)
     else:
         a = tl.reduce(a, 1, _total, keep_dims=True)
-    if AGAIN or (PLACES and COMPUTE.is_floating() and any_nan(a)):
+    LATER: tl.constexpr = finds_later(KIND, SOURCE, COMPUTE)
+    if AGAIN or (PLACES and COMPUTE.is_floating() and any_lacking(a, inside, KIND, LATER)):
         if PLACES:
-            b = tl.where(of_columns != of_columns, none_yet(b), b)
+            b = tl.where(lacking(of_columns, KIND, LATER), none_yet(b), b)
         for left in range(blocks):
             place = (blocks - 1 - left) * COLS + lane
-            at, _, real = cell(place, row, last, inside & (place < cells), sizes, outs, RANK, AXES, False)
+            at, _, real = cell(place, coords, last, inside & (place < cells), sizes, outs, RANK, AXES, False)
             v = tl.load(a_in + at, mask=real, other=number(KIND[WORST]))
             b, d = look_again(
                 a, b, d, v, at, real, place, scale, b_in, d_in, n_in,
@@ -115,7 +113,7 @@ def tree(
         d = tl.reduce(d, 1, _total, keep_dims=True)
     n = tl.reduce(n, 1, _total, keep_dims=True)
     store_result(
-        a, b, d, n, row, last, out, inside, d_in, a_out, b_out, d_out, n_out,
+        a, b, d, n, coords, last, out, inside, d_in, a_out, b_out, d_out, n_out,
         (f0, f1, f2, f3, f4, f5, f6, f7), outs, all_cells,
         KIND, RANK, WHOLE, DIVISOR, SINK, TANGENT, PLACES, SLOPE, PLACES or AGAIN or KIND[SUMS] != "plain",
     )  # fmt: skip

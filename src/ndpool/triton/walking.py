@@ -17,18 +17,23 @@ from .arithmetic import (
     LEAST,
     NAME,
     OPTION,
+    PAD,
     PARAMETER,
     ROUNDING,
     SKIP,
     SKIP_VALUE,
     SUMS,
     WORST,
-    any_nan,
+    anchor,
+    any_lacking,
     are_equal,
     better,
+    finds_later,
     is_better,
     is_there,
     is_usual,
+    lacking,
+    log_of_sum,
     none_yet,
     number,
     power,
@@ -40,7 +45,7 @@ from .arithmetic import (
     sums_powers,
     two_sum,
 )
-from .windows import cell, cells_seen, tile_of_program
+from .windows import cell, cells_seen, found_anew, tile_along_axes, tile_of_program
 
 #: How many cells of a long loop are on their way from memory at once.
 LOADS_AT_ONCE = tl.constexpr(4)
@@ -48,14 +53,14 @@ LOADS_AT_ONCE = tl.constexpr(4)
 
 @triton.jit
 def walk(
-    a_in, b_in, d_in, n_in, a_out, b_out, d_out, n_out, rows, cells, scale, all_cells,
+    a_in, b_in, d_in, n_in, a_out, b_out, d_out, n_out, rows, cells, scale, all_cells, zero,
     s0, s1, s2, s3, s4, s5, s6, s7,
     o0, o1, o2, o3, o4, o5, o6, o7,
     f0, f1, f2, f3, f4, f5, f6, f7,
     KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, WHOLE: tl.constexpr, CELLS: tl.constexpr,
     DIVISOR: tl.constexpr, SOURCE: tl.constexpr, SINK: tl.constexpr, TANGENT: tl.constexpr, PLACES: tl.constexpr,
     AGAIN: tl.constexpr, CLAMP: tl.constexpr, COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr,
-    EDGE: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    EDGE: tl.constexpr, WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """`AXES` and the sizes s are those of the source, o those of the sink; `WHOLE` and f those of the pool.
 
@@ -64,10 +69,11 @@ def walk(
     """
     sizes = (s0, s1, s2, s3, s4, s5, s6, s7)
     outs = (o0, o1, o2, o3, o4, o5, o6, o7)
-    row, first = tile_of_program(outs[RANK - 1], WIDE, ROWS, COLS)
+    first_row, first = tile_of_program(WIDE, ROWS, COLS)
+    row = first_row + tl.arange(0, ROWS)[:, None]
     col = first + tl.arange(0, COLS)[None, :]
     inside = (row < rows) & (col < outs[RANK - 1])
-    row = tl.minimum(row, rows - 1)
+    coords = tile_along_axes(first_row, outs, RANK, WRAPS, ROWS)
     seen = col < outs[RANK - 1] if EDGE else tl.full([1, 1], True, tl.int1)
 
     a = tl.full([ROWS, COLS], number(KIND[WORST]), COMPUTE)
@@ -76,36 +82,40 @@ def walk(
     n = tl.zeros([ROWS, COLS], tl.int32)
     if CELLS:
         for place in tl.static_range(CELLS):
-            at, where, real = cell(place, row, col, seen, sizes, outs, RANK, AXES, CLAMP)
-            v = tl.load(a_in + at, mask=real, other=number(KIND[WORST]))
+            at, where, real = cell(place, coords, col, seen, sizes, outs, RANK, AXES, CLAMP)
+            v = tl.load(a_in + at, mask=real, other=number(KIND[PAD]))
             a, b, d, n = look(
                 a, b, d, n, v, at, real, where, scale, b_in, d_in, n_in,
                 KIND, SOURCE, TANGENT, False, COMPUTE, SLOPE, place == 0,
             )  # fmt: skip
         if AGAIN or PLACES:
+            best = anchor(a, KIND)
             for back in tl.static_range(CELLS):
-                at, where, real = cell(CELLS - 1 - back, row, col, seen, sizes, outs, RANK, AXES, CLAMP)
-                v = tl.load(a_in + at, mask=real, other=number(KIND[WORST]))
+                at, where, real = cell(CELLS - 1 - back, coords, col, seen, sizes, outs, RANK, AXES, CLAMP)
+                v = tl.load(a_in + at, mask=real, other=number(KIND[PAD]))
                 b, d = look_again(
-                    a, b, d, v, at, real, where, scale, b_in, d_in, n_in,
+                    best, b, d, v, at, real, where, scale, b_in, d_in, n_in,
                     KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE, "numbers",
                 )  # fmt: skip
     else:
         for place in tl.range(cells, loop_unroll_factor=LOADS_AT_ONCE):
-            at, where, real = cell(place, row, col, seen, sizes, outs, RANK, AXES, CLAMP)
-            v = tl.load(a_in + at, mask=real, other=number(KIND[WORST]))
+            at, where, real = cell(place, coords, col, seen, sizes, outs, RANK, AXES, CLAMP)
+            v = tl.load(a_in + at, mask=real, other=number(KIND[PAD]))
             a, b, d, n = look(
                 a, b, d, n, v, at, real, where, scale, b_in, d_in, n_in,
                 KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE, False,
             )  # fmt: skip
-    if (AGAIN and CELLS == 0) or (PLACES and COMPUTE.is_floating() and any_nan(a)):
+    LATER: tl.constexpr = CELLS == 0 and finds_later(KIND, SOURCE, COMPUTE)
+    if (AGAIN and CELLS == 0) or (PLACES and COMPUTE.is_floating() and any_lacking(a, inside, KIND, LATER)):
         if PLACES:
-            b = tl.where(a != a, none_yet(b), b)
+            b = tl.where(lacking(a, KIND, LATER), none_yet(b), b)
+        best = anchor(a, KIND)
+        again = found_anew(coords, zero, RANK)
         for left in range(cells):
-            at, where, real = cell(cells - 1 - left, row, col, seen, sizes, outs, RANK, AXES, CLAMP)
-            v = tl.load(a_in + at, mask=real, other=number(KIND[WORST]))
+            at, where, real = cell(cells - 1 - left, again, col, seen, sizes, outs, RANK, AXES, CLAMP)
+            v = tl.load(a_in + at, mask=real, other=number(KIND[PAD]))
             b, d = look_again(
-                a, b, d, v, at, real, where, scale, b_in, d_in, n_in,
+                best, b, d, v, at, real, where, scale, b_in, d_in, n_in,
                 KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE, "NaNs",
             )  # fmt: skip
 
@@ -115,7 +125,7 @@ def walk(
         if tl.min(usual.to(tl.int32)) == 0:
             # A window's bits depend on its own cells, and not on who else is in the tile.
             scale_a, scale_b, scale_d = _with_scale(
-                a_in, d_in, row, col, seen, cells, sizes, outs,
+                a_in, d_in, found_anew(coords, zero, RANK), col, seen, cells, sizes, outs,
                 KIND, RANK, AXES, TANGENT, COMPUTE, SECOND, SLOPE, ROWS, COLS,
             )  # fmt: skip
             a = tl.where(usual, a, scale_a)
@@ -123,7 +133,7 @@ def walk(
             d = tl.where(usual, d, scale_d)
 
     store_result(
-        a, b, d, n, row, col, row * outs[RANK - 1] + col, inside, d_in, a_out, b_out, d_out, n_out,
+        a, b, d, n, coords, col, row * outs[RANK - 1] + col, inside, d_in, a_out, b_out, d_out, n_out,
         (f0, f1, f2, f3, f4, f5, f6, f7), outs, all_cells,
         KIND, RANK, WHOLE, DIVISOR, SINK, TANGENT, PLACES, SLOPE, PLACES or AGAIN or KIND[SUMS] != "plain",
     )  # fmt: skip
@@ -131,14 +141,14 @@ def walk(
 
 @triton.jit
 def _with_scale(
-    x, t, row, col, seen, cells, sizes, outs,
+    x, t, coords, col, seen, cells, sizes, outs,
     KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, TANGENT: tl.constexpr, COMPUTE: tl.constexpr,
     SECOND: tl.constexpr, SLOPE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """The states of Lp beside the largest cells, for tiles with unusual sums of powers."""
     a = tl.zeros([ROWS, COLS], COMPUTE)
     for place in range(cells):
-        at, where, real = cell(place, row, col, seen, sizes, outs, RANK, AXES, False)
+        at, where, real = cell(place, coords, col, seen, sizes, outs, RANK, AXES, False)
         v = tl.load(x + at, mask=real, other=0).to(COMPUTE)
         if KIND[SKIP] != "no":
             v = tl.where(is_there(v, KIND), v, 0.0)
@@ -146,7 +156,7 @@ def _with_scale(
     b = tl.zeros([ROWS, COLS], SECOND)
     d = tl.zeros([ROWS, COLS], SLOPE)
     for place in range(cells):
-        at, where, real = cell(place, row, col, seen, sizes, outs, RANK, AXES, False)
+        at, where, real = cell(place, coords, col, seen, sizes, outs, RANK, AXES, False)
         v = tl.load(x + at, mask=real, other=0)
         b, d = look_again(a, b, d, v, at, real, where, 1, x, t, x, KIND, "cells", TANGENT, False, COMPUTE, SLOPE, "")
     return a, b, d
@@ -154,7 +164,7 @@ def _with_scale(
 
 @triton.jit
 def store_result(
-    a, b, d, n, row, col, out, inside, g, a_out, b_out, d_out, n_out, whole, outs, all_cells,
+    a, b, d, n, coords, col, out, inside, g, a_out, b_out, d_out, n_out, whole, outs, all_cells,
     KIND: tl.constexpr, RANK: tl.constexpr, WHOLE: tl.constexpr, DIVISOR: tl.constexpr,
     SINK: tl.constexpr, TANGENT: tl.constexpr, PLACES: tl.constexpr, SLOPE: tl.constexpr, SECONDS: tl.constexpr,
 ):  # fmt: skip
@@ -168,7 +178,7 @@ def store_result(
         if KIND[SKIP] != "no":
             tl.store(n_out + out, n, mask=inside)
     else:
-        real, counted = cells_seen(row, col, whole, outs, RANK, WHOLE)
+        real, counted = cells_seen(coords, col, whole, outs, RANK, WHOLE)
         if KIND[SKIP] != "no":
             counted = counted - real + n
             real = n
@@ -179,7 +189,10 @@ def store_result(
             )  # fmt: skip
         else:
             share = tl.load(g + out, mask=inside, other=0).to(SLOPE)
-            _store_slopes(a, b, n, share, real, counted, out, inside, a_out, d_out, KIND, DIVISOR)
+            reference, share = slopes(a, b, n, share, real, counted, KIND, DIVISOR)
+            tl.store(d_out + out, rounded(share, d_out.dtype), mask=inside)
+            if KIND[NAME] == "smooth_max" or KIND[NAME] == "lp":
+                tl.store(a_out + out, rounded(reference, a_out.dtype), mask=inside)
 
 
 @triton.jit
@@ -230,9 +243,11 @@ def look(
                 return a, b, d, n
             v = tl.where(real, tl.abs(v), v)
         if PLACES:
-            # The first of the best numbers stays. NaNs are left to `look_again`.
+            # The first of the best numbers stays. NaNs, and windows of the worst number, are left to `look_again`.
             place = _place_of(b, at, real, place, scale, b_in, SOURCE)
-            wins = is_better(v, a, KIND) | (b < 0)
+            wins = is_better(v, a, KIND)
+            if not finds_later(KIND, SOURCE, COMPUTE):
+                wins = wins | (b < 0)
             if SOURCE == "states":
                 wins = wins | ((v == a) & (place < b))
             wins = real & wins
@@ -294,7 +309,7 @@ def look_again(
             real = real & (tl.load(n_in + at, mask=real, other=0) > 0)
     if PLACES:
         place = _place_of(b, at, real, place, scale, b_in, SOURCE)
-        wins = real & (((v != v) & (place < b)) if WINNERS == "NaNs" else (v == a))
+        wins = real & ((((v != v) | (v == a)) & (place < b)) if WINNERS == "NaNs" else (v == a))
         b = tl.where(wins, place, b)
         if TANGENT:
             d = tl.where(wins, tl.load(d_in + at, mask=wins, other=0).to(SLOPE), d)
@@ -316,6 +331,8 @@ def look_again(
             part = power(part, KIND[PARAMETER] - 1)
             if SOURCE == "cells":
                 part = part * sign_of(v)
+        elif SOURCE == "cells" and KIND[SKIP] == "no" and (KIND[SUMS] == "anchored" or KIND[PAD] != KIND[WORST]):
+            b += part  # of a padded cell it is 0, or counts
         else:
             b += tl.where(real, part * times if SOURCE == "states" else part, 0)
         if TANGENT:
@@ -377,7 +394,7 @@ def _store_outputs(
     elif KIND[NAME] == "smooth_max":
         if KIND[OPTION] == "counted":
             a, b, d = _with_padding(a, b, d, counted - real, KIND)
-        value = a + tl.log(b) / KIND[PARAMETER]
+        value = a + log_of_sum(b, y.dtype.element_ty.primitive_bitwidth) * (1 / KIND[PARAMETER])
         d = d / b
     elif KIND[NAME] == "lp":
         norm = root(b, KIND[PARAMETER])
@@ -399,8 +416,8 @@ def _store_outputs(
 
 
 @triton.jit
-def _store_slopes(a, b, n, g, real, counted, out, inside, reference, share, KIND: tl.constexpr, DIVISOR: tl.constexpr):
-    """The share h of each window's gradient, and the reference r beside which a cell's part of it is found."""
+def slopes(a, b, n, g, real, counted, KIND: tl.constexpr, DIVISOR: tl.constexpr):
+    """The reference r of each window, beside which a cell's part of its gradient is found, and the share h of it."""
     few = (n < KIND[LEAST]) if KIND[SKIP] != "no" else (real < 0)
     if KIND[NAME] == "avg":
         count = counted if KIND[OPTION] == "counted" else real
@@ -421,6 +438,4 @@ def _store_slopes(a, b, n, g, real, counted, out, inside, reference, share, KIND
         a = tl.where(none, float("inf"), a)
     elif KIND[OPTION] == "split":
         g = g / b
-    tl.store(share + out, rounded(tl.where(few, 0, g), share.dtype), mask=inside)
-    if KIND[NAME] == "smooth_max" or KIND[NAME] == "lp":
-        tl.store(reference + out, rounded(a, reference.dtype), mask=inside)
+    return a, tl.where(few, 0, g)

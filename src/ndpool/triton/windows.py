@@ -37,27 +37,71 @@ KERNEL, STRIDE, DILATION, LO, HI, ADAPTIVE, INNER, OVERHANGS = (
 
 
 @triton.jit
-def tile_of_program(columns, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr):
-    """The rows of this program's tile, and the first of its columns. Tiles go along the columns first."""
-    col_blocks = tl.cdiv(columns, COLS)
-    program = tl.program_id(0)
-    if WIDE:
-        program = program.to(tl.int64)
-    return program // col_blocks * ROWS + tl.arange(0, ROWS)[:, None], program % col_blocks * COLS
+def row_block(WIDE: tl.constexpr):
+    """Which rows of tiles are this program's: they are numbered over two axes of the grid, of which each is short."""
+    block = tl.program_id(1) + tl.program_id(2) * tl.num_programs(1)
+    return block.to(tl.int64) if WIDE else block
 
 
 @triton.jit
-def along_axis(rest, col, lengths, axis: tl.constexpr, RANK: tl.constexpr):
-    """The place of a tile's outputs or cells along an axis, and the number of their row without it and those after.
+def tile_of_program(WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr):
+    """The first row of this program's tile, and the first of its columns. Tiles go along the columns first."""
+    column = tl.program_id(0)
+    if WIDE:
+        column = column.to(tl.int64)
+    return row_block(WIDE) * ROWS, column * COLS
 
-    Axes are asked for from the last, which the columns number, to the first.
+
+@triton.jit
+def along_axes(row, lengths, RANK: tl.constexpr):
+    """The coordinates of rows along each axis but the last: a tuple of tiles."""
+    found = ()
+    rest = row
+    for axis in tl.static_range(RANK - 2, 0, -1):
+        found = (rest % lengths[axis],) + found
+        rest = rest // lengths[axis]
+    return (rest,) + found
+
+
+@triton.jit
+def tile_along_axes(first, lengths, RANK: tl.constexpr, WRAPS: tl.constexpr, ROWS: tl.constexpr):
+    """The same for the rows of a tile from the first on. Those beyond the last one are some other row.
+
+    A division of integers takes some twenty steps. So the first row alone is divided, and the others go on from it:
+
+        12 rows a picture, from row 20 on       8 9 10 11 | 0 1 2 3       8 = 20 % 12, and those from 12 on less 12
+
+    `WRAPS` says of each axis whether the rows go over its end once at most. Else it is shorter than a tile, and floats
+    are exact enough to say how often.
     """
-    if axis == RANK - 1:
-        return col, rest
-    elif axis == 0:
-        return rest, rest
+    more = tl.arange(0, ROWS)[:, None]
+    if RANK == 1:
+        return (first + more,)
     else:
-        return rest % lengths[axis], rest // lengths[axis]
+        found = ()
+        rest = first
+        for axis in tl.static_range(RANK - 2, 0, -1):
+            at = rest % lengths[axis] + more
+            rest = rest // lengths[axis]
+            if WRAPS[axis]:
+                more = (at >= lengths[axis]).to(tl.int32)
+                found = (tl.where(more > 0, at - lengths[axis], at),) + found
+            else:
+                more = ((at.to(tl.float32) + 0.5) * (1.0 / lengths[axis])).to(tl.int32)
+                found = (at - more * lengths[axis],) + found
+        return (tl.minimum(rest + more, lengths[0] - 1),) + found
+
+
+@triton.jit
+def found_anew(coords, zero, RANK: tl.constexpr):
+    """The same coordinates, for a branch that is seldom taken: what is found from them there is not kept until then.
+
+    `zero` is one, which the compiler does not know. So it has registers for what is often done.
+    """
+    found = (coords[0] + zero,)
+    for axis in tl.static_range(1, RANK - 1):
+        found = found + (coords[axis] + zero,)
+    return found
 
 
 @triton.jit
@@ -116,17 +160,16 @@ def along(o, place, real, size, out, AXES: tl.constexpr, axis: tl.constexpr, CLA
 
 
 @triton.jit
-def row_cell(place, row, real, step, sizes, outs, RANK: tl.constexpr, AXES: tl.constexpr, CLAMP: tl.constexpr):
+def row_cell(place, coords, real, step, sizes, outs, RANK: tl.constexpr, AXES: tl.constexpr, CLAMP: tl.constexpr):
     """The offset of the first column of the cells at a place, along all axes but the last, which is `step` long.
 
-    Also the part of the place that lies along these axes, and whether the cells are real ones.
+    `coords` are those of the outputs along these axes. Also the part of the place that lies along them, and whether
+    the cells are real ones.
     """
-    offset = row * 0
+    offset = coords[0] * 0
     found = 0
-    rest = row
     for axis in tl.static_range(RANK - 2, -1, -1):
-        o, rest = along_axis(rest, rest, outs, axis, RANK)
-        at, k, real = along(o, place, real, sizes[axis], outs[axis], AXES, axis, CLAMP)
+        at, k, real = along(coords[axis], place, real, sizes[axis], outs[axis], AXES, axis, CLAMP)
         offset = offset + at * step
         found = found + k
         step = step * sizes[axis]
@@ -134,21 +177,20 @@ def row_cell(place, row, real, step, sizes, outs, RANK: tl.constexpr, AXES: tl.c
 
 
 @triton.jit
-def cell(place, row, col, inside, sizes, outs, RANK: tl.constexpr, AXES: tl.constexpr, CLAMP: tl.constexpr):
+def cell(place, coords, col, inside, sizes, outs, RANK: tl.constexpr, AXES: tl.constexpr, CLAMP: tl.constexpr):
     """The cell at this place of every window of a tile: its offset, its place, and whether it is a real one."""
-    offset, rows_place, real = row_cell(place, row, inside, sizes[RANK - 1], sizes, outs, RANK, AXES, CLAMP)
+    offset, rows_place, real = row_cell(place, coords, inside, sizes[RANK - 1], sizes, outs, RANK, AXES, CLAMP)
     at, k, real = along(col, place, real, sizes[RANK - 1], outs[RANK - 1], AXES, RANK - 1, CLAMP)
     return offset + at, rows_place + k, real
 
 
 @triton.jit
-def cells_seen(row, col, sizes, outs, RANK: tl.constexpr, AXES: tl.constexpr):
+def cells_seen(coords, col, sizes, outs, RANK: tl.constexpr, AXES: tl.constexpr):
     """How many real cells each window of a tile has, and how many of them and of padded ones count in a mean."""
     real = col * 0 + 1
     counted = col * 0 + 1
-    rest = row
     for axis in tl.static_range(RANK - 1, -1, -1):
-        o, rest = along_axis(rest, col, outs, axis, RANK)
+        o = col if axis == RANK - 1 else coords[axis]
         if AXES[axis][ADAPTIVE]:
             start = window_start(o, sizes[axis], outs[axis], AXES, axis)
             seen = window_end(o, sizes[axis], outs[axis], AXES, axis) - start

@@ -7,17 +7,14 @@ parts    one long window, cut into parts so that there is work for the whole car
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-import torch
-
 from ..plan import Plan
-from .arithmetic import KindNumbers
+from .arithmetic import KindNumbers, is_nvidia
 from .windows import AxisNumbers
 
 #: The axes that a kernel can have, after those that lie together are joined.
@@ -64,6 +61,11 @@ class Axis(NamedTuple):
     @property
     def is_carried(self) -> bool:
         return self.length == self.output and self[2:] == (1, 1, 1, 0, 0, 0)
+
+    @property
+    def end(self) -> int:
+        """The place after the last one that a window has; it may be beyond the last cell."""
+        return (self.output - 1) * self.stride - self.lo + (self.kernel - 1) * self.dilation + 1
 
     @property
     def is_whole(self) -> bool:
@@ -137,19 +139,16 @@ def _plain(axis: Axis) -> Axis:
 
 
 def cut(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
-    """Axes whose windows lie side by side as two: one of windows, and one that each window sees the whole of.
+    """A last axis whose windows lie side by side as two: one of windows, and one that each window sees the whole of.
 
     >>> [tuple(axis) for axis in cut((carried(3), Axis(224, 7, 32, 32)))]
     [(3, 3, 1, 1, 1, 0, 0, 0), (7, 7, 1, 1, 1, 0, 0, 0), (32, 1, 32, 32, 1, 0, 0, 0)]
     """
-    found: list[Axis] = []
-    for i, axis in enumerate(axes):
-        blocks = axis == Axis(axis.output * axis.kernel, axis.output, axis.kernel, axis.kernel)
-        if blocks and axis.kernel >= LONG and axis.output > 1 and len(found) + len(axes) - i < MOST_AXES:
-            found += [carried(axis.output), Axis(axis.kernel, 1, axis.kernel, axis.kernel)]
-        else:
-            found.append(axis)
-    return tuple(found)
+    last = axes[-1]
+    blocks = last == Axis(last.output * last.kernel, last.output, last.kernel, last.kernel)
+    if not blocks or last.kernel < LONG or last.output == 1 or len(axes) == MOST_AXES:
+        return axes
+    return *axes[:-1], carried(last.output), Axis(last.kernel, 1, last.kernel, last.kernel)
 
 
 def walks(axes: tuple[Axis, ...]) -> tuple[Walk, ...]:
@@ -221,8 +220,7 @@ def _axis_numbers(axis: Axis, inner: int, alone: bool) -> AxisNumbers:
     if axis.is_whole and axis.length > 1:
         return AxisNumbers(0 if alone else axis.kernel, 1, 1, 0, 0, 2, inner, 0)
     kernel = 0 if alone and axis.kernel > 1 and axis.adaptive else axis.kernel
-    last = (axis.output - 1) * axis.stride - axis.lo + (axis.kernel - 1) * axis.dilation
-    overhangs = int(bool(axis.adaptive) or last >= axis.length)
+    overhangs = int(bool(axis.adaptive) or axis.end > axis.length)
     bins = 3 if axis.adaptive and (axis.length + 1) * (axis.output + 1) > LARGEST_INT else axis.adaptive
     return AxisNumbers(kernel, axis.stride, axis.dilation, axis.lo, axis.hi, bins, inner, overhangs)
 
@@ -235,10 +233,9 @@ def divisor(plan: Plan, axes: tuple[Axis, ...]) -> int:
     if option == "fixed":
         return int(plan.parameter)
     for axis in axes:
-        last = (axis.output - 1) * axis.stride - axis.lo + (axis.kernel - 1) * axis.dilation
         beyond = axis.hi if option == "counted" else 0
         before = axis.lo if option == "real" else 0
-        if axis.adaptive or axis.is_whole or before or last >= axis.length + beyond:
+        if axis.adaptive or axis.is_whole or before or axis.end > axis.length + beyond:
             return 0
     return math.prod(axis.kernel for axis in axes)
 
@@ -273,7 +270,7 @@ def numbers(plan: Plan, steps: tuple[Walk, ...]) -> Numbers:
         elif dtype in ("int64", "uint64") and plan.kind == "avg":
             sums = "halves"
     elif plan.kind in ("max", "min"):
-        in_pairs = pairs_of_bfloat16() and not any(step.tree for step in steps)
+        in_pairs = is_nvidia() and not any(step.tree for step in steps)
         compute = "float32" if dtype == "bfloat16" and not in_pairs else dtype
         second = "int32" if cells <= LARGEST_INT else "int64"
         slope = dtype if option == "first" and dtype in ("float32", "float64") else wide
@@ -288,15 +285,21 @@ def numbers(plan: Plan, steps: tuple[Walk, ...]) -> Numbers:
     if plan.skipped is not None:
         value, least = repr(plan.skipped.value), plan.skipped.min_count
         skip = "nan" if value == "nan" or plan.skipped_as_nan is not None else "value"
-    worst = repr(_worst(plan, lead, compute))
-    kind = KindNumbers(plan.kind, option, plan.parameter, sums, rounding, lead, worst, skip, value, least)
+    worst = pad = repr(_worst(plan, lead, compute))
+    if plan.kind == "smooth_max" and option == "counted" and skip == "no" and _pads_are_cells(steps):
+        option, pad = "real", "0.0"
+    kind = KindNumbers(plan.kind, option, plan.parameter, sums, rounding, lead, worst, pad, skip, value, least)
     return Numbers(kind, compute, second, slope)
 
 
-@functools.cache
-def pairs_of_bfloat16() -> bool:
-    """Whether the device finds the better of two bfloat16: Nvidia's do since 8.0, and Triton's interpreter does not."""
-    return torch.cuda.is_available() and torch.version.hip is None and torch.cuda.get_device_capability() >= (8, 0)
+def _pads_are_cells(steps: tuple[Walk, ...]) -> bool:
+    """Whether all padded cells count that a window has, and are read with the others.
+
+    Those beyond the padding, which only `ceil_mode` reaches, do not count.
+    """
+    if len(steps) > 1 or steps[0].tree:
+        return False
+    return not any(axis.adaptive or axis.end > axis.length + axis.hi for axis in steps[0].axes)
 
 
 def _worst(plan: Plan, lead: str, compute: str) -> float:
