@@ -13,7 +13,7 @@ from .arithmetic import WORST, number, rounded
 from .gathering import finished, part_of, phase_row
 from .groups import parted, side_by_side
 from .walking import look, look_again, slopes
-from .windows import tile_along_axes, tile_of_program
+from .windows import below, tile_along_axes, tile_of_program
 
 
 @triton.jit
@@ -40,12 +40,12 @@ def pull_blocks(
     cells = ()
     for phase in tl.static_range(PHASES):
         at, real = phase_row(phase, coords, inside, sizes[RANK - 1] // ALIGN, sizes, RANK, STEPS)
-        v = tl.load(x + at * ALIGN + i, mask=real & (i < sizes[RANK - 1]), other=number(KIND[WORST]))
+        v = tl.load(x + at * ALIGN + i, mask=real & below(i, sizes[RANK - 1], ALIGN), other=number(KIND[WORST]))
         cells = cells + parted(v, ROWS, COLS, CELLS)
 
     window, seen = _windows(coords, inside, outs[RANK - 1] // ALIGN_OUT, outs, RANK)
     o = first * GROUP + tl.arange(0, GROUP * COLS)[None, :]
-    shares = parted(tl.load(g + window * ALIGN_OUT + o, mask=seen & (o < outs[RANK - 1]), other=0), ROWS, COLS, GROUP)
+    shares = parted(tl.load(g + window * ALIGN_OUT + o, mask=seen & below(o, outs[RANK - 1], ALIGN_OUT), other=0), ROWS, COLS, GROUP)
     col = first + tl.arange(0, COLS)[None, :]
     gets = ()
     for r in tl.static_range(GROUP):
@@ -58,7 +58,7 @@ def pull_blocks(
         for c in tl.static_range(CELLS):
             line = line + (gets[c // STEP * PHASES * STEP + phase * STEP + c % STEP],)
         at, real = phase_row(phase, coords, inside, sizes[RANK - 1] // ALIGN, sizes, RANK, STEPS)
-        tl.store(gx + at * ALIGN + i, side_by_side(line, CELLS), mask=real & (i < sizes[RANK - 1]))
+        tl.store(gx + at * ALIGN + i, side_by_side(line, CELLS), mask=real & below(i, sizes[RANK - 1], ALIGN))
 
 
 @triton.jit

@@ -18,7 +18,7 @@ import triton.language as tl
 
 from .arithmetic import rounded
 from .groups import parted, side_by_side
-from .windows import tile_of_program
+from .windows import aligned, below, tile_of_program
 
 
 @triton.jit
@@ -81,11 +81,13 @@ def winners_along(
 def slide_back(
     g, winners, g_out, rest_out, rows, all_cells, size, out, inner,
     KERNEL: tl.constexpr, LO: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SLOPE: tl.constexpr,
-    CELLS: tl.constexpr, ALIGN: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    CELLS: tl.constexpr, ALIGN: tl.constexpr, LOW: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr,
+    COLS: tl.constexpr,
 ):  # fmt: skip
     """As `winners_along`; columns number groups of CELLS neighbours along the axis, and what is inside of it.
 
     `ALIGN` is 0 where something is inside. Else rows start at multiples of so many cells, and are read in vectors.
+    `LOW` says that sums are doubles of which floats are kept; see `_or_nothing`.
     """
     columns = tl.cdiv(size, CELLS) * inner
     row, start = tile_of_program(WIDE, ROWS, COLS)
@@ -104,8 +106,8 @@ def slide_back(
         kept_rests = ()
         for shift in tl.static_range(-BEFORE, AFTER + 1):
             o = (start + shift) * CELLS + tl.arange(0, CELLS * COLS)[None, :]
-            seen = inside_rows & (o >= 0) & (o < out)
-            at = row * (out // ALIGN) * ALIGN + o
+            seen = inside_rows & (o >= 0) & below(o, out, ALIGN)
+            at = aligned(row, out, ALIGN) + o
             shares = shares + parted(tl.load(g + at, mask=seen, other=0), ROWS, COLS, CELLS)
             place, rest = _split(winners, at, seen, all_cells, KERNEL, FIRST, LAST)
             places = places + parted(place, ROWS, COLS, CELLS)
@@ -128,12 +130,12 @@ def slide_back(
             at = (row * out + o) * inner + within
             share = tl.load(g + at, mask=seen, other=0)
             place, rest = _split(winners, at, seen, all_cells, KERNEL, FIRST, LAST)
-        sums, rests = _given(j, share.to(SLOPE), place, rest, sums, rests, KERNEL, LAST, CELLS)
+        sums, rests = _given(j, share.to(SLOPE), place, rest, sums, rests, KERNEL, LAST, CELLS, LOW)
 
     if ALIGN:
         i = start * CELLS + tl.arange(0, CELLS * COLS)[None, :]
-        at = row * (size // ALIGN) * ALIGN + i
-        kept = inside_rows & (i < size)
+        at = aligned(row, size, ALIGN) + i
+        kept = inside_rows & below(i, size, ALIGN)
         tl.store(g_out + at, rounded(side_by_side(sums, CELLS), g_out.dtype), mask=kept)
         if not LAST:
             tl.store(rest_out + at, _narrow(side_by_side(rests, CELLS), rest_out.dtype), mask=kept)
@@ -162,9 +164,24 @@ def _split(winners, at, seen, all_cells, KERNEL: tl.constexpr, FIRST: tl.constex
 
 
 @triton.jit
+def _or_nothing(share, wins, LOW: tl.constexpr):
+    """The share of those who win, and 0 for the others, or with `LOW` a double below 2 ** -1041.
+
+    That is what the lower half of its bits is by itself. So half as much has to be chosen, and a float32 that is made
+    of such sums does not see the difference.
+    """
+    if LOW:
+        bits = share.to(tl.int64, bitcast=True)
+        return tl.where(wins, bits, bits & 0xFFFFFFFF).to(tl.float64, bitcast=True)
+    else:
+        return tl.where(wins, share, 0)
+
+
+@triton.jit
 def _given(
-    j: tl.constexpr, share, place, rest, sums, rests, KERNEL: tl.constexpr, LAST: tl.constexpr, CELLS: tl.constexpr
-):
+    j: tl.constexpr, share, place, rest, sums, rests,
+    KERNEL: tl.constexpr, LAST: tl.constexpr, CELLS: tl.constexpr, LOW: tl.constexpr,
+):  # fmt: skip
     """The sums and rests of CELLS neighbours with the j-th of the windows over them."""
     new_sums = ()
     new_rests = ()
@@ -173,7 +190,7 @@ def _given(
         kept = rests[c]
         if c + KERNEL - 1 - j >= 0 and c - j <= 0:
             wins = place == c + KERNEL - 1 - j
-            sum = tl.where(wins, sum + share, sum)
+            sum = sum + _or_nothing(share, wins, LOW)
             kept = tl.where(wins, rest, kept)
         new_sums = new_sums + (sum,)
         new_rests = new_rests + (kept,)

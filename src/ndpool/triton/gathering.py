@@ -18,7 +18,19 @@ import triton.language as tl
 
 from .arithmetic import NAME, PARAMETER, SKIP, SUMS, are_equal, is_there, power, rounded, shifted, sign_of, two_sum
 from .groups import parted, side_by_side
-from .windows import ADAPTIVE, DILATION, INNER, KERNEL, LO, STRIDE, tile_along_axes, tile_of_program, window_start
+from .windows import (
+    ADAPTIVE,
+    DILATION,
+    INNER,
+    KERNEL,
+    LO,
+    STRIDE,
+    aligned,
+    below,
+    tile_along_axes,
+    tile_of_program,
+    window_start,
+)
 
 
 @triton.constexpr_function
@@ -122,7 +134,7 @@ def gather_taps(
         cells = ()
         if FORM == "slopes":
             at, real = phase_row(phase, coords, inside, sizes[RANK - 1] // ALIGN, sizes, RANK, STEPS)
-            v = tl.load(x + at * ALIGN + i, mask=real & (i < sizes[RANK - 1]), other=0).to(COMPUTE)
+            v = tl.load(x + at * ALIGN + i, mask=real & below(i, sizes[RANK - 1], ALIGN), other=0).to(COMPUTE)
             cells = parted(v, ROWS, COLS, CELLS)
         gets = ()
         for c in tl.static_range(CELLS):
@@ -136,7 +148,7 @@ def gather_taps(
         found = found + (side_by_side(gets, CELLS),)
     for phase in tl.static_range(PHASES):
         at, real = phase_row(phase, coords, inside, sizes[RANK - 1] // ALIGN, sizes, RANK, STEPS)
-        tl.store(gx + at * ALIGN + i, found[phase], mask=real & (i < sizes[RANK - 1]))
+        tl.store(gx + at * ALIGN + i, found[phase], mask=real & below(i, sizes[RANK - 1], ALIGN))
 
 
 @triton.jit
@@ -171,7 +183,7 @@ def _asked(
             at, seen = _window_row(phase * MOST + tap, coords, outs, RANK, TAPS, MARGINS, ALIGN_OUT)
             part = _window_at(
                 block + TAPS[phase * MOST + tap][RANK - 1], at * ALIGN_OUT, first, seen, outs[RANK - 1],
-                g, winners, reference, FORM, GROUP, BEFORE, AFTER, EDGE, ROWS, COLS,
+                g, winners, reference, FORM, GROUP, BEFORE, AFTER, ALIGN_OUT, EDGE, ROWS, COLS,
             )  # fmt: skip
             o = col * GROUP + (block + TAPS[phase * MOST + tap][RANK - 1])
             seen = seen & (o >= 0) & (o < outs[RANK - 1])
@@ -204,8 +216,8 @@ def _window_row(
 @triton.jit
 def _window_at(
     place: tl.constexpr, at, first, seen, length, g, winners, reference,
-    FORM: tl.constexpr, GROUP: tl.constexpr, BEFORE: tl.constexpr, AFTER: tl.constexpr, EDGE: tl.constexpr,
-    ROWS: tl.constexpr, COLS: tl.constexpr,
+    FORM: tl.constexpr, GROUP: tl.constexpr, BEFORE: tl.constexpr, AFTER: tl.constexpr, ALIGN_OUT: tl.constexpr,
+    EDGE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """The gradient, winner and reference of the window at this place of each group: of its own, or of one beside it."""
     found = ()
@@ -216,7 +228,7 @@ def _window_at(
             if shift < 0:
                 kept = kept & (o >= 0)
             if EDGE or shift > 0:
-                kept = kept & (o < length)
+                kept = kept & below(o, length, ALIGN_OUT)
             share = parted(tl.load(g + at + o, mask=kept, other=0), ROWS, COLS, GROUP)
             found = (share[place - shift * GROUP],)
             if FORM == "winners":
@@ -249,9 +261,9 @@ def gather_any(
     first_row, first = tile_of_program(WIDE, ROWS, COLS)
     row = first_row + tl.arange(0, ROWS)[:, None]
     col = first + tl.arange(0, COLS)[None, :]
-    inside = (row < rows) & (col < size)
+    inside = (row < rows) & below(col, size, ALIGN)
     coords = tile_along_axes(first_row, sizes, RANK, WRAPS, ROWS)
-    at = row * (size // ALIGN) * ALIGN + col
+    at = aligned(row, size, ALIGN) + col
     # Where one window is over the whole of the last axis, all cells of a row get the same of a sum.
     ALIKE: tl.constexpr = AXES[RANK - 1][ADAPTIVE] == 2 and FORM == "sums"
     sum = tl.zeros([ROWS, 1 if ALIKE else COLS], SLOPE)

@@ -14,7 +14,7 @@ import triton.language as tl
 
 from .arithmetic import PAD, WORST, anchor, none_yet, number
 from .walking import look, look_again, store_result
-from .windows import found_anew, row_cell, tile_along_axes, tile_of_program
+from .windows import aligned, below, found_anew, row_cell, tile_along_axes, tile_of_program
 
 
 @triton.jit
@@ -66,7 +66,7 @@ def side_by_side(parts, PARTS: tl.constexpr):
 def _line(
     x, at, first, real, size,
     KIND: tl.constexpr, BEFORE: tl.constexpr, AFTER: tl.constexpr, OVER: tl.constexpr, CELLS: tl.constexpr,
-    ROWS: tl.constexpr, COLS: tl.constexpr,
+    ALIGN: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """The cells of one line, of each group and so many groups before and after it, one tile for each cell."""
     found = ()
@@ -76,7 +76,7 @@ def _line(
         if shift < 0:
             kept = kept & (i >= 0)
         if OVER or shift > 0:
-            kept = kept & (i < size)
+            kept = kept & below(i, size, ALIGN)
         found = found + parted(tl.load(x + at + i, mask=kept, other=number(KIND[PAD])), ROWS, COLS, CELLS)
     return found
 
@@ -110,8 +110,8 @@ def walk_groups(
     o0, o1, o2, o3, o4, o5, o6, o7,
     KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, WHOLE: tl.constexpr, LINES: tl.constexpr,
     KERNEL: tl.constexpr, STEP: tl.constexpr, LO: tl.constexpr, GROUP: tl.constexpr, BEFORE: tl.constexpr,
-    AFTER: tl.constexpr, ALIGN: tl.constexpr, OVER: tl.constexpr, DIVISOR: tl.constexpr, SINK: tl.constexpr,
-    PLACES: tl.constexpr, AGAIN: tl.constexpr, CLAMP: tl.constexpr, COMPUTE: tl.constexpr, SECOND: tl.constexpr,
+    AFTER: tl.constexpr, ALIGN: tl.constexpr, ALIGN_OUT: tl.constexpr, OVER: tl.constexpr, DIVISOR: tl.constexpr,
+    SINK: tl.constexpr, PLACES: tl.constexpr, AGAIN: tl.constexpr, CLAMP: tl.constexpr, COMPUTE: tl.constexpr, SECOND: tl.constexpr,
     SLOPE: tl.constexpr, WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """As `walk`, from cells. Columns number groups; windows see cells of up to AFTER groups behind theirs."""
@@ -160,7 +160,7 @@ def walk_groups(
     nothing = tl.zeros([ROWS, GROUP * COLS], SLOPE)
     store_result(
         side_by_side(a, GROUP), side_by_side(b, GROUP), nothing, side_by_side(n, GROUP), coords, out,
-        row * outs[RANK - 1] + out, inside & (out < outs[RANK - 1]), g, a_out, b_out, d_out, x,
+        aligned(row, outs[RANK - 1], ALIGN_OUT) + out, inside & below(out, outs[RANK - 1], ALIGN_OUT), g, a_out, b_out, d_out, x,
         sizes, outs, all_cells, KIND, RANK, WHOLE, DIVISOR, SINK, False, PLACES, SLOPE, True,
     )  # fmt: skip
 
@@ -179,7 +179,7 @@ def _lines(
     there = tl.full([1, 1], True, tl.int1)
     nothing = tl.zeros([ROWS, COLS], SLOPE)
     at, where, real = row_cell(line * KERNEL, coords, there, size // ALIGN, sizes, outs, RANK, AXES, CLAMP)
-    cells = _line(x, at * ALIGN, first, real, size, KIND, BEFORE, AFTER, OVER, STEP * GROUP, ROWS, COLS)
+    cells = _line(x, at * ALIGN, first, real, size, KIND, BEFORE, AFTER, OVER, STEP * GROUP, ALIGN, ROWS, COLS)
     new_a = ()
     new_b = ()
     new_n = ()

@@ -49,16 +49,25 @@ _TENSORS = {name: getattr(torch, name) for name in _TYPES}
 _KINDS = ("max", "min", "sum", "avg", "smooth_max", "lp")
 
 #: The places of a tile, and those of a tile whose columns are the cells of one window.
-TILE, TREE = 1024, 4096
+TILE, TREE = 1024, 2048
+
+#: The bytes of a tile whose places walk over many cells each, one after the other, and of one on the way back by
+#: `gather_any`; the places of one from bins.
+LOOP_BYTES, TILE_BYTES, TILE_OF_BINS = 1024, 8192, 2048
+
+#: The programs that keep the card busy. Small arrays have tiles of fewer places, down to so many, to have as many.
+BUSY, FEWEST_PLACES = 1056, 256
 
 #: Kernels from this side on slide, so many neighbouring outputs at a time, in smaller tiles for their many numbers.
+#: Sums have fewer numbers than maxima with their places, and take more neighbours.
 WIDE_KERNEL, NEIGHBOURS, NEIGHBOURS_IN_A_ROW, SLIDE_TILE = 8, 8, 4, 256
+NEIGHBOURS_OF_SUMS, SLIDE_TILE_OF_SUMS = 16, 128
 
-#: The bytes of a tile on the way back by `gather_any`, and the places of one from bins.
-TILE_BYTES, TILE_OF_BINS = 8192, 2048
+#: The same on the way back from winners.
+NEIGHBOURS_BACK, NEIGHBOURS_BACK_IN_A_ROW = 16, 8
 
-#: The threads of a program, and the bytes of cells that each of them may keep.
-THREADS, KEPT_BYTES = 128, 160
+#: The threads of a program, and the bytes of cells that each of them may keep: more of those that it takes in pairs.
+THREADS, KEPT_BYTES, KEPT_BYTES_OF_PAIRS = 128, 80, 160
 
 #: The bytes that a thread reads at once.
 VECTOR = 16
@@ -166,6 +175,17 @@ def tile(rows: int, columns: int, most: int, exact: bool = False) -> tuple[int, 
     return max(1, min(most // cols, power_of_two(rows))), cols
 
 
+def enough(most: int, total: int) -> int:
+    """The places of a tile, up to so many, with which an array of so many places keeps the card busy.
+
+    >>> enough(1024, 10**9), enough(1024, 600_000), enough(1024, 1000)
+    (1024, 512, 256)
+    """
+    while most > FEWEST_PLACES and total < most * BUSY:
+        most //= 2
+    return most
+
+
 def wraps(sides: tuple[int, int], lengths: Iterable[int]) -> tuple[bool, ...]:
     """Of each axis, whether the rows of a tile go over its end once at most; see `tile_along_axes`.
 
@@ -243,10 +263,12 @@ def _one_walk(maker: Maker, step: Walk, flags: dict[str, Any], tensors: list[str
         del constants["CLAMP"]
         cols = min(COLUMNS_OF_TREE, power_of_two(step.cells))
         sides = max(1, min(TREE // cols, power_of_two(rows))), cols
-        maker.launch(tree, (rows, 1), sides, tensors, values, constants)
+        maker.launch(tree, (rows, 1), sides, tensors, values, constants, warps=8 if cols == COLUMNS_OF_TREE else 4)
     else:
-        sides = tile(rows, last.output, _places(work, step, constants) if unroll else TILE)
-        constants |= {"EDGE": last.output % sides[1] > 0, "WRAPS": wraps(sides, (axis.output for axis in axes))}
+        places = _places(work, step, constants) if unroll else LOOP_BYTES // ITEM_BYTES[work.plan.dtype]
+        sides = tile(rows, last.output, enough(places, step.outputs))
+        constants |= {"EDGE": last.output % sides[1] > 0, "ALIGN_OUT": math.gcd(last.output, 8)}
+        constants["WRAPS"] = wraps(sides, (axis.output for axis in axes))
         maker.launch(walk, (rows, last.output), sides, tensors, values, constants)
 
 
@@ -269,12 +291,16 @@ def _walk_in_groups(maker: Maker, step: Walk, constants: dict[str, Any], tensors
     cells = max(last.stride, min(8, VECTOR // ITEM_BYTES[plan.dtype]))  # a vector, or as many as can be put together
     group = cells // last.stride
     groups = -(-last.output // group)
-    sides = tile(step.rows, groups, max(THREADS, _places(work, step, constants) // group), exact=True)
+    places = _places(work, step, constants)
+    if not constants["PLACES"] and ITEM_BYTES[plan.dtype] > 2:
+        places = min(places, TILE // 2)
+    exact = constants["PLACES"] or ITEM_BYTES[plan.dtype] < 4
+    sides = tile(step.rows, groups, max(THREADS, enough(places, step.outputs) // group), exact)
     before, after = (-(-max(0, n) // cells) for n in (last.lo, last.kernel - last.stride - last.lo))
     over = cells * -(-groups // sides[1]) * sides[1] > last.length
     constants |= {"LINES": step.cells // last.kernel, "KERNEL": last.kernel, "STEP": last.stride, "LO": last.lo}
     constants |= {"GROUP": group, "BEFORE": before, "AFTER": after, "ALIGN": math.gcd(last.length, 8), "OVER": over}
-    constants["WRAPS"] = wraps(sides, (axis.output for axis in step.axes))
+    constants |= {"ALIGN_OUT": math.gcd(last.output, 8), "WRAPS": wraps(sides, (axis.output for axis in step.axes))}
     for name in ("SOURCE", "TANGENT"):
         del constants[name]
     values = [step.rows, maker.work.cells, 0, *_both(step.axes)]
@@ -283,9 +309,11 @@ def _walk_in_groups(maker: Maker, step: Walk, constants: dict[str, Any], tensors
 
 def _places(work: Work, step: Walk, constants: dict[str, Any]) -> int:
     """The places of a tile: fewer where all cells of its windows are kept until their best is known."""
+    size = ITEM_BYTES[work.plan.dtype]
     if not constants["PLACES"]:
-        return TILE // 2 if work.numbers.compute == "float64" else TILE
-    kept = KEPT_BYTES // ITEM_BYTES[work.plan.dtype] // step.cells
+        sums = work.plan.kind in ("sum", "avg") and size <= 2
+        return TILE // 2 if work.numbers.compute == "float64" else TILE * 2 if sums else TILE
+    kept = (KEPT_BYTES_OF_PAIRS if size <= 2 else KEPT_BYTES) // size // step.cells
     return THREADS * max(1, min(power_of_two(kept + 1) // 2, TILE // THREADS))
 
 
@@ -304,7 +332,8 @@ def _slide(maker: Maker, step: Walk, constants: dict[str, Any], tensors: list[st
     work, axes = maker.work, step.axes
     at = next(i for i, axis in enumerate(axes) if not axis.is_carried)
     axis, inner = axes[at], math.prod(each.length for each in axes[at + 1 :])
-    outputs = NEIGHBOURS if inner > 1 else NEIGHBOURS_IN_A_ROW
+    sums = work.plan.kind in ("sum", "avg")
+    outputs = (NEIGHBOURS_OF_SUMS if sums else NEIGHBOURS) if inner > 1 else NEIGHBOURS_IN_A_ROW
     rows, columns = math.prod(each.length for each in axes[:at]), -(-axis.output // outputs) * inner
     digits = axis.kernel.bit_length()
     taken = [axis.kernel & ((1 << d) - 1) if axis.kernel >> d & 1 else -1 for d in range(digits)]
@@ -314,7 +343,7 @@ def _slide(maker: Maker, step: Walk, constants: dict[str, Any], tensors: list[st
     constants["ALIGN"] = math.gcd(axis.length, 8) if at == len(axes) - 1 else 0
     values = [rows, step.scale, work.cells, axis.length, axis.output, inner]
     values += [*_sizes(each.output for each in axes), *_sizes(each.length for each in work.axes)]
-    sides = tile(rows, columns, SLIDE_TILE)
+    sides = tile(rows, columns, SLIDE_TILE_OF_SUMS if sums else SLIDE_TILE)
     maker.launch(slide, (rows, columns), sides, [tensors[0], tensors[1], tensors[4], tensors[5]], values, constants)
 
 
@@ -326,7 +355,7 @@ def _scale(maker: Maker, share: str) -> None:
     flags = {"SOURCE": "cells", "SINK": "slopes", "TANGENT": False, "PLACES": False, "AGAIN": False}
     sides = tile(rows, last.output, TILE)
     constants = {**_constants(work, axes, True), **flags, "CLAMP": False, "CELLS": 0, "EDGE": True}
-    constants["WRAPS"] = wraps(sides, (axis.output for axis in axes))
+    constants |= {"ALIGN_OUT": math.gcd(last.output, 8), "WRAPS": wraps(sides, (axis.output for axis in axes))}
     tensors = ["g"] * 6 + [share, "g"]
     values = [rows, 0, 1, work.cells, 0, *_both(axes), *_sizes(axis.length for axis in work.axes)]
     maker.launch(walk, (rows, last.output), sides, tensors, values, constants)
@@ -361,9 +390,10 @@ def _winners_by_axes(maker: Maker) -> None:
         first, final = left == len(steps) - 1, left == 0
         constants = {"KERNEL": axis.kernel, "LO": axis.lo, "FIRST": first, "LAST": final, "SLOPE": _TYPES[slope]}
         if axis.stride == axis.dilation == 1 and axis.kernel <= UNROLLED and not axis.is_carried:
-            cells_of_a_place = NEIGHBOURS if inner > 1 else NEIGHBOURS_IN_A_ROW
+            cells_of_a_place = NEIGHBOURS_BACK if inner > 1 else NEIGHBOURS_BACK_IN_A_ROW
             columns = -(-axis.length // cells_of_a_place) * inner
-            constants |= {"CELLS": cells_of_a_place, "ALIGN": inner == 1 and math.gcd(axis.length, axis.output, 8)}
+            constants |= {"CELLS": cells_of_a_place, "ALIGN": math.gcd(axis.length, axis.output, 8) if inner == 1 else 0}
+            constants["LOW"] = work.plan.dtype == "float32"
             values = [rows, work.cells, axis.length, axis.output, inner]
             sides = tile(rows, columns, SLIDE_TILE)
             maker.launch(slide_back, (rows, columns), sides, [g, winners, made, rest], values, constants)
@@ -371,7 +401,7 @@ def _winners_by_axes(maker: Maker) -> None:
             columns = axis.length * inner
             constants |= {"STRIDE": axis.stride, "DILATION": axis.dilation}
             values = [rows, windows_over_a_cell(axis), work.cells, axis.length, axis.output, inner]
-            sides = tile(rows, columns, TILE)
+            sides = tile(rows, columns, enough(TILE, rows * columns))
             maker.launch(winners_along, (rows, columns), sides, [g, winners, made, rest], values, constants)
         g, winners = made, rest
 
@@ -411,8 +441,9 @@ def _gather(
         before, after = -(-max(0, -min(away)) // group), -(-max(0, max(away)) // group)
         groups = -(-found.blocks[-1] // group)
         over = math.prod(found.blocks[:-1]), groups
-        places = TILE if ITEM_BYTES[work.plan.derivative] == 2 else TILE // 2
-        sides = tile(*over, THREADS if form == "slopes" else max(THREADS, places // group), exact=True)
+        places, exact = _places_of_taps(work, form, windows)
+        places = max(THREADS, enough(places, over[0] * found.blocks[-1]) // group)
+        sides = tile(*over, THREADS if form == "slopes" else places, exact)
         edge = group * -(-groups // sides[1]) * sides[1] > last.output
         constants |= found.constants | {"GROUP": group, "BEFORE": before, "AFTER": after, "EDGE": edge}
         constants |= {"ALIGN_OUT": math.gcd(last.output, 8), "WRAPS": wraps(sides, found.blocks)}
@@ -427,9 +458,20 @@ def _gather(
         constants |= {"AXES": axis_numbers(axes), "ASKED": counts, "UNROLL": unroll}
         # It takes divisions to find the bins over a column, once for all rows.
         most = max(TILE, TILE_BYTES // ITEM_BYTES[work.plan.derivative])
-        sides = tile(*over, max(most, TILE_OF_BINS) if any(axis.adaptive for axis in axes) else most)
+        most = max(most, TILE_OF_BINS) if any(axis.adaptive for axis in axes) else most
+        sides = tile(*over, enough(most, over[0] * over[1]))
         constants["WRAPS"] = wraps(sides, (axis.length for axis in axes))
         maker.launch(gather_any, over, sides, tensors, [over[0], windows, *_both(axes)], constants)
+
+
+def _places_of_taps(work: Work, form: str, windows: int) -> tuple[int, bool]:
+    """The blocks of a tile, and whether it should leave no column over, as it was measured."""
+    narrow = ITEM_BYTES[work.plan.derivative] == 2
+    if windows == 1:
+        return TILE // 2, narrow
+    if form == "winners":
+        return (TILE if narrow else TILE // 2), narrow
+    return (2 * TILE if narrow else TILE // 4), True
 
 
 def _are_blocks(work: Work) -> bool:
@@ -519,9 +561,9 @@ def _pull(work: Work) -> Maker:
         if not (plan.kind in ("max", "min") and plan.option == "all"):
             share = maker.room("share", work.outputs, kind.slope)
             smooth = plan.kind in ("smooth_max", "lp")
-            reference = (
-                maker.room("reference", work.outputs, kind.compute) if smooth else ("y" if plan.residual.y else "")
-            )
+            # A smooth maximum is shifted by one of its cells, or by 0: a number of their own dtype.
+            dtype = plan.dtype if plan.kind == "smooth_max" else kind.compute
+            reference = maker.room("reference", work.outputs, dtype) if smooth else ("y" if plan.residual.y else "")
             _walk(maker, "slopes", (reference if smooth else "", "", share), g="g")
         _gather(maker, work.axes, "slopes", (share, "", reference, "x"), "gx", 1)
     return maker

@@ -16,7 +16,7 @@ import triton.language as tl
 from .arithmetic import NAME, WORST, beats, better, number
 from .groups import parted, side_by_side
 from .walking import store_result
-from .windows import along_axes, tile_of_program
+from .windows import aligned, along_axes, below, tile_of_program
 
 
 @triton.jit
@@ -149,7 +149,7 @@ def _neighbours(
     read = ()
     for shift in tl.static_range(-BEFORE, AFTER + 1):
         i = (start + shift) * OUTPUTS + tl.arange(0, OUTPUTS * COLS)[None, :]
-        v = tl.load(x + row * (size // ALIGN) * ALIGN + i, mask=(i >= 0) & (i < size), other=other)
+        v = tl.load(x + aligned(row, size, ALIGN) + i, mask=(i >= 0) & below(i, size, ALIGN), other=other)
         read = read + parted(v, ROWS, COLS, OUTPUTS)
     found = ()
     for j in tl.static_range(OUTPUTS + KERNEL - 1):

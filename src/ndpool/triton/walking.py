@@ -45,7 +45,7 @@ from .arithmetic import (
     sums_powers,
     two_sum,
 )
-from .windows import cell, cells_seen, found_anew, tile_along_axes, tile_of_program
+from .windows import aligned, below, cell, cells_seen, found_anew, tile_along_axes, tile_of_program
 
 #: How many cells of a long loop are on their way from memory at once.
 LOADS_AT_ONCE = tl.constexpr(4)
@@ -60,7 +60,7 @@ def walk(
     KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, WHOLE: tl.constexpr, CELLS: tl.constexpr,
     DIVISOR: tl.constexpr, SOURCE: tl.constexpr, SINK: tl.constexpr, TANGENT: tl.constexpr, PLACES: tl.constexpr,
     AGAIN: tl.constexpr, CLAMP: tl.constexpr, COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr,
-    EDGE: tl.constexpr, WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    EDGE: tl.constexpr, ALIGN_OUT: tl.constexpr, WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """`AXES` and the sizes s are those of the source, o those of the sink; `WHOLE` and f those of the pool.
 
@@ -72,9 +72,9 @@ def walk(
     first_row, first = tile_of_program(WIDE, ROWS, COLS)
     row = first_row + tl.arange(0, ROWS)[:, None]
     col = first + tl.arange(0, COLS)[None, :]
-    inside = (row < rows) & (col < outs[RANK - 1])
+    inside = (row < rows) & below(col, outs[RANK - 1], ALIGN_OUT)
     coords = tile_along_axes(first_row, outs, RANK, WRAPS, ROWS)
-    seen = col < outs[RANK - 1] if EDGE else tl.full([1, 1], True, tl.int1)
+    seen = below(col, outs[RANK - 1], ALIGN_OUT) if EDGE else tl.full([1, 1], True, tl.int1)
 
     a = tl.full([ROWS, COLS], number(KIND[WORST]), COMPUTE)
     b = tl.full([ROWS, COLS], -1 if PLACES else 0, SECOND)
@@ -133,7 +133,7 @@ def walk(
             d = tl.where(usual, d, scale_d)
 
     store_result(
-        a, b, d, n, coords, col, row * outs[RANK - 1] + col, inside, d_in, a_out, b_out, d_out, n_out,
+        a, b, d, n, coords, col, aligned(row, outs[RANK - 1], ALIGN_OUT) + col, inside, d_in, a_out, b_out, d_out, n_out,
         (f0, f1, f2, f3, f4, f5, f6, f7), outs, all_cells,
         KIND, RANK, WHOLE, DIVISOR, SINK, TANGENT, PLACES, SLOPE, PLACES or AGAIN or KIND[SUMS] != "plain",
     )  # fmt: skip

@@ -53,6 +53,21 @@ def tile_of_program(WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr):
 
 
 @triton.jit
+def below(i, size, ALIGN: tl.constexpr):
+    """Whether i < size, where ALIGN divides the size: so the compiler sees that neighbours have the same answer.
+
+    Only then are they read and written together.
+    """
+    return i // ALIGN < size // ALIGN
+
+
+@triton.jit
+def aligned(row, size, ALIGN: tl.constexpr):
+    """Where a row of this size starts, where ALIGN divides it: so the compiler sees that it does."""
+    return row * (size // ALIGN) * ALIGN
+
+
+@triton.jit
 def along_axes(row, lengths, RANK: tl.constexpr):
     """The coordinates of rows along each axis but the last: a tuple of tiles."""
     found = ()

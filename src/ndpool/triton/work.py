@@ -20,8 +20,9 @@ from .windows import AxisNumbers
 #: The axes that a kernel can have, after those that lie together are joined.
 MOST_AXES = 8
 
-#: Windows of up to so many cells go over all axes at once.
-DIRECT_CELLS = 32
+#: Windows of up to so many cells go over all axes at once; those that hardly overlap up to so many, since axis by axis
+#: there is nothing to share.
+DIRECT_CELLS, DIRECT_CELLS_APART = 32, 256
 
 #: Loops of up to so many steps are unrolled; those with exponentials and powers in each, which compile for long.
 UNROLLED, UNROLLED_POWERS = 32, 9
@@ -33,7 +34,7 @@ LONG = 16
 MANY_OUTPUTS, MANY_TREES = 1 << 18, 1 << 10
 
 #: The cells of a part of a window where there are fewer: at most, and at least.
-PART, LEAST_PART = 4096, 128
+PART, LEAST_PART = 4096, 32
 
 LARGEST_INT = 2**31 - 1
 
@@ -158,7 +159,9 @@ def walks(axes: tuple[Axis, ...]) -> tuple[Walk, ...]:
     inner = {i: math.prod(axis.kernel for axis in axes[i + 1 :]) for i in pooled}
     if len(pooled) == 1 and axes[pooled[0]].is_whole and _is_starved(axes, cells):
         return _parts(axes, pooled[0])
-    if len(pooled) <= 1 or (cells <= DIRECT_CELLS and not any(_is_long(axes, i) for i in pooled)):
+    seen = math.prod(max(1.0, axes[i].kernel / axes[i].stride) for i in pooled)  # how often a cell is
+    direct = DIRECT_CELLS_APART if seen <= 2 else DIRECT_CELLS
+    if len(pooled) <= 1 or (cells <= direct and not any(_is_long(axes, i) for i in pooled)):
         return (Walk(axes, 1, len(pooled) == 1 and _is_long(axes, pooled[0])),)
     found: list[Walk] = []
     done = {i: axes[i].output for i in range(len(axes)) if i not in pooled}
