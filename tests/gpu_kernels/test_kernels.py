@@ -14,6 +14,7 @@ import hostile
 from closeness import jvp_allowance, same, same_bytes, value_allowance, vjp_allowance, within
 from ndpool import Adaptive, Avg, Global, Lp, Max, Median, Min, Mode, Pool, Quantile, SmoothMax, Sum, Window, spec
 from ndpool.plan import plan_of
+from ndpool.triton.engine import recipe
 from strategies import Case, cases
 
 EXTREMES = [kind(ties) for kind in (Max, Min) for ties in ("first", "split", "all")]
@@ -234,6 +235,77 @@ def test_windows_of_more_cells_than_a_byte_counts():
     device.linearize()
     assert device.plan.residual.winners == 2
     same(device.indices(), spec.winners(pool, x))
+
+
+@pytest.mark.parametrize("kind", [Max("split"), SmoothMax(1.5), SmoothMax(-2.0), Lp(2.5)], ids=repr)
+@pytest.mark.parametrize(("shape", "window"), [((2, 5, 9), (2, 2)), ((3, 9), (2,)), ((5, 4, 7), (2, 2, 2))], ids=str)
+@pytest.mark.parametrize("skip", [None, 0.0], ids=["all cells", "skip 0"])
+def test_blocks_go_back_in_one_pass(kind, shape, window, skip):
+    """Cells behind the last block get nothing, a NaN among them included."""
+    pool, rng = Pool(kind, Window(window), skip=skip), np.random.default_rng(6)
+    x = rng.integers(-2, 3, shape).astype(np.float32)
+    x[..., -1] = np.nan
+    g = rng.normal(size=pool.output_shape(shape)).astype(np.float32)
+    device, gx = OnDevice(pool, x), spec.vjp(pool, x, g)
+    assert [launch.kernel.__name__ for launch in recipe(device.plan, "pull").launches] == ["pull_blocks"]
+    device.linearize()
+    within(device.pull(g), gx, factor(pool) * vjp_allowance(pool, x, g, gx))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, hostile.BFLOAT16], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "window"),
+    [
+        ((2, 12, 17), Window((9, 8), 1, (4, 3))),
+        ((2, 14, 16), Window((9, 7), 1, ((0, 5), (6, 0)))),
+        ((9, 10, 11), Window((4, 3, 5), 1, (1, 2, 0))),
+    ],
+    ids=str,
+)
+def test_winners_of_wide_windows_slide_back(shape, window, dtype):
+    """To the last bit what exact sums are, and nothing where a window has no cell."""
+    pool, rng = Pool(Max(), window, skip=0.0), np.random.default_rng(7)
+    x = rng.integers(-3, 4, shape).astype(dtype)
+    x[..., :6] = 0
+    g = rng.integers(-8, 9, pool.output_shape(shape)).astype(dtype)
+    device = OnDevice(pool, x)
+    names = [launch.kernel.__name__ for launch in recipe(device.plan, "pull").launches]
+    assert set(names) == {"slide_back"}
+    device.linearize()
+    same(device.pull(g), spec.vjp(pool, x, g))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, hostile.BFLOAT16], ids=str)
+@pytest.mark.parametrize("beta", [1.0, -1.0])
+@pytest.mark.parametrize("window", [Window((2, 2)), Window((3, 3), 2, 1), Window((3, 3), 2, 1, ceil_mode=True)], ids=str)
+@pytest.mark.parametrize("padded", [True, False], ids=["padding counts", "padding is ignored"])
+def test_smooth_maxima_of_infinities(window, beta, dtype, padded):
+    x = np.random.default_rng(8).choice([-np.inf, -1.0, 0.5, np.inf, np.nan], (6, 7, 8), p=[0.5, 0.2, 0.1, 0.1, 0.1])
+    pool, x = Pool(SmoothMax(beta, count_include_pad=padded), window), x.astype(dtype)
+    with np.errstate(invalid="ignore"):
+        y = spec.forward(pool, x)
+    within(OnDevice(pool, x).forward(), y, factor(pool) * value_allowance(pool, x, y))
+
+
+@pytest.mark.parametrize("window", [Window((2, 40), 1), Window((1, 7), 5), Global()], ids=str)
+def test_windows_of_infinities_are_won_by_their_first_cell(window):
+    x = np.full((2, 3, 41), -np.inf)
+    x[1, 1:, 5:] = np.random.default_rng(9).choice([-np.inf, 1.0, np.nan], (2, 36))
+    pool = Pool(Max(), window, (-2, -1))
+    device = OnDevice(pool, x)
+    same(device.linearize(), spec.forward(pool, x))
+    same(device.indices(), spec.winners(pool, x))
+
+
+@pytest.mark.parametrize("shape", [(40, 3, 2, 6), (7, 5, 3, 24), (2, 90, 5, 40)], ids=str)
+@pytest.mark.parametrize("kind", [Max(), Avg(), SmoothMax(1.0)], ids=repr)
+def test_axes_that_are_shorter_than_a_tile(kind, shape):
+    pool, rng = Pool(kind, Window((2, 3, 3), (1, 2, 2), (0, 1, 1)), (1, 2, 3)), np.random.default_rng(10)
+    x = rng.integers(-4, 5, shape).astype(np.float32)
+    g = rng.normal(size=pool.output_shape(shape)).astype(np.float32)
+    found, y, gx = OnDevice(pool, x).everything(x, g), spec.forward(pool, x), spec.vjp(pool, x, g)
+    within(found["forward"], y, factor(pool) * value_allowance(pool, x, y))
+    within(found["pull"], gx, factor(pool) * vjp_allowance(pool, x, g, gx))
 
 
 def test_a_single_cell():

@@ -18,9 +18,9 @@ KINDS = [Max(), Min("split"), Max("all"), Sum(), Avg(count_include_pad=False), S
 #: Numbers of the planner that send every pool one way.
 WAYS = {
     "direct": {"DIRECT_CELLS": 10**6, "LONG": 10**6, "PART": 10**9},
-    "axis by axis": {"DIRECT_CELLS": 0, "LONG": 10**6, "PART": 10**9},
-    "tree": {"DIRECT_CELLS": 0, "LONG": 2, "PART": 10**9},
-    "parts": {"DIRECT_CELLS": 0, "LONG": 2, "PART": 8},
+    "axis by axis": {"DIRECT_CELLS": 0, "DIRECT_CELLS_APART": 0, "LONG": 10**6, "PART": 10**9},
+    "tree": {"DIRECT_CELLS": 0, "DIRECT_CELLS_APART": 0, "LONG": 2, "PART": 10**9},
+    "parts": {"DIRECT_CELLS": 0, "DIRECT_CELLS_APART": 0, "LONG": 2, "PART": 8},
     "loops": {"UNROLLED": 0, "UNROLLED_POWERS": 0},
 }
 WINDOWS = {
