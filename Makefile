@@ -62,11 +62,13 @@ test-dask: .venv/.test-dask
 # one that is built here.
 GPU_PYTHON ?= $(BIN)/python
 GPU_JOBS ?= 8
+# pytest-benchmark, where it is installed, warns of several processes, and a warning is an error here.
+GPU_PYTEST := -m pytest -p no:benchmark -n $(GPU_JOBS)
 test-gpu:
 	@$(GPU_PYTHON) -c "import torch; raise SystemExit(not torch.cuda.is_available())" || { \
 		echo "There is no GPU that PyTorch sees here: torch.cuda.is_available() is False, or $(GPU_PYTHON) has no PyTorch."; exit 1; }
-	NDPOOL_TEST_DEVICE=cuda $(GPU_PYTHON) -m pytest -n $(GPU_JOBS) tests/gpu_kernels
-	NDPOOL_TEST_DEVICE=cuda $(GPU_PYTHON) -m pytest -n $(GPU_JOBS) tests/pytorch
+	NDPOOL_TEST_DEVICE=cuda $(GPU_PYTHON) $(GPU_PYTEST) tests/gpu_kernels
+	NDPOOL_TEST_DEVICE=cuda $(GPU_PYTHON) $(GPU_PYTEST) tests/pytorch
 
 # Exported C, compiled and run on this machine.
 test-c: .venv/.test

@@ -55,6 +55,9 @@ TILE, TREE = 1024, 2048
 #: `gather_any`; the places of one from bins.
 LOOP_BYTES, TILE_BYTES, TILE_OF_BINS = 1024, 8192, 2048
 
+#: Rows of fewer cells are narrow.
+NARROW = 64
+
 #: The programs that keep the card busy. Small arrays have tiles of fewer places, down to so many, to have as many.
 BUSY, FEWEST_PLACES = 1056, 256
 
@@ -441,7 +444,7 @@ def _gather(
         before, after = -(-max(0, -min(away)) // group), -(-max(0, max(away)) // group)
         groups = -(-found.blocks[-1] // group)
         over = math.prod(found.blocks[:-1]), groups
-        places, exact = _places_of_taps(work, form, windows)
+        places, exact = _places_of_taps(work, form, windows, last.is_carried)
         places = max(THREADS, enough(places, over[0] * found.blocks[-1]) // group)
         sides = tile(*over, THREADS if form == "slopes" else places, exact)
         edge = group * -(-groups // sides[1]) * sides[1] > last.output
@@ -459,19 +462,21 @@ def _gather(
         # It takes divisions to find the bins over a column, once for all rows.
         most = max(TILE, TILE_BYTES // ITEM_BYTES[work.plan.derivative])
         most = max(most, TILE_OF_BINS) if any(axis.adaptive for axis in axes) else most
+        # Few columns are many rows, and what is found for a row serves few cells.
+        most = most if over[1] >= NARROW else TILE // 2
         sides = tile(*over, enough(most, over[0] * over[1]))
         constants["WRAPS"] = wraps(sides, (axis.length for axis in axes))
         maker.launch(gather_any, over, sides, tensors, [over[0], windows, *_both(axes)], constants)
 
 
-def _places_of_taps(work: Work, form: str, windows: int) -> tuple[int, bool]:
+def _places_of_taps(work: Work, form: str, windows: int, channels_last: bool) -> tuple[int, bool]:
     """The blocks of a tile, and whether it should leave no column over, as it was measured."""
     narrow = ITEM_BYTES[work.plan.derivative] == 2
     if windows == 1:
         return TILE // 2, narrow
     if form == "winners":
         return (TILE if narrow else TILE // 2), narrow
-    return (2 * TILE if narrow else TILE // 4), True
+    return (2 * TILE if narrow else TILE // 2 if channels_last else TILE // 4), True
 
 
 def _are_blocks(work: Work) -> bool:
