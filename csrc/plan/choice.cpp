@@ -256,6 +256,15 @@ bool suits_batch(const Plan &plan, bool forward, Adds adds, bool tagged, i64 lan
     return fill || row_pieces(plan, lanes, bytes).count > 0;
 }
 
+bool suits_batch_overlapping(const Plan &plan, bool tagged, i64 lanes, i64 bytes) {
+    const Axis &axis = plan.last();
+    if (axis.adaptive || axis.kernel <= axis.stride || plan.dim_count == 0 || plan.inner > 1) return false;
+    if (in_long_pairs(plan) || !fill_lanes(plan.outer, lanes)) return false;
+    const bool short_row = plan.out_row < 4 * lanes, many_merges = plan.cells >= (tagged ? 9 : 100);
+    const i64 near = many_merges ? 4 << 20 : 320 << 10;
+    return short_row && bytes <= 4 && plan.cells >= 9 && plan.in_slab <= near / (lanes * bytes);
+}
+
 // --- back ---------------------------------------------------------------------------------------
 
 Way choose_back(const Plan &plan, const Lanes &lanes, const BySquares &squares, Way always, Way asked) {
