@@ -137,6 +137,18 @@ ROADS = [
     road("global", Global(), (2, 3, 57, 61), (2, 3)),
     road("global, channels last", Global(False), (2, 57, 31, 17), (1, 2)),
     road("global, a long row", Global(), (70001,), (0,)),
+    # Bins one by one: from two registers, as large as the cells of a bin allow.
+    *(road(f"bins of about {n} cells", Adaptive((2, 9)), (2, 5, 9 * n + 4)) for n in (1, 2, 3, 5, 8, 13, 16, 21, 33)),
+    *(road(f"bins of {n} doubles", Adaptive((7,)), (3, 7 * n), dtype=np.float64) for n in (2, 3, 6, 9, 15)),
+    road("bins of few bytes", Adaptive((3, 5)), (2, 7, 91), dtype=np.uint8),
+    # Many rows that are far from the array's end: some lines of each at a time.
+    road("many rows, far", Window((6, 4), (6, 4)), (1, 700, 437)),
+    road("many rows, far, bins", Adaptive((70, 9)), (1, 700, 437)),
+    # Fewer slabs than lanes, whose rows would fill no more.
+    road("eight slabs of short rows", Window((3, 2, 2), 2), (8, 5, 6, 7)),
+    road("four slabs of very short rows", Adaptive((2, 3)), (4, 9, 7)),
+    # Overlapping windows of short rows, in slabs that leave the nearest caches.
+    road("slabs that are far, overlapping", Window((3, 5, 3), 1, 1), (16, 12, 30, 40)),
     # Slabs of more than 65536 elements, which the pullback cuts.
     road("cut slab", Window((3, 3), 2, 1), (1, 400, 331)),
     road("cut slab, dilated", Window((3, 3), 1, 2, 2), (1, 300, 231)),

@@ -619,14 +619,16 @@ NDPOOL_INLINE vec<T, N> add_where_equal(vec<T, N> sum, const std::uint8_t *p, i6
 }
 
 // Asks for what will be read some rows later. The rows of an image are read one after the other, but with work in
-// between, over which the processor's own prefetching falls behind. Inlined always: as a function of its own it would
-// be one without effect to the compiler, which then drops the call.
-constexpr std::uintptr_t PREFETCHED = 8192;
+// between, over which the processor's own prefetching falls behind. It goes into the second-level cache: of several
+// rows of one page, the nearest has no room for what comes so much later. Inlined always: as a function of its own it
+// would be one without effect to the compiler, which then drops the call.
+constexpr std::uintptr_t PREFETCHED = 16384;
 template <int COUNT, class T>
 NDPOOL_INLINE void prefetch(const T *p, std::uintptr_t ahead = PREFETCHED) {
+    constexpr int ONLY_TO_READ = 0, SECOND_LEVEL = 2;
     auto address = reinterpret_cast<std::uintptr_t>(p) + ahead;
     for (std::size_t line = 0; line < sizeof(T) * COUNT; line += 64)
-        __builtin_prefetch(reinterpret_cast<const void *>(address + line));
+        __builtin_prefetch(reinterpret_cast<const void *>(address + line), ONLY_TO_READ, SECOND_LEVEL);
 }
 
 // Calls f(position) for blocks of N that cover 0..length-1, which is at least N; the last one overlaps its neighbour.

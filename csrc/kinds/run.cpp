@@ -27,12 +27,13 @@ bool goes_by_batch(const Plan &plan, const Call &call) {
     if (by_order && call.asked == Way::NONE && !suits_network(with_lanes(plan, 2), traits)) return false;
     if (call.asked != Way::NONE) return call.asked == Way::BATCH && can_batch(plan, forward);
     if (call.op == Op::WINNERS_VJP && few_winners(plan)) return false;
-    const i64 bytes = size_of(call.type);
+    const i64 bytes = size_of(call.type), lanes = lanes_of(static_cast<int>(bytes));
+    const bool tagged = call.op == Op::WINNERS;
+    if ((tagged || call.op == Op::VALUE) && suits_batch_overlapping(plan, tagged, lanes, bytes)) return true;
     const bool sums = call.op == Op::SUM || call.op == Op::SUM_VJP;
     const bool terms = call.op == Op::SMOOTH || call.op == Op::SMOOTH_VJP;
     const Adds adds = sums ? Adds::CELLS : terms ? Adds::TERMS : Adds::NOTHING;
-    return suits_batch(plan, forward, adds, call.op == Op::WINNERS, lanes_of(static_cast<int>(bytes)), bytes,
-                       bytes_of_y(call));
+    return suits_batch(plan, forward, adds, tagged, lanes, bytes, bytes_of_y(call));
 }
 
 // Whether the slabs are one long row to an operation. A place in a window is the same there.

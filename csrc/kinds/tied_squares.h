@@ -129,7 +129,7 @@ class SquareShares {
         const float *const start = x + rows.base + (2 * o - axis.pad_lo);
         for (i64 r = 0; r < rows.count; ++r) {
             const float *cell = start + rows.offset[r];
-            prefetch<2 * N>(cell);
+            if (r + 2 >= rows.count) prefetch<2 * N>(cell);  // the others were the last rows before
             const vec<float, N> low = load<N>(cell), high = load<N>(cell + N);
             add(every_second<N, 0>(low, high));
             add(every_second<N, 1>(low, high));

@@ -211,9 +211,17 @@ void merge_rows(const P &p, const typename P::In *x, const typename P::In *beyon
         NDPOOL_UNROLL
         for (int u = 0; u < U; ++u) P::template put<N>(to + at + u * N, plane, state[u]);
     };
-    constexpr int U = P::HEAVY ? 1 : 4;
+    // Of many rows that are far away, some lines side by side of each. What is left over overlaps its neighbours, where
+    // it is more than two registers: each would walk over all rows by itself.
+    constexpr bool WIDER = std::is_same_v<typename P::In, float> && sizeof(typename P::Lane) == 8 && !P::HEAVY;
+    constexpr int SOME = P::HEAVY ? 1 : 4, MANY = WIDER ? 2 * SOME : SOME;
+    constexpr i64 FAR = 1 << 18;
     i64 i = 0;
-    for (; i + U * N <= length; i += U * N) block(Size<U>(), i);
+    if constexpr (MANY > SOME)
+        if (rows.count > 4 && beyond - x >= FAR)
+            for (; i + MANY * N <= length; i += MANY * N) block(Size<MANY>(), i);
+    for (const i64 last = length - SOME * N; i <= last || (last >= 0 && length - i > 2 * N); i += SOME * N)
+        block(Size<SOME>(), i < last ? i : last);
     for (; i < length; i += N) block(Size<1>(), i + N <= length || length < N ? i : length - N);
 }
 
@@ -233,17 +241,51 @@ typename L::template State<1> fold(const L &l, const typename L::template State<
     }
 }
 
+// Whether cells may be merged that others overlap: sums leave them out, and a place is the same each time.
+template <class L>
+constexpr bool overlaps() {
+    if constexpr (L::TAGGED)
+        return true;
+    else
+        return adds_up<L>() || L::IDEMPOTENT;
+}
+
+// The State of M to 2M - 1 cells, or of fewer: those of two registers as large as the cells allow. block(size, k) are
+// those of so many cells from the k-th on.
+template <int M, class L, class Block>
+typename L::template State<1> reduce_few(const L &l, const Block &block, i64 count) {
+    if constexpr (M == 1) {
+        return block(Size<1>(), 0);
+    } else {
+        if (count < M) return reduce_few<M / 2>(l, block, count);
+        typename L::template State<M> state = block(Size<M>(), 0);
+        if constexpr (adds_up<L>())
+            l.template merge_any<M>(state, L::template only_last<M>(block(Size<M>(), count - M), count - M));
+        else
+            l.template merge_any<M>(state, block(Size<M>(), count - M));
+        return fold<M>(l, state);
+    }
+}
+
 // `count` cells side by side as one State. cells(size, k) are the States of so many from the k-th on, which is at place
 // `tag + k` of the window along an axis with `radix` places.
 template <class L, class Cells>
 typename L::template State<1> reduce(const L &l, const Cells &cells, i64 count, i64 radix, i64 tag) {
     constexpr int N = LANES<typename L::Lane>, U = L::HEAVY ? 1 : 4;
     using One = typename L::template State<1>;
+    auto some = [&](auto size, i64 at) NDPOOL_INLINED {
+        constexpr int M = decltype(size)::value;
+        if constexpr (M == 1)
+            return L::template retag<1>(cells(size, at), radix, tag + at);
+        else
+            return L::template retag_each<M>(cells(size, at), radix, tag + at);
+    };
+    if constexpr (overlaps<L>())
+        if (count < 2 * N) return reduce_few<N>(l, some, count);
     One one;
     i64 k = 0;
     if (count >= N) {
-        auto block = [&](i64 at)
-                         NDPOOL_INLINED { return L::template retag_each<N>(cells(Size<N>(), at), radix, tag + at); };
+        auto block = [&](i64 at) NDPOOL_INLINED { return some(Size<N>(), at); };
         typename L::template State<N> state;
         if (count >= U * N) {
             // Several registers at a time, so that none waits for the other.
@@ -272,10 +314,10 @@ typename L::template State<1> reduce(const L &l, const Cells &cells, i64 count, 
             if (k < count) l.template merge_any<N>(state, block(count - N)), k = count;
         one = fold<N>(l, state);
     } else {
-        one = L::template retag<1>(cells(Size<1>(), 0), radix, tag);
+        one = some(Size<1>(), 0);
         k = 1;
     }
-    for (; k < count; ++k) l.template merge_any<1>(one, L::template retag<1>(cells(Size<1>(), k), radix, tag + k));
+    for (; k < count; ++k) l.template merge_any<1>(one, some(Size<1>(), k));
     return one;
 }
 

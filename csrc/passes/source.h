@@ -61,7 +61,6 @@ struct Cells {
             }
         auto cells = [&](auto size, i64 k) NDPOOL_INLINED {
             constexpr int M = decltype(size)::value;
-            if constexpr (M > 1) prefetch<M>(x + k);
             return own.template lift<M>(x + k, row);
         };
         L::template put<1>(to, plane, reduce(own.lanes(), cells, count, radix, tag));
@@ -129,10 +128,7 @@ struct Cells {
         for (i64 begin = 0; begin < count; begin += CHUNK) {
             // The last chunk is a register at least, and overlaps its neighbour where it would be less.
             const i64 at = count - begin < N ? count - N : begin, length = count - at < CHUNK ? count - at : CHUNK;
-            const vec<Lane, 1> value = best_of(length, [&](i64 i) NDPOOL_INLINED {
-                prefetch<N>(x + at + i);
-                return key(at + i);
-            });
+            const vec<Lane, 1> value = best_of(length, [&](i64 i) NDPOOL_INLINED { return key(at + i); });
             if (begin == 0 || P::template beats<1>(value, best)[0]) best = value, best_chunk = at, best_length = length;
         }
         const vec<Lane, N> all = splat<Lane, N>(best[0]);

@@ -61,10 +61,10 @@ bool can_tiles(const Plan &plan, const Lanes &lanes) {
     return lanes.tuned == Tuned::ALL && plan.inner >= lanes.many && !plan.last().adaptive &&
            plan.last().kernel == plan.outer_cells && (plan.last().kernel == 2 || plan.last().kernel == 3);
 }
-// In steps of one, rows that are merged once serve three windows.
+// In steps of one, rows that are merged once serve two or three windows.
 bool suits_tiles(const Plan &plan, const Lanes &lanes) {
     const Axis &axis = plan.last();
-    return axis.stride > 1 || axis.kernel == 2 || (!lanes.sums && plan.inner > 2 * lanes.many);
+    return axis.stride > 1 || (plan.inner > 2 * lanes.many && (axis.kernel == 2 || !lanes.sums));
 }
 
 bool can_cells(const Plan &plan, const Lanes &lanes) { return plan.inner > 1 && !lanes.stored; }
@@ -74,10 +74,15 @@ bool suits_cells(const Plan &plan, const Lanes &lanes) {
     const Axis &axis = plan.last();
     const i64 step = axis.adaptive ? axis.kernel : axis.stride < axis.kernel ? axis.stride : axis.kernel;
     if (is_wide(axis)) return false;
+    const bool one_window = plan.out_row == plan.inner;
+    // A long window that is all of its rows is read from end to end.
+    if (one_window && plan.outer_cells > 1 && plan.in_row >= 32 * lanes.many) return true;
+    // Memory is not read ahead where short parts of many rows take turns.
+    const bool far = plan.outer * plan.in_slab >= 1 << 20;
+    if (far && !one_window && plan.outer_cells >= 8 && axis.kernel * plan.inner < 2048) return false;
     // Rows are merged by whole registers, however short a place is.
     if (plan.inner < lanes.many && (plan.outer_cells > 1 || (axis.stride == 1 && !axis.adaptive))) return false;
     // A loop for each of many short rows of a window costs more than to merge whole rows first.
-    const bool one_window = plan.out_row == plan.inner;
     if (!one_window && plan.outer_cells >= 2 * axis.kernel && plan.inner <= 2 * lanes.many) return false;
     const i64 read = lanes.narrow ? 2 * plan.outer_cells : plan.outer_cells;
     // In steps of one, rows are long loops over all places, where this is a loop for each.
@@ -146,8 +151,11 @@ Way choose_forward(const Plan &plan, const Lanes &lanes, Way asked) {
 // --- either -------------------------------------------------------------------------------------
 
 bool fill_lanes(i64 rows, i64 lanes) { return rows >= lanes - lanes / 4; }
-// Whether a slab a lane stays in the second-level cache.
-bool slabs_stay_near(const Plan &plan, i64 lanes, i64 bytes) { return plan.in_slab <= (1 << 20) / (lanes * bytes); }
+// Whether a slab a lane, as it lies in memory and transposed, stays in the second-level cache beside all else; or in
+// all of it, where rows are so short that other ways lose more.
+bool slabs_stay_near(const Plan &plan, i64 lanes, i64 bytes) {
+    return plan.in_slab <= ((plan.in_row <= 2 * lanes ? 1024 : 320) << 10) / (lanes * bytes);
+}
 
 RowPieces row_pieces(const Plan &plan, i64 lanes, i64 bytes) {
     const Axis &axis = plan.last();
@@ -218,11 +226,17 @@ bool suits_batch(const Plan &plan, bool forward, Adds adds, bool tagged, i64 lan
     const i64 for_sums = bytes == 1 ? 128 : bytes == 2 ? 64 : bytes == 4 ? 56 : 32, for_winners = 8192 / bytes;
     const i64 is_long = sums && plan.inner == 1 && axis.dilation == 1 ? for_sums : tagged ? for_winners : 16 * lanes;
     if ((axis.adaptive || axis.stride >= axis.kernel) && axis.kernel >= is_long) return false;
-    // Rows of a register or two lose so much that even slabs which are further away are better transposed.
+    // Rows of a register or two lose so much that even slabs which are further away are better transposed; but not for
+    // bins so large that to reduce one by itself takes less time than to transpose its cells.
     const i64 short_row_of = axis.adaptive || plan.dim_count == 0 ? 2 * lanes : lanes / 2;
-    const bool near = slabs_stay_near(plan, lanes, bytes) ||
-                      (plan.out_row <= short_row_of && plan.in_slab <= (8 << 20) / (lanes * bytes));
-    const bool fill = fill_lanes(plan.outer, lanes) && near;
+    const bool large_bins = axis.adaptive && plan.dim_count > 0 && plan.in_slab >= (sums ? 48 : 128) * plan.out_slab;
+    const bool near =
+        slabs_stay_near(plan, lanes, bytes) ||
+        (!large_bins && plan.out_row <= short_row_of && plan.in_slab <= (8 << 20) / (lanes * bytes));
+    // Half of the lanes, or a quarter, are enough for rows that would fill no more.
+    const bool as_full = (2 * plan.outer >= lanes && 2 * plan.out_row <= lanes) ||
+                         (4 * plan.outer >= lanes && 4 * plan.out_row <= lanes);
+    const bool fill = (fill_lanes(plan.outer, lanes) || (as_full && plan.inner == 1 && plan.outer > 1)) && near;
     // To transpose a cell takes as much time as is lost between two rows over some hundred cells. Where places fill
     // registers by themselves, only very short rows lose more.
     const i64 cells_of_row = plan.in_slab / plan.out_rows;
@@ -240,6 +254,15 @@ bool suits_batch(const Plan &plan, bool forward, Adds adds, bool tagged, i64 lan
     const bool wide = sums && bytes == 8 && axis.dilation == 1 && axis.kernel >= 32 * axis.stride;
     if ((small_steps && !wide) || plan.out_slab * result_bytes > 2 * plan.in_slab * bytes) return false;
     return fill || row_pieces(plan, lanes, bytes).count > 0;
+}
+
+bool suits_batch_overlapping(const Plan &plan, bool tagged, i64 lanes, i64 bytes) {
+    const Axis &axis = plan.last();
+    if (axis.adaptive || axis.kernel <= axis.stride || plan.dim_count == 0 || plan.inner > 1) return false;
+    if (in_long_pairs(plan) || !fill_lanes(plan.outer, lanes)) return false;
+    const bool short_row = plan.out_row < 4 * lanes, many_merges = plan.cells >= (tagged ? 9 : 100);
+    const i64 near = many_merges ? 4 << 20 : 320 << 10;
+    return short_row && bytes <= 4 && plan.cells >= 9 && plan.in_slab <= near / (lanes * bytes);
 }
 
 // --- back ---------------------------------------------------------------------------------------

@@ -77,6 +77,9 @@ RowPieces row_pieces(const Plan &plan, i64 lanes, i64 bytes);
 enum class Adds { NOTHING, CELLS, TERMS };
 bool can_batch(const Plan &plan, bool forward);
 bool suits_batch(const Plan &plan, bool forward, Adds adds, bool tagged, i64 lanes, i64 bytes, i64 result_bytes);
+// The same of Max and Min where windows overlap: their merges, and twice as many of winners, are the more wasted on the
+// shorter a row is.
+bool suits_batch_overlapping(const Plan &plan, bool tagged, i64 lanes, i64 bytes);
 
 // Whether windows along one axis stand side by side and leave no cell out, nor from one slab to the next. They are
 // windows of one long row then, and what is done for each row is done once.
