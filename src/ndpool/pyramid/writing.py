@@ -28,6 +28,7 @@ from .journal import Journal
 from .ome import Frame
 from .sizes import Shape, Sizes
 from .sources import Source, source_of
+from .stored import stored_of
 
 #: The kinds that need no numbers, by their names.
 NAMES: dict[str, type[Kind]] = {
@@ -126,6 +127,7 @@ def write(
             held(skip, found.dtype.name)
         count = sizes.level_count(found.shape, steps) if levels is None else whole("levels", levels, 1)
         laid = _sizes(found, steps, count, chunks, shards)
+        copied = _copied(found, laid)
         settings = {
             "source": found.name,
             "shape": list(found.shape),
@@ -135,9 +137,14 @@ def write(
             "block": list(laid.block),
             "skip": repr(skip),
             "cascade": cascade,
+            "codecs": repr(copied),
         }
-        done = _prepare(place, found, frame, laid, settings, overwrite, resume, in_place)
-        work = Work(found, str(place.resolve()), laid, chosen, skip, cascade, int(in_place), uuid4().hex)
+        shuffles = not (labels or isinstance(chosen, Mode))
+        storing = frame.axes, shuffles, copied
+        done = _prepare(place, found, frame, laid, settings, overwrite, resume, in_place, storing)
+        work = Work(
+            found, str(place.resolve()), laid, chosen, skip, cascade, int(in_place), bool(copied), shuffles, uuid4().hex
+        )
         cluster = running.client_of(client)
         read = _run(work, done, Journal(place), cluster, progress)
         _finish(place, frame, laid, chosen, skip, cascade)
@@ -229,12 +236,25 @@ def _sizes(source: Source, steps: Shape, count: int, chunks: Any, shards: Any) -
     ndim = len(source.shape)
     if 0 in source.shape:
         raise ValueError(f"{source.name} has shape {source.shape}, and no cell; give one with cells")
-    inner = sizes.usual_chunks(source.shape, steps) if chunks is None else _each("chunks", chunks, ndim)
+    itemsize, stored = source.dtype.itemsize, stored_of(source.opened)
+    if chunks is not None:
+        inner = _each("chunks", chunks, ndim)
+    elif shards is None and stored and sizes.suit_target(stored.chunks, source.shape, itemsize, steps, count):
+        inner = stored.chunks
+    else:
+        inner = sizes.usual_chunks(source.shape, steps, itemsize)
     inner = tuple(min(c, n) for c, n in zip(inner, source.shape, strict=True))
     outer = None if shards is None else _each("shards", shards, ndim)
     if outer is not None and any(s % c for s, c in zip(outer, inner, strict=True)):
         raise ValueError(f"shards={outer} are not multiples of chunks={inner}; make them so")
-    return sizes.sizes_of(source.shape, source.dtype.itemsize, steps, count, inner, outer, source.chunks)
+    return sizes.sizes_of(source.shape, itemsize, steps, count, inner, outer, source.chunks)
+
+
+def _copied(source: Source, laid: Sizes) -> tuple[Any, ...]:
+    """The codecs of the source, if the first level has the same chunks, which are copied then; else none."""
+    stored, first = stored_of(source.opened), laid.levels[0]
+    same = stored is not None and first.shards is None and first.chunks == stored.chunks
+    return stored.codecs if stored is not None and same and not stored.fill else ()
 
 
 def _each(name: str, given: Any, ndim: int) -> Shape:
@@ -256,6 +276,7 @@ def _prepare(
     overwrite: bool,
     resume: bool,
     in_place: bool,
+    storing: tuple[tuple[str, ...], bool, tuple[Any, ...]],
 ) -> set[int]:
     """Empty levels in the target, or those of a run that was interrupted; returns the blocks that are done."""
     journal = Journal(place)
@@ -272,9 +293,10 @@ def _prepare(
         _remove(place, journal)
     place.mkdir(parents=True, exist_ok=True)
     journal.start(settings)
+    axes, shuffles, copied = storing
     for number, level in enumerate(laid.levels):
         if number >= int(in_place):
-            chunks_.create(place, number, level, source.dtype, frame.axes)
+            chunks_.create(place, number, level, source.dtype, axes, shuffles, () if number else copied)
     return set()
 
 
