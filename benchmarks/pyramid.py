@@ -21,7 +21,8 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -192,7 +193,7 @@ def with_nans(job: Job) -> Any:
     rng = np.random.default_rng(0)
     tile = rng.random((side, side), np.float32)
     tile[rng.random(tile.shape) < 0.3] = np.nan
-    count = 46340 // job.scale // side * side
+    count = -(-46341 // job.scale // side) * side
     zeros = da.zeros((count, count), chunks=side, dtype=np.float32)
     return zeros.map_blocks(lambda block: tile.copy(), dtype=np.float32, meta=np.empty((0, 0), np.float32))
 
@@ -256,6 +257,7 @@ def _warm() -> None:
     """What a worker imports is no part of the work."""
     import zarr  # noqa: F401
 
+    import ndpool.dask.dispatch
     import ndpool.pyramid  # noqa: F401
 
 
@@ -263,9 +265,7 @@ def growth(job: Job) -> dict[str, float]:
     """What Dask costs for 10^5 chunks: to build the graph, to hand it over, and to run tasks of next to nothing."""
     import pickle
 
-    import dask
     import dask.array as da
-    from distributed import Client, LocalCluster
 
     from ndpool import Max, Pool, Window
 
@@ -287,25 +287,43 @@ def growth(job: Job) -> dict[str, float]:
         "tasks a chunk with overlap": len(own) / chunks,
         "bytes a task": sum(len(pickle.dumps(each)) for each in some) / len(some),
     }
-    # To run all of them would take minutes: what a chunk costs is seen in a tenth.
-    few = da.zeros((side // 3 * 8, side // 3 * 8), chunks=8)
-    chunks = (side // 3) ** 2
-    found["chunks that are run"] = chunks
-    y, z = Pool(Max(), Window((2, 2)))(few), Pool(Max(), Window((3, 3), stride=2, padding=1))(few)
-    for name, lazy in (("threads", y), ("threads, with overlap", z)):
-        began = time.perf_counter()
-        with dask.config.set(scheduler="threads"):
-            lazy.map_blocks(_smallest, chunks=(1, 1), dtype=float).compute()
-        found[f"chunks a second, {name}"] = chunks / (time.perf_counter() - began)
+    # To run all of them would take minutes: what a chunk costs is seen in some.
+    for name, side, scheduler in (
+        ("threads", 316 // 3 // job.scale, "threads"),
+        ("distributed", 52 // job.scale, None),
+    ):
+        found[f"chunks that are run, {name}"] = side * side
+        few = da.zeros((side * 8, side * 8), chunks=8)
+        lazy = {
+            "": Pool(Max(), Window((2, 2)))(few),
+            ", with overlap": Pool(Max(), Window((3, 3), stride=2, padding=1))(few),
+            ", Dask's x + 1": few + 1,
+        }
+        with _workers(scheduler) as run:
+            for what, y in lazy.items():
+                smallest = y.map_blocks(_smallest, chunks=(1, 1), dtype=float).sum()
+                began = time.perf_counter()
+                run(smallest)
+                found[f"chunks a second, {name}{what}"] = side * side / (time.perf_counter() - began)
+    return found
+
+
+@contextmanager
+def _workers(scheduler: str | None) -> Iterator[Callable[[Any], Any]]:
+    """What runs a graph: a scheduler of this process, or a cluster of two."""
+    import dask
+    from distributed import Client, LocalCluster
+
+    if scheduler is not None:
+        with dask.config.set(scheduler=scheduler):
+            yield lambda y: y.compute()
+        return
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
         client.run(_warm)
-        began = time.perf_counter()
-        client.compute(y.map_blocks(_smallest, chunks=(1, 1), dtype=float).sum()).result()
-        found["chunks a second, distributed"] = chunks / (time.perf_counter() - began)
-    return found
+        yield lambda y: client.compute(y).result()
 
 
 def _smallest(block: np.ndarray) -> np.ndarray:

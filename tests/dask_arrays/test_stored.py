@@ -131,6 +131,16 @@ def test_sizes_when_decoded(size):
     assert size_when_decoded(b"") is None
 
 
+def test_numbers_that_look_like_compressed_ones(tmp_path):
+    """A chunk that is stored as it is, and starts as a block of Zstandard does that has just as many bytes."""
+    array = zarr.create_array(str(tmp_path / "x.zarr"), shape=(2, 256), chunks=(1, 256), dtype="u1", compressors=None)
+    x = RNG.integers(0, 9, (2, 256), np.uint8)
+    x[0, :7] = [0x28, 0xB5, 0x2F, 0xFD, 0x60, 0, 0]  # 256 bytes, in a single segment
+    array[:] = x
+    assert size_when_decoded(x[0]) == 256
+    np.testing.assert_array_equal(stored_of(array).read(((0, 2), (0, 256))), x)
+
+
 @pytest.mark.parametrize("name", ["zstd", "blosc", "gzip", "none"])
 @pytest.mark.parametrize("damage", ["cut", "short", "words"])
 def test_damaged_chunks_are_errors_and_are_not_copied(tmp_path, name, damage):

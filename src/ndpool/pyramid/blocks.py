@@ -23,7 +23,7 @@ from ..plan import plan_of
 from ..pool import Pool
 from ..windows import Window
 from . import chunks
-from .rooms import room
+from . import rooms as rooms_
 from .sizes import Region, Shape, Sizes
 from .sources import Source
 
@@ -53,25 +53,23 @@ _writers = BoundedSemaphore(max(1, (os.cpu_count() or 1) // 2))
 
 def make(work: Work, region: Region) -> int:
     """Make one block of all levels, part by part; returns how many bytes of the source were read."""
-    parts = list(work.sizes.parts(region))
-    rooms = [_room_of(work, number, region) for number in range(1, len(work.sizes.levels))]
+    levels = work.sizes.levels
+    rooms = [_room_of(work, number, region) for number in range(1, len(levels))]
     read = 0
-    for part in parts:
+    for part in work.sizes.parts(region):
         x = _read(work, part)
         read += x.nbytes
-        before = x
-        for number, whole in enumerate(rooms, 1):
-            level = work.sizes.levels[number]
-            y = whole[_place(part, level.factors, region)]
-            steps = level.factors
+        ys = [room[_place(part, level.factors, region)] for room, level in zip(rooms, levels[1:], strict=True)]
+        for above, level, larger, y in zip(levels, levels[1:], [x, *ys], ys, strict=False):
             if work.cascade:
-                steps = tuple(a // b for a, b in zip(steps, work.sizes.levels[number - 1].factors, strict=True))
-            pooled(work.kind, before if work.cascade else x, steps, work.skip, y)
-            before = y
+                steps = tuple(a // b for a, b in zip(level.factors, above.factors, strict=True))
+                pooled(work.kind, larger, steps, work.skip, y)
+            else:
+                pooled(work.kind, x, level.factors, work.skip, y)
     with _writers:
-        for number, whole in enumerate(rooms, 1):
-            own = whole[_place(region, work.sizes.levels[number].factors, region)]
-            _write(work, number, region, own if work.sizes.levels[number].shards else whole)
+        for number, (level, room) in enumerate(zip(levels[1:], rooms, strict=True), 1):
+            own = room[_place(region, level.factors, region)]
+            _write(work, number, region, own if level.shards else room)
     return read
 
 
@@ -97,7 +95,7 @@ def _room_of(work: Work, number: int, region: Region) -> Array:
     """Room for what a block has at a level, with zeros beyond the end of the array: its chunks are whole."""
     steps = work.sizes.levels[number].factors
     shape = tuple(side // step for side, step in zip(work.sizes.block, steps, strict=True))
-    whole = room(f"level {number}", shape, work.source.dtype.newbyteorder("="))
+    whole = rooms_.room(f"level {number}", shape, work.source.dtype.newbyteorder("="))
     if any(end - begin < side for (begin, end), side in zip(region, work.sizes.block, strict=True)):
         whole[...] = 0
     return whole

@@ -18,7 +18,7 @@ Block = tuple[int, Region]
 #: Blocks that wait for a thread or a worker, for each one that is made.
 _AHEAD = 2
 
-#: On a cluster, so many blocks are one task at most; and each worker has so many tasks at least, where there are enough.
+#: On a cluster, so many blocks are one task at most, and each worker has so many tasks if there are blocks enough.
 _TOGETHER, _TURNS = 8, 8
 
 

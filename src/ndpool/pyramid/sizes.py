@@ -64,6 +64,13 @@ class Sizes:
         whole = tuple((0, n) for n in self.levels[0].shape)
         return _boxes(whole, self.block)
 
+    def cells(self, region: Region, first: int) -> int:
+        """How many cells a block has at the levels from `first` on."""
+        return sum(
+            prod(-(-(end - begin) // step) for (begin, end), step in zip(region, level.factors, strict=True))
+            for level in self.levels[first:]
+        )
+
     def parts(self, region: Region) -> Iterator[Region]:
         """The parts of a block, likewise."""
         return _boxes(region, self.part)

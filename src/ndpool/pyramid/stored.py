@@ -118,11 +118,8 @@ def size_when_decoded(raw: Any) -> int | None:
         start = 5 + (1 - alone) + (0, 1, 2, 4)[head[4] & 3]
         length = (alone, 2, 4, 8)[flag]
         return int.from_bytes(head[start : start + length], "little") + (256 if flag == 1 else 0) if length else None
-    if len(head) >= 16 and int.from_bytes(head[12:16], "little") == len(
-        raw
-    ):  # the size of a block of Blosc, and itself
-        return int.from_bytes(head[4:8], "little")
-    return None
+    nbytes, _, itself = (int.from_bytes(head[i : i + 4], "little") for i in (4, 8, 12))
+    return nbytes if itself == len(raw) > 0 else None  # a block of Blosc says how long it is
 
 
 class KeepError(Exception):
@@ -147,16 +144,16 @@ def stored_of(array: Any) -> Stored | None:
     said = [codec.to_dict() for codec in metadata.codecs]
     if not said or said[0]["name"] != "bytes" or len(said) > 2:
         return None
-    if (
-        said[0].get("configuration", {}).get("endian", "little") != "little"
-        or not array.dtype.newbyteorder("<").isnative
-    ):
+    little = said[0].get("configuration", {}).get("endian", "little") == "little"
+    if not (little and array.dtype.newbyteorder("<").isnative):
         return None
     decode = _decoder(said[1]["name"]) if len(said) == 2 else _as_it_is
     return None if decode is None else Stored(array, decode)
 
 
-def _as_it_is(raw: Any, out: Any = None) -> Any:
+def _as_it_is(raw: Any, out: Array | None = None) -> Any:
+    if out is not None:
+        out.reshape(-1).view(np.uint8)[...] = np.frombuffer(raw, np.uint8)
     return raw
 
 

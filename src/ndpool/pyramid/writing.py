@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import numpy as np
-
 from .. import __version__
 from ..kind import INTEGERS, Kind
 from ..kinds import Avg, Median, Mode, Quantile
@@ -43,7 +41,7 @@ NAMES["mean"] = NAMES["avg"]
 class Report:
     """What a run did: the shapes of the levels, its time, the bytes of cells read and written, and its peak memory.
 
-    `read` counts bytes of cells of the source, and `written` those of all levels that were written. `stored` is what
+    `read` counts bytes of cells of the source, and `written` those of all levels that this run wrote. `stored` is what
     the target takes on the disk.
     """
 
@@ -57,12 +55,19 @@ class Report:
 
     def __str__(self) -> str:
         shapes = ", ".join("x".join(map(str, shape)) for shape in self.shapes)
-        mib = 2**20
         return (
-            f"{self.target}: {len(self.shapes)} levels ({shapes}) in {self.seconds:.1f} s, {self.read / mib:.0f} MiB "
-            f"read, {self.written / mib:.0f} MiB written as {self.stored / mib:.0f}, "
-            f"peak memory {self.peak / mib:.0f} MiB"
+            f"{self.target}: {len(self.shapes)} levels ({shapes}) in {self.seconds:.1f} s, {_size(self.read)} read, "
+            f"{_size(self.written)} written, {_size(self.stored)} on the disk, peak memory {_size(self.peak)}"
         )
+
+
+def _size(count: int) -> str:
+    """A number of bytes in words.
+
+    >>> _size(900), _size(230_400), _size(400 << 20)
+    ('1 KiB', '225 KiB', '400 MiB')
+    """
+    return f"{-(-count // 1024)} KiB" if count < 10 << 20 else f"{count / 2**20:.0f} MiB"
 
 
 def write(
@@ -146,9 +151,8 @@ def write(
             found, str(place.resolve()), laid, chosen, skip, cascade, int(in_place), bool(copied), shuffles, uuid4().hex
         )
         cluster = running.client_of(client)
-        read = _run(work, done, Journal(place), cluster, progress)
+        read, written = _run(work, done, Journal(place), cluster, progress)
         _finish(place, frame, laid, chosen, skip, cascade)
-        written = sum(int(np.prod(level.shape)) for level in laid.levels[work.first :]) * found.dtype.itemsize
         stored = sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
         shapes = tuple(level.shape for level in laid.levels)
         seconds = time.perf_counter() - began
@@ -319,8 +323,8 @@ def _keep_first_level(place: Path, source: Source, frame: Frame) -> None:
         del group[name]
 
 
-def _run(work: Work, done: set[int], journal: Journal, cluster: Any, progress: bool) -> int:
-    """Make the blocks that are not done; returns the bytes that were read."""
+def _run(work: Work, done: set[int], journal: Journal, cluster: Any, progress: bool) -> tuple[int, int]:
+    """Make the blocks that are not done; returns the bytes of the cells that were read and written."""
     blocks = [block for block in enumerate(work.sizes.regions()) if block[0] not in done]
     made = running.in_threads(work, blocks) if cluster is None else running.on_cluster(cluster, work, blocks)
     total = 0
@@ -329,7 +333,8 @@ def _run(work: Work, done: set[int], journal: Journal, cluster: Any, progress: b
             journal.add(number)
             total += read
             step()
-    return total
+    written = sum(work.sizes.cells(region, work.first) for _, region in blocks)
+    return total, written * work.source.dtype.itemsize
 
 
 def _finish(place: Path, frame: Frame, laid: Sizes, kind: Kind, skip: Any, cascade: bool) -> None:
