@@ -1,6 +1,6 @@
 """Arrays that are larger than memory: pyramids, missing data, overlap and clusters, beside other libraries.
 
-    python -m benchmarks.pyramid [--works REGEX] [--scale 1] [--folder /tmp/ndpool-pyramid] [--limit 300]
+    python -m benchmarks.pyramid [--works REGEX] [--who REGEX] [--scale 1] [--folder /tmp/ndpool-pyramid] [--limit 300]
 
 Each contender does its work in a process of its own, which counts its time from when all is imported, its peak memory
 (the most that the process had at any time, imports too), and the bytes that it read from files, as a multiple of those
@@ -290,7 +290,7 @@ def growth(job: Job) -> dict[str, float]:
     # To run all of them would take minutes: what a chunk costs is seen in some.
     for name, side, scheduler in (
         ("threads", 316 // 3 // job.scale, "threads"),
-        ("distributed", 52 // job.scale, None),
+        ("distributed", 26 // job.scale, None),
     ):
         found[f"chunks that are run, {name}"] = side * side
         few = da.zeros((side * 8, side * 8), chunks=8)
@@ -515,31 +515,61 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "ndpool-pyramid")
     parser.add_argument("--limit", type=float, default=300, help="seconds for one contender")
     parser.add_argument("--turns", type=int, default=1, help="how often each has its turn; the best time counts")
+    parser.add_argument("--who", default=".", help="which contenders, as a regular expression")
+    parser.add_argument("--log", type=Path, help="measure nothing, and take the rows from what a run has printed")
     parser.add_argument("--alone", nargs=2, metavar=("WORK", "WHO"), help="one work in this process")
     parser.add_argument("--output", type=Path, default=RESULTS)
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     if given.alone:
         return alone(*given.alone, given.folder, given.scale)
-    kept = given.output / "pyramid.json"
-    results = json.loads(kept.read_text()) if kept.exists() else {"works": {}}
-    from .report import cpu_model
-
-    results["processor"] = cpu_model()
+    results = Results(given.output, given.scale)
+    if given.log:
+        return results.add_printed(given.log)
     for name, work in WORKS.items():
         if not re.search(given.works, name):
             continue
         work.source(given.folder, given.scale)
-        rows: dict[str, Any] = {}
         for turn in range(given.turns):
             for who in work.contenders:
+                if not re.search(given.who, who):
+                    continue
                 found = measured(name, who, given.folder, given.scale, given.limit)
-                print(name, who, found, flush=True)
-                if turn == 0 or found.get("seconds", 1e9) < rows[who].get("seconds", 1e9):
-                    rows[who] = found
-        results["works"][name] = {"scale": given.scale, "rows": rows}
-        kept.write_text(json.dumps(results, indent=1) + "\n")
-        (given.output / "pyramid.md").write_text(table(results))
+                print(f"{name}: {who}: {json.dumps(found)}", flush=True)
+                results.add(name, who, found, first=turn == 0)
+
+
+class Results:
+    """The rows of all works, in a file; each is kept as soon as it is there."""
+
+    def __init__(self, folder: Path, scale: int) -> None:
+        from .report import cpu_model
+
+        self.folder, self.scale = folder, scale
+        kept = folder / "pyramid.json"
+        self.all = json.loads(kept.read_text()) if kept.exists() else {"works": {}}
+        self.all["processor"] = cpu_model()
+
+    def add(self, name: str, who: str, found: dict[str, Any], first: bool) -> None:
+        """A row in the place of one of an earlier run, or of an earlier turn if it is faster."""
+        work = self.all["works"].get(name, {})
+        rows = work.get("rows", {}) if work.get("scale") == self.scale else {}
+        if first or found.get("seconds", 1e9) < rows.get(who, {}).get("seconds", 1e9):
+            rows[who] = found
+        rows = {each: rows[each] for each in WORKS[name].contenders if each in rows}
+        self.all["works"][name] = {"scale": self.scale, "rows": rows}
+        (self.folder / "pyramid.json").write_text(json.dumps(self.all, indent=1) + "\n")
+        (self.folder / "pyramid.md").write_text(table(self.all))
+
+    def add_printed(self, log: Path) -> None:
+        """The rows that a run has printed, which may have been ended before it was done."""
+        seen = set()
+        for line in log.read_text().splitlines():
+            name, _, rest = line.partition(": ")
+            who, _, said = rest.partition(": ")
+            if name in WORKS and who in WORKS[name].contenders:
+                self.add(name, who, json.loads(said), first=(name, who) not in seen)
+                seen.add((name, who))
 
 
 if __name__ == "__main__":
