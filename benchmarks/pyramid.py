@@ -289,7 +289,7 @@ def growth(job: Job) -> dict[str, float]:
     }
     # To run all of them would take minutes: what a chunk costs is seen in some.
     for name, side, scheduler in (
-        ("threads", 316 // 3 // job.scale, "threads"),
+        ("threads", 52 // job.scale, "threads"),
         ("distributed", 26 // job.scale, None),
     ):
         found[f"chunks that are run, {name}"] = side * side
