@@ -1,11 +1,11 @@
 """Arrays that are larger than memory: pyramids, missing data, overlap and clusters, beside other libraries.
 
-    python -m benchmarks.pyramid [--works REGEX] [--scale 1] [--folder /tmp/ndpool-pyramid] [--limit 300]
+    python -m benchmarks.pyramid [--works REGEX] [--who REGEX] [--scale 1] [--folder /tmp/ndpool-pyramid] [--limit 300]
 
 Each contender does its work in a process of its own, which counts its time from when all is imported, its peak memory
-(the most that the process had at any time, imports too), and the bytes of the source's chunks that were read. They take
-turns on the same data. `--scale` divides the sides of the arrays. Results go into benchmarks/results/, as Markdown and
-as JSON; works that are measured again replace their rows.
+(the most that the process had at any time, imports too), and the bytes that it read from files, as a multiple of those
+of the source's chunks. They take turns on the same data. `--scale` divides the sides of the arrays. Results go into
+benchmarks/results/, as Markdown and as JSON; works that are measured again replace their rows.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .report import RESULTS, cpu_model
+#: Where results go, unless it is said otherwise. A process that is measured imports nothing of the other benchmarks.
+RESULTS = Path(__file__).parent / "results"
 
 MIB = 2**20
 GIB = 2**30
@@ -82,26 +83,9 @@ def labels_array(path: Path, side: int) -> Path:
     return path
 
 
-#: How many bytes of chunks were read in this process, by whatever copies there are of a store.
-READ = [0]
-
-
-def counter() -> list[int]:
-    return import_module("benchmarks.pyramid").READ  # type: ignore[no-any-return]
-
-
-def counting_store(path: Path) -> Any:
-    """A store that counts the bytes of chunks that are read from it."""
-    from zarr.storage import LocalStore
-
-    class Counting(LocalStore):
-        async def get(self, key: str, prototype: Any = None, byte_range: Any = None) -> Any:
-            found = await super().get(key, prototype, byte_range)
-            if found is not None and not key.endswith(("json", ".zarray")):
-                counter()[0] += len(found)  # also from a copy by value
-            return found
-
-    return Counting(path, read_only=True)
+def bytes_read() -> int:
+    """How many bytes this process has read from files, by the kernel's count."""
+    return int(re.search(r"^rchar: (\d+)$", Path("/proc/self/io").read_text(), re.MULTILINE)[1])  # type: ignore[index]
 
 
 # --- contenders -----------------------------------------------------------------------------------
@@ -115,22 +99,23 @@ class Job:
     target: Path
     scale: int
 
-    def __post_init__(self) -> None:
+    @property
+    def array(self) -> Any:
         import zarr
 
-        if self.source.exists():
-            self.array = zarr.open_array(counting_store(self.source), mode="r")
+        return zarr.open_array(str(self.source), mode="r")
 
     def dask(self) -> Any:
         import dask.array as da
 
-        return da.from_array(self.array, chunks=self.array.chunks)
+        array = self.array
+        return da.from_array(array, chunks=array.chunks)
 
 
 def mean_ndpool(job: Job) -> None:
     from ndpool import pyramid
 
-    pyramid.write(job.array, job.target, levels=4, axes="cyx", progress=False)
+    pyramid.write(job.source, job.target, levels=4, axes="cyx", progress=False)
 
 
 # Of the methods of ngff-zarr that take a mean this is the fastest: itkwasm_bin_shrink took 18 times as long where sides
@@ -178,7 +163,7 @@ def _multiscale(job: Job, reducer: str, factors: tuple[int, ...], count: int) ->
 def mode_ndpool(job: Job) -> None:
     from ndpool import pyramid
 
-    pyramid.write(job.array, job.target, labels=True, levels=3, axes="zyx", progress=False)
+    pyramid.write(job.source, job.target, labels=True, levels=3, axes="zyx", progress=False)
 
 
 def mode_ngff(job: Job) -> None:
@@ -208,7 +193,7 @@ def with_nans(job: Job) -> Any:
     rng = np.random.default_rng(0)
     tile = rng.random((side, side), np.float32)
     tile[rng.random(tile.shape) < 0.3] = np.nan
-    count = 46340 // job.scale // side * side
+    count = -(-46341 // job.scale // side) * side
     zeros = da.zeros((count, count), chunks=side, dtype=np.float32)
     return zeros.map_blocks(lambda block: tile.copy(), dtype=np.float32, meta=np.empty((0, 0), np.float32))
 
@@ -272,6 +257,7 @@ def _warm() -> None:
     """What a worker imports is no part of the work."""
     import zarr  # noqa: F401
 
+    import ndpool.dask.dispatch
     import ndpool.pyramid  # noqa: F401
 
 
@@ -279,9 +265,7 @@ def growth(job: Job) -> dict[str, float]:
     """What Dask costs for 10^5 chunks: to build the graph, to hand it over, and to run tasks of next to nothing."""
     import pickle
 
-    import dask
     import dask.array as da
-    from distributed import Client, LocalCluster
 
     from ndpool import Max, Pool, Window
 
@@ -303,25 +287,43 @@ def growth(job: Job) -> dict[str, float]:
         "tasks a chunk with overlap": len(own) / chunks,
         "bytes a task": sum(len(pickle.dumps(each)) for each in some) / len(some),
     }
-    # To run all of them would take minutes: what a chunk costs is seen in a tenth.
-    few = da.zeros((side // 3 * 8, side // 3 * 8), chunks=8)
-    chunks = (side // 3) ** 2
-    found["chunks that are run"] = chunks
-    y, z = Pool(Max(), Window((2, 2)))(few), Pool(Max(), Window((3, 3), stride=2, padding=1))(few)
-    for name, lazy in (("threads", y), ("threads, with overlap", z)):
-        began = time.perf_counter()
-        with dask.config.set(scheduler="threads"):
-            lazy.map_blocks(_smallest, chunks=(1, 1), dtype=float).compute()
-        found[f"chunks a second, {name}"] = chunks / (time.perf_counter() - began)
+    # To run all of them would take minutes: what a chunk costs is seen in some.
+    for name, side, scheduler in (
+        ("threads", 52 // job.scale, "threads"),
+        ("distributed", 26 // job.scale, None),
+    ):
+        found[f"chunks that are run, {name}"] = side * side
+        few = da.zeros((side * 8, side * 8), chunks=8)
+        lazy = {
+            "": Pool(Max(), Window((2, 2)))(few),
+            ", with overlap": Pool(Max(), Window((3, 3), stride=2, padding=1))(few),
+            ", Dask's x + 1": few + 1,
+        }
+        with _workers(scheduler) as run:
+            for what, y in lazy.items():
+                smallest = y.map_blocks(_smallest, chunks=(1, 1), dtype=float).sum()
+                began = time.perf_counter()
+                run(smallest)
+                found[f"chunks a second, {name}{what}"] = side * side / (time.perf_counter() - began)
+    return found
+
+
+@contextmanager
+def _workers(scheduler: str | None) -> Iterator[Callable[[Any], Any]]:
+    """What runs a graph: a scheduler of this process, or a cluster of two."""
+    import dask
+    from distributed import Client, LocalCluster
+
+    if scheduler is not None:
+        with dask.config.set(scheduler=scheduler):
+            yield lambda y: y.compute()
+        return
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
         client.run(_warm)
-        began = time.perf_counter()
-        client.compute(y.map_blocks(_smallest, chunks=(1, 1), dtype=float).sum()).result()
-        found["chunks a second, distributed"] = chunks / (time.perf_counter() - began)
-    return found
+        yield lambda y: client.compute(y).result()
 
 
 def _smallest(block: np.ndarray) -> np.ndarray:
@@ -408,20 +410,19 @@ def alone(work: str, who: str, folder: Path, scale: int) -> None:
     job = Job(WORKS[work].source(folder, scale), target, scale)
     try:
         _imports(work, who)
-        began, cpu = time.perf_counter(), time.process_time()
+        began, cpu, before = time.perf_counter(), time.process_time(), bytes_read()
         found = WORKS[work].contenders[who](job)
-        seconds = time.perf_counter() - began
+        seconds, read = time.perf_counter() - began, bytes_read() - before
     finally:
         shutil.rmtree(target.parent, ignore_errors=True)
     processes = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     peaks = [resource.getrusage(each).ru_maxrss * 1024 for each in processes]
-    read = counter()[0]
-    whole = sum(file.stat().st_size for file in job.source.rglob("c/**/*") if file.is_file()) if read else 0
+    whole = sum(file.stat().st_size for file in job.source.rglob("c/**/*") if file.is_file())
     said = {
         "seconds": found if isinstance(found, float) else seconds,
         "cpu": time.process_time() - cpu,
         "peak": max(peaks),
-        "reads": read / whole if whole else None,
+        "reads": read / whole if whole and work != "processes" else None,
     }
     print("RESULT " + json.dumps(said | (found if isinstance(found, dict) else {})))
 
@@ -479,7 +480,7 @@ def table(results: dict[str, Any]) -> str:
 
 def _rows(found: dict[str, Any]) -> list[str]:
     lines = [
-        "| who | seconds | times | CPU seconds | peak MiB | reads of the source |",
+        "| who | seconds | times | CPU seconds | peak MiB | bytes read / source |",
         "|---|---:|---:|---:|---:|---:|",
     ]
     first = next(iter(found["rows"].values()))
@@ -514,29 +515,61 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "ndpool-pyramid")
     parser.add_argument("--limit", type=float, default=300, help="seconds for one contender")
     parser.add_argument("--turns", type=int, default=1, help="how often each has its turn; the best time counts")
+    parser.add_argument("--who", default=".", help="which contenders, as a regular expression")
+    parser.add_argument("--log", type=Path, help="measure nothing, and take the rows from what a run has printed")
     parser.add_argument("--alone", nargs=2, metavar=("WORK", "WHO"), help="one work in this process")
     parser.add_argument("--output", type=Path, default=RESULTS)
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     if given.alone:
         return alone(*given.alone, given.folder, given.scale)
-    kept = given.output / "pyramid.json"
-    results = json.loads(kept.read_text()) if kept.exists() else {"works": {}}
-    results["processor"] = cpu_model()
+    results = Results(given.output, given.scale)
+    if given.log:
+        return results.add_printed(given.log)
     for name, work in WORKS.items():
         if not re.search(given.works, name):
             continue
         work.source(given.folder, given.scale)
-        rows: dict[str, Any] = {}
         for turn in range(given.turns):
             for who in work.contenders:
+                if not re.search(given.who, who):
+                    continue
                 found = measured(name, who, given.folder, given.scale, given.limit)
-                print(name, who, found, flush=True)
-                if turn == 0 or found.get("seconds", 1e9) < rows[who].get("seconds", 1e9):
-                    rows[who] = found
-        results["works"][name] = {"scale": given.scale, "rows": rows}
-        kept.write_text(json.dumps(results, indent=1) + "\n")
-        (given.output / "pyramid.md").write_text(table(results))
+                print(f"{name}: {who}: {json.dumps(found)}", flush=True)
+                results.add(name, who, found, first=turn == 0)
+
+
+class Results:
+    """The rows of all works, in a file; each is kept as soon as it is there."""
+
+    def __init__(self, folder: Path, scale: int) -> None:
+        from .report import cpu_model
+
+        self.folder, self.scale = folder, scale
+        kept = folder / "pyramid.json"
+        self.all = json.loads(kept.read_text()) if kept.exists() else {"works": {}}
+        self.all["processor"] = cpu_model()
+
+    def add(self, name: str, who: str, found: dict[str, Any], first: bool) -> None:
+        """A row in the place of one of an earlier run, or of an earlier turn if it is faster."""
+        work = self.all["works"].get(name, {})
+        rows = work.get("rows", {}) if work.get("scale") == self.scale else {}
+        if first or found.get("seconds", 1e9) < rows.get(who, {}).get("seconds", 1e9):
+            rows[who] = found
+        rows = {each: rows[each] for each in WORKS[name].contenders if each in rows}
+        self.all["works"][name] = {"scale": self.scale, "rows": rows}
+        (self.folder / "pyramid.json").write_text(json.dumps(self.all, indent=1) + "\n")
+        (self.folder / "pyramid.md").write_text(table(self.all))
+
+    def add_printed(self, log: Path) -> None:
+        """The rows that a run has printed, which may have been ended before it was done."""
+        seen = set()
+        for line in log.read_text().splitlines():
+            name, _, rest = line.partition(": ")
+            who, _, said = rest.partition(": ")
+            if name in WORKS and who in WORKS[name].contenders:
+                self.add(name, who, json.loads(said), first=(name, who) not in seen)
+                seen.add((name, who))
 
 
 if __name__ == "__main__":

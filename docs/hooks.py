@@ -14,7 +14,7 @@ from typing import Any
 from ndpool.table import COLUMNS, KINDS, Pooling
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
-REPORTED = ("results", "torch", "map", "gpu", "microcontrollers", "verified", "pyramid")
+REPORTED = ("results", "torch", "map", "gpu", "microcontrollers", "verified", "pyramid", "chunked")
 REPORTS = {f"<!-- {name} -->": f"{name}.md" for name in REPORTED}
 NOTHING_YET = "There are no results in this copy of the repository: the command above measures and writes them."
 

@@ -124,23 +124,34 @@ def test_a_level_is_rounded_once_unless_it_cascades(tmp_path):
     assert levels_of(tmp_path / "each.zarr")[2] == 0
 
 
+@pytest.mark.parametrize(
+    "view", [X[:, ::-1], X[:, :, ::2], X.transpose(0, 2, 1), np.broadcast_to(X[:1], X.shape), X[::-1]]
+)
+def test_views_are_read_as_they_are(tmp_path, view):
+    for i, more in enumerate(({}, {"cascade": True})):
+        write(view, tmp_path / f"{i}.zarr", levels=3, axes="cyx", chunks=(1, 32, 32), kind="max", **more)
+        check(tmp_path / f"{i}.zarr", Max(), np.ascontiguousarray(view), (1, 2, 2), 3)
+
+
 def test_the_usual_number_of_levels_ends_with_a_small_one(tmp_path):
     report = write(np.zeros((10, 1100), np.uint8), tmp_path / "a.zarr", axes="yx")
     assert report.shapes == ((10, 1100), (5, 550), (3, 275), (2, 138))
 
 
 def test_chunks_are_written_whole_by_one_task_each(tmp_path, monkeypatch):
-    written = []
-    monkeypatch.setattr(blocks, "_write", lambda work, level, begin, y: written.append((level, begin, y.shape)))
+    written, put = [], chunks.put
+
+    def noted(target, level, index, data):
+        written.append((level, index))
+        put(target, level, index, data)
+
+    monkeypatch.setattr(chunks, "put", noted)
     write(X, tmp_path / "a.zarr", levels=3, axes="cyx", chunks=(1, 32, 32))
-    group = {level: zarr.open_array(str(tmp_path / "a.zarr" / str(level)), mode="r") for level in range(3)}
-    seen = set()
-    for level, begin, cells in written:
-        for start, count, c, n in zip(begin, cells, group[level].chunks, group[level].shape, strict=True):
-            assert start % c == 0
-            assert (start + count) % c == 0 or start + count == n
-        assert (level, begin) not in seen
-        seen.add((level, begin))
+    assert len(set(written)) == len(written)
+    for level in range(3):
+        array = zarr.open_array(str(tmp_path / "a.zarr" / str(level)), mode="r")
+        counts = [-(-n // c) for n, c in zip(array.shape, array.chunks, strict=True)]
+        assert {index for number, index in written if number == level} == set(np.ndindex(*counts))
 
 
 def test_memory_holds_a_few_blocks(tmp_path, monkeypatch):
@@ -295,6 +306,7 @@ def test_an_interrupted_run_is_no_image_and_is_resumed(tmp_path, monkeypatch):
         report = write(X, target, resume=True, **given)
     assert len(set(again) & set(made)) < len(made)  # what other threads had just done is done again
     assert 0 < report.read < X.nbytes
+    assert report.read < report.written < sum(level.nbytes for level in levels_of(target))
     check(target, Avg(rounding="half_even"), X, (1, 2, 2), 3)
     assert not (target / journal.NAME).exists()
     with pytest.raises(ValueError, match="no interrupted run to resume"):
@@ -316,12 +328,25 @@ def test_a_process_that_is_killed_is_resumed(tmp_path):
     check(tmp_path / "a.zarr", Avg(rounding="half_even"), X, (1, 2, 2), 3)
 
 
+def test_the_command_says_how_to_go_on_where_it_is_interrupted(tmp_path, monkeypatch, capsys):
+    np.save(tmp_path / "x.npy", X)
+    given = [str(tmp_path / "x.npy"), str(tmp_path / "a.zarr"), "--axes", "cyx", "--levels", "2", "--chunks", "1,32,32"]
+    with monkeypatch.context() as patch:
+        failing_after(patch, 2, KeyboardInterrupt())
+        with pytest.raises(SystemExit) as ended:
+            main(["pyramid", *given])
+    assert ended.value.code == 130
+    assert "a.zarr is not finished; run again with --resume to go on" in capsys.readouterr().err
+    assert main(["pyramid", *given, "--resume"]) == 0
+    check(tmp_path / "a.zarr", Avg(rounding="half_even"), X, (1, 2, 2), 2)
+
+
 def test_a_full_disk(tmp_path, monkeypatch):
-    def full(path, cells):
+    def full(target, level, index, data):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(chunks, "_put", full)
+        patch.setattr(chunks, "put", full)
         with pytest.raises(OSError, match="the disk is full; free some space and run again with resume") as raised:
             write(X, tmp_path / "a.zarr", axes="cyx")
     assert raised.value.errno == errno.ENOSPC

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,9 @@ def run(source: str, target: str, cluster: str | None, scale: str | None, **give
 
         with Client(cluster, timeout="10s") as client:
             return pyramid.write(data, target, client=client, **given)
+    except KeyboardInterrupt:
+        print(f"ndpool: {target} is not finished; run again with --resume to go on", file=sys.stderr)
+        raise SystemExit(130) from None
     except ModuleNotFoundError as missing:
         extra = "dask" if missing.name == "distributed" else "zarr"
         raise ValueError(f"this needs {missing.name}; install it with: pip install 'ndpool[{extra}]'") from None

@@ -4,6 +4,8 @@
 
     writing    `write`: what is asked for, checked; the order of the steps
     sources    what a pyramid is made of
+    stored     chunks of Zarr as they are stored
+    rooms      memory that is used again
     sizes      levels and blocks
     blocks     what is done with one block
     chunks     how the cells of a level are stored

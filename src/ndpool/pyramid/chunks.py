@@ -6,6 +6,7 @@ files are written here, since the way through Zarr takes more time than the comp
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
@@ -20,11 +21,23 @@ from .sizes import Level
 COMPRESSION = {"cname": "lz4", "clevel": 5}
 
 
-def create(target: Path, number: int, level: Level, dtype: np.dtype[Any], axes: tuple[str, ...]) -> None:
-    """An empty level."""
+def create(
+    target: Path,
+    number: int,
+    level: Level,
+    dtype: np.dtype[Any],
+    axes: tuple[str, ...],
+    shuffles: bool,
+    codecs: tuple[Any, ...] = (),
+) -> None:
+    """An empty level. With `codecs`, its chunks are stored by these, which are the first one's and a compressor."""
     import zarr
     from zarr.codecs import BloscCodec
 
+    serializer, *compressors = codecs or (
+        "auto",
+        BloscCodec(**COMPRESSION, shuffle="shuffle" if shuffles else "noshuffle"),
+    )
     zarr.create_array(
         f"{target}/{number}",
         shape=level.shape,
@@ -32,13 +45,15 @@ def create(target: Path, number: int, level: Level, dtype: np.dtype[Any], axes: 
         shards=level.shards,
         dtype=dtype if dtype.isnative else dtype.newbyteorder("="),
         dimension_names=list(axes),
-        compressors=BloscCodec(**COMPRESSION, shuffle="shuffle"),
+        serializer=serializer,
+        compressors=compressors,
+        fill_value=0,
         zarr_format=3,
         overwrite=True,
     )
 
 
-def write(target: str, number: int, level: Level, begin: tuple[int, ...], y: Array, run: str) -> None:
+def write(target: str, number: int, level: Level, begin: tuple[int, ...], y: Array, run: str, shuffles: bool) -> None:
     """Write whole chunks: the cells from `begin` on, which is the edge of a chunk."""
     if level.shards is not None:
         place = tuple(slice(b, b + n) for b, n in zip(begin, y.shape, strict=True))
@@ -49,8 +64,8 @@ def write(target: str, number: int, level: Level, begin: tuple[int, ...], y: Arr
     for start in product(*along):
         cells = y[tuple(slice(s, s + c) for s, c in zip(start, level.chunks, strict=True))]
         if cells.any():  # a chunk of zeros is one that is not there
-            number_of = [(b + s) // c for b, s, c in zip(begin, start, level.chunks, strict=True)]
-            _put(Path(target, str(number), "c", *map(str, number_of)), _whole(cells, level.chunks))
+            index = tuple((b + s) // c for b, s, c in zip(begin, start, level.chunks, strict=True))
+            put(target, number, index, _codec(shuffles).encode(_whole(cells, level.chunks)))
 
 
 def _whole(cells: Array, shape: tuple[int, ...]) -> Array:
@@ -62,20 +77,26 @@ def _whole(cells: Array, shape: tuple[int, ...]) -> Array:
     return room
 
 
-def _put(path: Path, cells: Array) -> None:
-    data = _codec().encode(cells)
+def put(target: str, number: int, index: tuple[int, ...], data: Any) -> None:
+    """Write a chunk, by its place among the chunks of its level, as it is to be stored."""
+    folder = f"{target}/{number}/c/" + "".join(f"{i}/" for i in index[:-1])
+    path = f"{folder}{index[-1]}"
     try:
-        path.write_bytes(data)
+        file = open(path, "wb", buffering=0)  # noqa: SIM115
     except FileNotFoundError:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+        os.makedirs(folder, exist_ok=True)
+        file = open(path, "wb", buffering=0)  # noqa: SIM115
+    with file:
+        left = memoryview(data).cast("B")
+        while left:
+            left = left[file.write(left) :]
 
 
-@lru_cache(1)
-def _codec() -> Any:
+@lru_cache(2)
+def _codec(shuffles: bool) -> Any:
     from numcodecs import Blosc
 
-    return Blosc(**COMPRESSION, shuffle=Blosc.SHUFFLE)
+    return Blosc(**COMPRESSION, shuffle=Blosc.SHUFFLE if shuffles else Blosc.NOSHUFFLE)
 
 
 @lru_cache(64)

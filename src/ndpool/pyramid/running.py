@@ -18,6 +18,9 @@ Block = tuple[int, Region]
 #: Blocks that wait for a thread or a worker, for each one that is made.
 _AHEAD = 2
 
+#: On a cluster, so many blocks are one task at most, and each worker has so many tasks if there are blocks enough.
+_TOGETHER, _TURNS = 8, 8
+
 
 def in_threads(work: Work, blocks: Sequence[Block]) -> Iterator[tuple[int, int]]:
     """The number of each block that is done, and the bytes that it read. Few blocks are in memory at a time."""
@@ -41,27 +44,39 @@ def in_threads(work: Work, blocks: Sequence[Block]) -> Iterator[tuple[int, int]]
 
 
 def on_cluster(client: Any, work: Work, blocks: Sequence[Block]) -> Iterator[tuple[int, int]]:
-    """The same by the workers of a cluster. A block whose worker is lost is made again by another."""
+    """The same by the workers of a cluster. A block whose worker is lost is made again by another.
+
+    Some blocks go to a worker together, as the scheduler takes its time for each task.
+    """
     from distributed import as_completed
 
     shared = client.scatter(work, broadcast=True, hash=False)
     workers = max(1, sum(client.nthreads().values()))
-    waiting = iter(blocks)
-    numbers: dict[Any, int] = {}
+    together = max(1, min(_TOGETHER, len(blocks) // (_TURNS * workers)))
+    waiting = iter([blocks[i : i + together] for i in range(0, len(blocks), together)])
+    running: dict[Any, Sequence[Block]] = {}
 
-    def submitted(block: Block) -> Any:
-        future = client.submit(make, shared, block[1], key=f"ndpool-pyramid-{work.run}-{block[0]}", pure=False)
-        numbers[future.key] = block[0]
+    def submitted(some: Sequence[Block]) -> Any:
+        key = f"ndpool-pyramid-{work.run}-{some[0][0]}"
+        future = client.submit(make_each, shared, [region for _, region in some], key=key, pure=False)
+        running[future.key] = some
         return future
 
-    ahead = [submitted(block) for _, block in zip(range(_AHEAD * workers + 1), waiting, strict=False)]
+    ahead = [submitted(some) for _, some in zip(range(_AHEAD * workers + 1), waiting, strict=False)]
     queue = as_completed(ahead)
     del ahead
     for future in queue:
-        done = numbers.pop(future.key), future.result()
-        if (block := next(waiting, None)) is not None:
-            queue.add(submitted(block))
-        yield done
+        read = future.result()
+        done = running.pop(future.key)
+        if (some := next(waiting, None)) is not None:
+            queue.add(submitted(some))
+        for (number, _), size in zip(done, read, strict=True):
+            yield number, size
+
+
+def make_each(work: Work, regions: Sequence[Region]) -> list[int]:
+    """Make some blocks, one after the other; returns the bytes that each read."""
+    return [make(work, region) for region in regions]
 
 
 def client_of(client: Any) -> Any:

@@ -7,7 +7,8 @@ windows at every level, and of chunks (or shards) that are written. So a block g
     level 1  | .   .   .   .   | .   .   .   .   |
     level 2  | .       .       | .       .       |
 
-Deeper levels have as few cells in a block as they have, and their chunks are no longer than that.
+Deeper levels have as few cells in a block as they have, and their chunks are no longer than that. A block is read in
+parts, whose edges are those of windows, too. So no more than a part of the source is in memory for it.
 """
 
 from __future__ import annotations
@@ -17,8 +18,12 @@ from dataclasses import dataclass
 from itertools import product
 from math import lcm, prod
 
-#: A block has about as many bytes of the source, if its chunks let it.
+#: A block has about as many bytes of the source, and a part of it a quarter, if its chunks let it.
 BLOCK_BYTES = 8 << 20
+PARTS = 4
+
+#: Chunks of a source are those of the target, too, if they have as many bytes at least and at most.
+FEWEST_BYTES, MOST_BYTES = 1 << 16, 16 << 20
 
 #: Without a number of levels, there are as many as make the last one no longer than this.
 SMALLEST = 256
@@ -39,10 +44,11 @@ class Level:
 
 @dataclass(frozen=True)
 class Sizes:
-    """All levels, and the shape of a block."""
+    """All levels, and the shapes of a block and of its parts."""
 
     levels: tuple[Level, ...]
     block: Shape
+    part: Shape
 
     @property
     def counts(self) -> Shape:
@@ -55,9 +61,27 @@ class Sizes:
 
     def regions(self) -> Iterator[Region]:
         """The blocks, as where each begins and ends along each axis."""
-        shape = self.levels[0].shape
-        for place in product(*map(range, self.counts)):
-            yield tuple((i * b, min((i + 1) * b, n)) for i, b, n in zip(place, self.block, shape, strict=True))
+        whole = tuple((0, n) for n in self.levels[0].shape)
+        return _boxes(whole, self.block)
+
+    def cells(self, region: Region, first: int) -> int:
+        """How many cells a block has at the levels from `first` on."""
+        return sum(
+            prod(-(-(end - begin) // step) for (begin, end), step in zip(region, level.factors, strict=True))
+            for level in self.levels[first:]
+        )
+
+    def parts(self, region: Region) -> Iterator[Region]:
+        """The parts of a block, likewise."""
+        return _boxes(region, self.part)
+
+
+def _boxes(region: Region, sides: Shape) -> Iterator[Region]:
+    along = (
+        [(at, min(at + side, end)) for at in range(begin, end, side)]
+        for (begin, end), side in zip(region, sides, strict=True)
+    )
+    return product(*along)
 
 
 def level_count(shape: Shape, factors: Shape) -> int:
@@ -72,15 +96,22 @@ def level_count(shape: Shape, factors: Shape) -> int:
     return count
 
 
-def usual_chunks(shape: Shape, factors: Shape) -> Shape:
-    """Chunks of about a megabyte or two: squares of planes, or cubes where three axes or more are pooled.
+def usual_chunks(shape: Shape, factors: Shape, itemsize: int) -> Shape:
+    """Chunks of a megabyte or a few: squares of planes, or cubes where three axes or more are pooled.
 
-    >>> usual_chunks((4, 15000, 15000), (1, 2, 2)), usual_chunks((300, 2000, 2000), (2, 2, 2))
-    ((1, 512, 512), (128, 128, 128))
+    >>> usual_chunks((4, 15000, 15000), (1, 2, 2), 2), usual_chunks((300, 2000, 2000), (2, 2, 2), 4)
+    ((1, 1024, 1024), (128, 128, 128))
     """
     pooled = [d for d, f in enumerate(factors) if f > 1][-3:] or [len(shape) - 1]
-    side = {1: 1 << 18, 2: 512}.get(len(pooled), 128)
+    side = {1: 1 << 18, 2: 1024 if itemsize <= 2 else 512}.get(len(pooled), 128)
     return tuple(min(n, side) if d in pooled else 1 for d, n in enumerate(shape))
+
+
+def suit_target(chunks: Shape, shape: Shape, itemsize: int, factors: Shape, levels: int) -> bool:
+    """Whether chunks of a source can be those of the target: neither tiny nor large, nor odd beside the factors."""
+    least = [lcm(c, f ** (levels - 1)) for c, f in zip(chunks, factors, strict=True)]
+    block = prod(min(b, n) for b, n in zip(least, shape, strict=True)) * itemsize
+    return FEWEST_BYTES <= prod(chunks) * itemsize <= MOST_BYTES and block <= 4 * BLOCK_BYTES
 
 
 def sizes_of(
@@ -98,7 +129,8 @@ def sizes_of(
         whole = [lcm(b, s) for b, s in zip(least, source, strict=True)]
         if prod(min(b, n) for b, n in zip(whole, shape, strict=True)) * itemsize <= 4 * BLOCK_BYTES:
             least = whole
-    block = _grown(least, shape, itemsize)
+    part = _grown(least, shape, itemsize, BLOCK_BYTES // PARTS)
+    block = _grown(part, shape, itemsize, BLOCK_BYTES)
     found = []
     for level in range(levels):
         steps = tuple(f**level for f in factors)
@@ -109,18 +141,18 @@ def sizes_of(
             None if shards is None else tuple(_divisor(r, s, c) for r, s, c in zip(room, shards, inner, strict=True))
         )
         found.append(Level(own, inner, outer, steps))
-    return Sizes(tuple(found), block)
+    return Sizes(tuple(found), block, part)
 
 
-def _grown(least: Sequence[int], shape: Shape, itemsize: int) -> Shape:
-    """The block as many times its least as there is room for; no longer than the array needs."""
+def _grown(least: Sequence[int], shape: Shape, itemsize: int, most: int) -> Shape:
+    """A box as many times its least as `most` bytes have room for; no longer than the array needs."""
     block = list(least)
     grows = True
     while grows:
         grows = False
         for d in reversed(range(len(block))):
             larger = prod(min(2 * b if d == e else b, n) for e, (b, n) in enumerate(zip(block, shape, strict=True)))
-            if block[d] < shape[d] and larger * itemsize <= BLOCK_BYTES:
+            if block[d] < shape[d] and larger * itemsize <= most:
                 block[d] *= 2
                 grows = True
     return tuple(b if b <= n else -(-n // m) * m if m <= n else m for b, n, m in zip(block, shape, least, strict=True))

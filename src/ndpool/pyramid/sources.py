@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from .ome import Frame, frame_of
 from .sizes import Region, Shape
+from .stored import Keep, KeepError, stored_of
 
 Array = NDArray[Any]
 
@@ -38,16 +39,26 @@ class Source:
     #: Another one each time that a source is looked at, as a file may have changed since.
     stamp: str = ""
 
-    def read(self, region: Region) -> Array:
-        """The cells of a box."""
+    @property
+    def opened(self) -> Any:
+        """What is read by boxes, in this process."""
+        return self.array if self.path is None else _opened(self.path, self.inner, self.stamp)
+
+    def read(self, region: Region, keep: Keep | None = None) -> Array:
+        """The cells of a box; `keep` gets the chunks that they are stored in, if they can be had as they are."""
         place = tuple(slice(*ends) for ends in region)
         try:
-            if self.path is not None:
-                return np.asarray(_opened(self.path, self.inner, self.stamp)[place])
-            if hasattr(self.array, "compute"):
-                return np.asarray(self.array[place].compute(scheduler="synchronous"))
-            return np.asarray(self.array[place])
+            opened = self.opened
+            stored = stored_of(opened)
+            found = None if stored is None else stored.read(region, keep)
+            if found is not None:
+                return found
+            if hasattr(opened, "compute"):
+                return np.asarray(opened[place].compute(scheduler="synchronous"))
+            return np.asarray(opened[place])
         except Exception as fault:
+            if isinstance(fault, KeepError):
+                raise fault.__cause__ from None  # type: ignore[misc]
             where = ", ".join(f"{begin}:{end}" for begin, end in region)
             said = str(fault) or type(fault).__name__
             raise ValueError(f"{self.name} cannot be read at [{where}], and is perhaps damaged: {said}") from fault

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import numpy as np
-
 from .. import __version__
 from ..kind import INTEGERS, Kind
 from ..kinds import Avg, Median, Mode, Quantile
@@ -28,6 +26,7 @@ from .journal import Journal
 from .ome import Frame
 from .sizes import Shape, Sizes
 from .sources import Source, source_of
+from .stored import stored_of
 
 #: The kinds that need no numbers, by their names.
 NAMES: dict[str, type[Kind]] = {
@@ -42,7 +41,7 @@ NAMES["mean"] = NAMES["avg"]
 class Report:
     """What a run did: the shapes of the levels, its time, the bytes of cells read and written, and its peak memory.
 
-    `read` counts bytes of cells of the source, and `written` those of all levels that were written. `stored` is what
+    `read` counts bytes of cells of the source, and `written` those of all levels that this run wrote. `stored` is what
     the target takes on the disk.
     """
 
@@ -56,12 +55,19 @@ class Report:
 
     def __str__(self) -> str:
         shapes = ", ".join("x".join(map(str, shape)) for shape in self.shapes)
-        mib = 2**20
         return (
-            f"{self.target}: {len(self.shapes)} levels ({shapes}) in {self.seconds:.1f} s, {self.read / mib:.0f} MiB "
-            f"read, {self.written / mib:.0f} MiB written as {self.stored / mib:.0f}, "
-            f"peak memory {self.peak / mib:.0f} MiB"
+            f"{self.target}: {len(self.shapes)} levels ({shapes}) in {self.seconds:.1f} s, {_size(self.read)} read, "
+            f"{_size(self.written)} written, {_size(self.stored)} on the disk, peak memory {_size(self.peak)}"
         )
+
+
+def _size(count: int) -> str:
+    """A number of bytes in words.
+
+    >>> _size(900), _size(230_400), _size(400 << 20)
+    ('1 KiB', '225 KiB', '400 MiB')
+    """
+    return f"{-(-count // 1024)} KiB" if count < 10 << 20 else f"{count / 2**20:.0f} MiB"
 
 
 def write(
@@ -126,6 +132,7 @@ def write(
             held(skip, found.dtype.name)
         count = sizes.level_count(found.shape, steps) if levels is None else whole("levels", levels, 1)
         laid = _sizes(found, steps, count, chunks, shards)
+        copied = _copied(found, laid)
         settings = {
             "source": found.name,
             "shape": list(found.shape),
@@ -135,13 +142,17 @@ def write(
             "block": list(laid.block),
             "skip": repr(skip),
             "cascade": cascade,
+            "codecs": repr(copied),
         }
-        done = _prepare(place, found, frame, laid, settings, overwrite, resume, in_place)
-        work = Work(found, str(place.resolve()), laid, chosen, skip, cascade, int(in_place), uuid4().hex)
+        shuffles = not (labels or isinstance(chosen, Mode))
+        storing = frame.axes, shuffles, copied
+        done = _prepare(place, found, frame, laid, settings, overwrite, resume, in_place, storing)
+        work = Work(
+            found, str(place.resolve()), laid, chosen, skip, cascade, int(in_place), bool(copied), shuffles, uuid4().hex
+        )
         cluster = running.client_of(client)
-        read = _run(work, done, Journal(place), cluster, progress)
+        read, written = _run(work, done, Journal(place), cluster, progress)
         _finish(place, frame, laid, chosen, skip, cascade)
-        written = sum(int(np.prod(level.shape)) for level in laid.levels[work.first :]) * found.dtype.itemsize
         stored = sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
         shapes = tuple(level.shape for level in laid.levels)
         seconds = time.perf_counter() - began
@@ -229,12 +240,25 @@ def _sizes(source: Source, steps: Shape, count: int, chunks: Any, shards: Any) -
     ndim = len(source.shape)
     if 0 in source.shape:
         raise ValueError(f"{source.name} has shape {source.shape}, and no cell; give one with cells")
-    inner = sizes.usual_chunks(source.shape, steps) if chunks is None else _each("chunks", chunks, ndim)
+    itemsize, stored = source.dtype.itemsize, stored_of(source.opened)
+    if chunks is not None:
+        inner = _each("chunks", chunks, ndim)
+    elif shards is None and stored and sizes.suit_target(stored.chunks, source.shape, itemsize, steps, count):
+        inner = stored.chunks
+    else:
+        inner = sizes.usual_chunks(source.shape, steps, itemsize)
     inner = tuple(min(c, n) for c, n in zip(inner, source.shape, strict=True))
     outer = None if shards is None else _each("shards", shards, ndim)
     if outer is not None and any(s % c for s, c in zip(outer, inner, strict=True)):
         raise ValueError(f"shards={outer} are not multiples of chunks={inner}; make them so")
-    return sizes.sizes_of(source.shape, source.dtype.itemsize, steps, count, inner, outer, source.chunks)
+    return sizes.sizes_of(source.shape, itemsize, steps, count, inner, outer, source.chunks)
+
+
+def _copied(source: Source, laid: Sizes) -> tuple[Any, ...]:
+    """The codecs of the source, if the first level has the same chunks, which are copied then; else none."""
+    stored, first = stored_of(source.opened), laid.levels[0]
+    same = stored is not None and first.shards is None and first.chunks == stored.chunks
+    return stored.codecs if stored is not None and same and not stored.fill else ()
 
 
 def _each(name: str, given: Any, ndim: int) -> Shape:
@@ -256,6 +280,7 @@ def _prepare(
     overwrite: bool,
     resume: bool,
     in_place: bool,
+    storing: tuple[tuple[str, ...], bool, tuple[Any, ...]],
 ) -> set[int]:
     """Empty levels in the target, or those of a run that was interrupted; returns the blocks that are done."""
     journal = Journal(place)
@@ -272,9 +297,10 @@ def _prepare(
         _remove(place, journal)
     place.mkdir(parents=True, exist_ok=True)
     journal.start(settings)
+    axes, shuffles, copied = storing
     for number, level in enumerate(laid.levels):
         if number >= int(in_place):
-            chunks_.create(place, number, level, source.dtype, frame.axes)
+            chunks_.create(place, number, level, source.dtype, axes, shuffles, () if number else copied)
     return set()
 
 
@@ -297,8 +323,8 @@ def _keep_first_level(place: Path, source: Source, frame: Frame) -> None:
         del group[name]
 
 
-def _run(work: Work, done: set[int], journal: Journal, cluster: Any, progress: bool) -> int:
-    """Make the blocks that are not done; returns the bytes that were read."""
+def _run(work: Work, done: set[int], journal: Journal, cluster: Any, progress: bool) -> tuple[int, int]:
+    """Make the blocks that are not done; returns the bytes of the cells that were read and written."""
     blocks = [block for block in enumerate(work.sizes.regions()) if block[0] not in done]
     made = running.in_threads(work, blocks) if cluster is None else running.on_cluster(cluster, work, blocks)
     total = 0
@@ -307,7 +333,8 @@ def _run(work: Work, done: set[int], journal: Journal, cluster: Any, progress: b
             journal.add(number)
             total += read
             step()
-    return total
+    written = sum(work.sizes.cells(region, work.first) for _, region in blocks)
+    return total, written * work.source.dtype.itemsize
 
 
 def _finish(place: Path, frame: Frame, laid: Sizes, kind: Kind, skip: Any, cascade: bool) -> None:
