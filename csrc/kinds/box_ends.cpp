@@ -133,13 +133,11 @@ struct Leaders {
     V h1, h2, lo1, largest_lo, chosen;
     P above, below;
 
-    NDPOOL_INLINE explicit Leaders(const std::uint32_t *first_place) {
+    NDPOOL_INLINE explicit Leaders(P first_place) : above(first_place), below(first_place) {
         h1 = h2 = lo1 = largest_lo = chosen = splat<T, N>(-static_cast<T>(__builtin_inf()));
-        above = below = convert<typename IntOf<sizeof(T)>::u, N>(load<N>(first_place));
     }
     // A midpoint of both infinities is NaN, which beats every number as it does in a maximum.
-    NDPOOL_INLINE void see(V lo, V hi, i64 place, bool by_lo) {
-        const P here = splat<typename IntOf<sizeof(T)>::u, N>(static_cast<typename IntOf<sizeof(T)>::u>(place));
+    NDPOOL_INLINE void see(V lo, V hi, P here, bool by_lo) {
         const auto leads = hi > h1;
         const V lesser = leads ? h1 : hi;
         h2 = lesser > h2 ? lesser : h2;
@@ -151,6 +149,19 @@ struct Leaders {
         const auto better = ~(value <= chosen) & (chosen == chosen);
         chosen = better ? value : chosen;
         below = better ? here : below;
+    }
+    // All lanes are parts of one window: lane 0 becomes the whole. Of equal cells the first one leads.
+    NDPOOL_INLINE void join() {
+        for (int i = 1; i < N; ++i) {
+            const bool leads = h1[i] > h1[0] || (h1[i] == h1[0] && above[i] < above[0]);
+            const T lesser = leads ? h1[0] : h1[i], rest = h2[i] > h2[0] ? h2[i] : h2[0];
+            h2[0] = lesser > rest ? lesser : rest;
+            if (leads) h1[0] = h1[i], lo1[0] = lo1[i], above[0] = above[i];
+            largest_lo[0] = largest_lo[i] > largest_lo[0] ? largest_lo[i] : largest_lo[0];
+            const bool is_nan = chosen[i] != chosen[i], was_nan = chosen[0] != chosen[0];
+            const bool ties = is_nan == was_nan && (is_nan || chosen[i] == chosen[0]);
+            if (ties ? below[i] < below[0] : is_nan || chosen[i] > chosen[0]) chosen[0] = chosen[i], below[0] = below[i];
+        }
     }
 };
 
@@ -191,32 +202,85 @@ NDPOOL_INLINE void store_places(void *to, int bytes, i64 at, P places, int from,
 
 // A minimum is a maximum of the negated box, whose ends change places.
 template <class T, bool MINIMUM>
-void select(const LaneWindows &windows, const SelectLines &lines, i64 block, i64 begin, i64 end) {
-    constexpr int N = 64 / sizeof(T);
-    using V = vec<T, N>;
-    const i64 row = windows.row_of(block);
-    const T *lo = static_cast<const T *>(lines.lo) + row * windows.cells,
-            *hi = static_cast<const T *>(lines.hi) + row * windows.cells;
-    const T none = (MINIMUM ? 1 : -1) * static_cast<T>(__builtin_inf());
-    over_groups(windows, block, begin, end, [&](i64 group, int from, int to) NDPOOL_INLINED {
-        const Tap *tap = windows.tap + group * windows.taps;
-        Leaders<T, N> found(windows.first_place + group * N);
-        for (i64 k = 0; k < windows.taps; ++k) {
-            const V a = cells_at<T, N>(lo, tap[k], windows.scattered, none),
-                    b = cells_at<T, N>(hi, tap[k], windows.scattered, none);
-            if constexpr (MINIMUM)
-                found.see(-b, -a, k, lines.by_lo);
-            else
-                found.see(a, b, k, lines.by_lo);
+class Selection {
+  public:
+    Selection(const LaneWindows &windows, const SelectLines &lines, i64 block)
+        : windows(windows), lines(lines), row(windows.row_of(block)) {}
+
+    // One window a lane.
+    void by_groups(i64 block, i64 begin, i64 end) const {
+        const T *lo = row_of(lines.lo, row), *hi = row_of(lines.hi, row);
+        over_groups(windows, block, begin, end, [&](i64 group, int from, int to) NDPOOL_INLINED {
+            const Tap *tap = windows.tap + group * windows.taps;
+            Leaders<T, N> found(convert<U, N>(load<N>(windows.first_place + group * N)));
+            for (i64 k = 0; k < windows.taps; ++k)
+                see(found, cells_at<T, N>(lo, tap[k], windows.scattered, NONE),
+                    cells_at<T, N>(hi, tap[k], windows.scattered, NONE), splat<U, N>(static_cast<U>(k)));
+            write(found, row * windows.windows + windows.start[group], from, to);
+        });
+    }
+
+    // One window at a time, its cells in lanes.
+    void by_runs(i64 block) const {
+        const i64 repeated = windows.repeated(block) / windows.windows;
+        for (i64 r = row + repeated; r < row + windows.rows_at_once; ++r) {
+            const T *lo = row_of(lines.lo, r), *hi = row_of(lines.hi, r);
+            for (i64 w = 0; w < windows.windows; ++w) {
+                const Run *run = windows.runs + windows.run_start[w], *end = windows.runs + windows.run_start[w + 1];
+                const i64 first_place = run < end ? run->place : 0;
+                Leaders<T, N> found(splat<U, N>(static_cast<U>(first_place)));
+                for (; run < end; ++run) see_run(found, lo + run->first, hi + run->first, *run);
+                found.join();
+                write(found, r * windows.windows + w, 0, 1);
+            }
         }
+    }
+
+  private:
+    static constexpr int N = 64 / sizeof(T);
+    static constexpr T NONE = (MINIMUM ? 1 : -1) * static_cast<T>(__builtin_inf());
+    using V = vec<T, N>;
+    using U = typename IntOf<sizeof(T)>::u;
+    const LaneWindows &windows;
+    const SelectLines &lines;
+    const i64 row;
+
+    NDPOOL_INLINE const T *row_of(const void *ends, i64 r) const {
+        return static_cast<const T *>(ends) + r * windows.cells;
+    }
+    NDPOOL_INLINE void see(Leaders<T, N> &found, V lo, V hi, vec<U, N> place) const {
+        if constexpr (MINIMUM)
+            found.see(-hi, -lo, place, lines.by_lo);
+        else
+            found.see(lo, hi, place, lines.by_lo);
+    }
+    NDPOOL_INLINE void see_run(Leaders<T, N> &found, const T *lo, const T *hi, const Run &run) const {
+        vec<U, N> place;
+        for (int i = 0; i < N; ++i) place[i] = static_cast<U>(run.place + i);
+        i64 i = 0;
+        for (; i + N <= run.count; i += N, place += static_cast<U>(N)) see(found, load<N>(lo + i), load<N>(hi + i), place);
+        if (i == run.count) return;
+        V a = splat<T, N>(NONE), b = a;
+        for (int j = 0; i + j < run.count; ++j) a[j] = lo[i + j], b[j] = hi[i + j];
+        see(found, a, b, place);
+    }
+    NDPOOL_INLINE void write(const Leaders<T, N> &found, i64 at, int from, int to) const {
         V slope{}, bias = found.h1;
         if (!lines.constant) line_above<T, N>(found, slope, bias);
-        const i64 at = row * windows.windows + windows.start[group];
         store_between<N>(static_cast<T *>(lines.slope) + at, slope, from, to);
         store_between<N>(static_cast<T *>(lines.bias) + at, bias, from, to);
         store_places<N>(lines.below, lines.place_bytes, at, found.below, from, to);
         store_places<N>(lines.above, lines.place_bytes, at, found.above, from, to);
-    });
+    }
+};
+
+template <class T, bool MINIMUM>
+void select(const LaneWindows &windows, const SelectLines &lines, i64 block, i64 from, i64 to) {
+    const Selection<T, MINIMUM> selection(windows, lines, block);
+    if (windows.runs)
+        selection.by_runs(block);
+    else
+        selection.by_groups(block, from, to);
 }
 
 }  // namespace
@@ -255,8 +319,9 @@ bool move_outward(Type type, void *y, const void *sizes, i64 count, const Outwar
 }
 
 void select_lines(Type type, const LaneWindows &windows, const SelectLines &lines, i64 block, i64 from, i64 to) {
-    if (type == Type::F32) return (lines.minimum ? select<float, true> : select<float, false>)(windows, lines, block, from, to);
-    return (lines.minimum ? select<double, true> : select<double, false>)(windows, lines, block, from, to);
+    const auto of_floats = lines.minimum ? select<float, true> : select<float, false>;
+    const auto of_doubles = lines.minimum ? select<double, true> : select<double, false>;
+    (type == Type::F32 ? of_floats : of_doubles)(windows, lines, block, from, to);
 }
 
 }  // namespace NDPOOL_LEVEL

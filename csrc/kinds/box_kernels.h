@@ -27,6 +27,11 @@ struct Tap {
     i64 first, step;
 };
 
+// Cells that follow each other in a window and in its row: so many from `first` on, with places from `place` on.
+struct Run {
+    i64 first, count, place;
+};
+
 // All windows of a pool over matrices of (rows, cells), as groups of lanes. What is computed is a matrix of (rows,
 // windows). Where windows are fewer than lanes, a group has those of several rows.
 struct LaneWindows {
@@ -40,6 +45,9 @@ struct LaneWindows {
     const i64 *start;          // [groups] the first window
     const i64 *scattered;
     const std::uint32_t *first_place;  // [groups][lanes] the number of the first cell that there is
+    // Where windows are few and long: those of window w are runs[run_start[w]..run_start[w + 1] - 1]. Else null.
+    const Run *runs;
+    const i64 *run_start;
 
     NDPOOL_INLINE i64 blocks() const { return (rows + rows_at_once - 1) / rows_at_once; }
     // The last block of rows overlaps the one before it, and writes only what that does not.
@@ -70,7 +78,8 @@ struct CellLines {
     const double *at;        // [rows][cells] of a maximum: the point where it is drawn the tightest; null for none
     const double *weights;   // [rows][cells] of a maximum: what is mixed below it; null for one cell
     const double *zeros;     // [windows] of SmoothMax: padded cells that count as zeros; null for none
-    double *below_slopes, *below_bias, *above_slopes, *above_bias;
+    void *below_slopes, *above_slopes;  // in the type of lo and hi
+    double *below_bias, *above_bias;
 };
 
 #define NDPOOL_BOX_KERNELS                                                                                            \

@@ -185,6 +185,29 @@ Boxes::Boxes(const i64 *places, const bool *real, i64 taps, i64 windows, i64 row
     view.groups = static_cast<i64>(starts.size());
     view.tap = tap.data(), view.start = starts.data(), view.scattered = scattered.data();
     view.first_place = first_places.data();
+    if (windows < lanes) add_runs(places, real);
+}
+
+// Few windows that are mostly runs as long as registers: lanes are cells there, and not windows.
+void Boxes::add_runs(const i64 *places, const bool *real) {
+    i64 cells = 0;
+    for (i64 w = 0; w < view.windows; ++w) {
+        run_starts.push_back(static_cast<i64>(runs.size()));
+        bool goes_on = false;
+        for (i64 k = 0; k < view.taps; ++k) {
+            const i64 place = places[k * view.windows + w];
+            const bool is_real = real[k * view.windows + w];
+            cells += is_real;
+            if (is_real && goes_on && place == runs.back().first + runs.back().count)
+                ++runs.back().count;
+            else if (is_real)
+                runs.push_back({place, 1, k});
+            goes_on = is_real;
+        }
+    }
+    run_starts.push_back(static_cast<i64>(runs.size()));
+    if (cells < 2 * view.lanes * static_cast<i64>(runs.size())) return;
+    view.runs = runs.data(), view.run_start = run_starts.data();
 }
 
 void Boxes::add_group(const i64 *places, const bool *real, i64 start) {

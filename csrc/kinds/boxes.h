@@ -67,7 +67,10 @@ class Boxes {
     std::vector<Tap> tap;
     std::vector<i64> starts, scattered;
     std::vector<std::uint32_t> first_places;
+    std::vector<Run> runs;
+    std::vector<i64> run_starts;
 
+    void add_runs(const i64 *places, const bool *real);
     void add_group(const i64 *places, const bool *real, i64 start);
     template <class Work>
     bool over_blocks(Type type, const void *lo, const void *hi, bool check, int threads, const Work &work) const;

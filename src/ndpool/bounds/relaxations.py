@@ -156,7 +156,10 @@ def _by_windows(
     point: Array | None,
     weights: Array | None,
 ) -> tuple[Affine, Affine]:
-    """The engine's maps, in doubles. A cell that is not there is NaN at both ends; minima are mirrored maxima."""
+    """The engine's maps, with slopes in the box's own dtype and biases in doubles.
+
+    A cell that is not there is NaN at both ends. Minima are mirrored maxima.
+    """
     kind, there = pool.kind, None
     least = isinstance(kind, Min) or (isinstance(kind, SmoothMax) and kind.beta < 0)
     ends = lo, hi
@@ -166,7 +169,7 @@ def _by_windows(
         ends = np.where(there, lo, np.nan), np.where(there, hi, np.nan)
     name, parameter = _of_kind(kind, level)
     shape = frame.rows, *frame.places.shape
-    slopes = [np.empty(shape) for _ in range(2)]
+    slopes = [np.empty(shape, lo.dtype) for _ in range(2)]
     biases = [np.empty((shape[0], shape[2])) for _ in range(2)]
     is_odd = frame.lanes(8).relax(
         name,
@@ -178,7 +181,7 @@ def _by_windows(
         by_lo=by_lo,
         at=_matrix(frame, point) if name == "max" else None,
         weights=_matrix(frame, weights) if name == "max" else None,
-        zeros=frame.padded.astype(np.float64) if getattr(kind, "count_include_pad", False) else None,
+        zeros=_zeros(kind, frame),
         check=pool.skip is None,
     )
     if is_odd is None:
@@ -196,6 +199,12 @@ def _of_kind(kind: Any, level: int) -> tuple[str, float]:
     if isinstance(kind, SmoothMax):
         return "smooth_max", abs(float(kind.beta))
     return "max", float(level)
+
+
+def _zeros(kind: Any, frame: Frame) -> Array | None:
+    """How many padded cells each window counts as zeros; None where none does."""
+    counts = isinstance(kind, SmoothMax) and kind.count_include_pad and frame.padded.any()
+    return frame.padded.astype(np.float64) if counts else None
 
 
 def _matrix(frame: Frame, a: Array | None) -> Array | None:
