@@ -13,7 +13,7 @@ namespace ndpool {
 namespace NDPOOL_LEVEL {
 namespace {
 
-constexpr int N = 8;
+constexpr int N = LANES<double>;
 using V = vec<double, N>;
 
 constexpr double TOO_SMALL = 0x1p-900;  // a sum of powers that may have lost some of its terms
@@ -38,36 +38,40 @@ NDPOOL_INLINE V signed_as(V x, V number) {
     return bits<V>(bits<U>(number) | (bits<U>(x) & (std::uint64_t(1) << 63)));
 }
 
-// Both ends of the cells of a group, NaN where there is none, and what each kind keeps of them: some numbers a cell.
+// Both ends of the cells of some windows, NaN where there is none, and what each kind keeps of them: some numbers a cell.
 class Cells {
   public:
-    Cells(i64 taps, int kept) : taps(taps), room(taps * N * (2 + kept), "the cells of some windows") {}
+    NDPOOL_INLINE Cells(double *room, i64 taps) : taps(taps), room(room) {}
+    static NDPOOL_INLINE i64 elements(i64 taps, int kept) { return taps * N * (2 + kept); }
 
     template <class T>
-    NDPOOL_INLINE void gather(const LaneWindows &windows, const T *lo, const T *hi, i64 group, bool minimum) {
-        const Tap *tap = windows.tap + group * taps;
+    NDPOOL_INLINE void gather(const LaneWindows &windows, const T *lo, const T *hi, const Part &part, bool minimum) {
+        const Tap *tap = windows.tap + part.group * taps;
         const T none = static_cast<T>(__builtin_nan(""));
-        const double sign = minimum ? -1 : 1;
         for (i64 k = 0; k < taps; ++k) {
-            const V a = convert<double, N>(cells_at<T, N>(lo, tap[k], windows.scattered, none)) * sign,
-                    b = convert<double, N>(cells_at<T, N>(hi, tap[k], windows.scattered, none)) * sign;
-            set(0, k, minimum ? b : a), set(1, k, minimum ? a : b);
+            const V a = convert<double, N>(cells_at<T, N>(lo, tap[k], windows.scattered, part.offset, none)),
+                    b = convert<double, N>(cells_at<T, N>(hi, tap[k], windows.scattered, part.offset, none));
+            if (minimum)
+                set(0, k, -b), set(1, k, -a);
+            else
+                set(0, k, a), set(1, k, b);
         }
     }
     // One more number of each cell, 0 where there is none.
-    NDPOOL_INLINE void gather(int which, const LaneWindows &windows, const double *row, i64 group, double sign) {
-        const Tap *tap = windows.tap + group * taps;
-        for (i64 k = 0; k < taps; ++k) set(which, k, cells_at<double, N>(row, tap[k], windows.scattered, 0.0) * sign);
+    NDPOOL_INLINE void gather(int which, const LaneWindows &windows, const double *row, const Part &part, double sign) {
+        const Tap *tap = windows.tap + part.group * taps;
+        for (i64 k = 0; k < taps; ++k)
+            set(which, k, cells_at<double, N>(row, tap[k], windows.scattered, part.offset, 0.0) * sign);
     }
     NDPOOL_INLINE V lo(i64 k) const { return at(0, k); }
     NDPOOL_INLINE V hi(i64 k) const { return at(1, k); }
-    NDPOOL_INLINE V at(int which, i64 k) const { return load<N>(room.data() + (which * taps + k) * N); }
-    NDPOOL_INLINE void set(int which, i64 k, V v) const { store<N>(room.data() + (which * taps + k) * N, v); }
+    NDPOOL_INLINE V at(int which, i64 k) const { return load<N>(room + (which * taps + k) * N); }
+    NDPOOL_INLINE void set(int which, i64 k, V v) const { store<N>(room + (which * taps + k) * N, v); }
 
     const i64 taps;
 
   private:
-    Scratch<double> room;
+    double *const room;
 };
 
 using Mask = decltype(V{} == V{});
@@ -76,8 +80,8 @@ using Mask = decltype(V{} == V{});
 template <class T>
 class Written {
   public:
-    NDPOOL_INLINE Written(const LaneWindows &windows, const CellLines &lines, i64 row, i64 group, int from, int to)
-        : windows(windows), lines(lines), row(row), start(windows.start[group]), from(from), to(to) {}
+    NDPOOL_INLINE Written(const LaneWindows &windows, const CellLines &lines, i64 row, const Part &part)
+        : windows(windows), lines(lines), row(row), start(windows.start[part.group] + part.offset), part(part) {}
 
     // The slopes of the k-th cells, as they are kept.
     NDPOOL_INLINE V below(i64 k, V slope) const { return put(static_cast<T *>(lines.below_slopes), k, slope); }
@@ -86,8 +90,8 @@ class Written {
     NDPOOL_INLINE Mask biases(V below, V above, Mask can_be) const {
         const Mask lines_both = can_be & (below - below + (above - above) == 0);
         const i64 at = row * windows.windows + start;
-        store_between<N>(lines.below_bias + at, lines_both ? below : all_of(__builtin_nan("")), from, to);
-        store_between<N>(lines.above_bias + at, lines_both ? above : all_of(__builtin_nan("")), from, to);
+        store_between<N>(lines.below_bias + at, lines_both ? below : all_of(__builtin_nan("")), part.from, part.to);
+        store_between<N>(lines.above_bias + at, lines_both ? above : all_of(__builtin_nan("")), part.from, part.to);
         return lines_both;
     }
 
@@ -95,36 +99,75 @@ class Written {
     const LaneWindows &windows;
     const CellLines &lines;
     const i64 row, start;
-    const int from, to;
+    const Part part;
 
     NDPOOL_INLINE V put(T *slopes, i64 k, V slope) const {
         const auto kept = convert<T, N>(slope);
         const i64 count = windows.windows;
         if (windows.rows_at_once == 1)
-            store_between<N>(slopes + (row * windows.taps + k) * count + start, kept, from, to);
+            store_between<N>(slopes + (row * windows.taps + k) * count + start, kept, part.from, part.to);
         else
-            for (int i = from; i < to; ++i)
-                slopes[((row + i / count) * windows.taps + k) * count + i % count] = kept[i];
+            scatter(slopes, k, kept);
         return convert<double, N>(kept);
+    }
+    // Windows of several rows.
+    NDPOOL_INLINE void scatter(T *slopes, i64 k, vec<T, N> kept) const {
+        T lanes[N];
+        std::memcpy(lanes, &kept, sizeof kept);
+        for (int i = part.from; i < part.to; ++i) {
+            const i64 window = start + i, at = row + window / windows.windows;
+            slopes[(at * windows.taps + k) * windows.windows + window % windows.windows] = lanes[i];
+        }
     }
 };
 
+// The padded cells of the windows that count as zeros.
+NDPOOL_INLINE V zeros_of(const LaneWindows &windows, const CellLines &lines, const Part &part) {
+    V zeros{};
+    if (!lines.zeros) return zeros;
+    for (int i = 0; i < N; ++i) {
+        const i64 window = windows.start[part.group] + (part.offset + i) % windows.used;
+        zeros[i] = lines.zeros[window % windows.windows];
+    }
+    return zeros;
+}
+
+// Several parts at a time, stage by stage: what one of them waits for in a stage, the others do not.
+constexpr i64 MOST_PARTS = 8, ROOM_BYTES = 24 << 10;  // of the nearest cache
+
 template <class T, class Kind>
 bool over_rows(const LaneWindows &windows, const CellLines &lines, i64 block, i64 begin, i64 end, const Kind &kind) {
-    const i64 row = windows.row_of(block), first = row * windows.cells;
+    constexpr int EACH = 8 / N;  // parts of a group
+    const i64 row = windows.row_of(block), first = row * windows.cells, repeated = windows.repeated(block);
     const T *lo = static_cast<const T *>(lines.lo) + first, *hi = static_cast<const T *>(lines.hi) + first;
-    Cells cells(windows.taps, Kind::KEPT);
+    const i64 size = Cells::elements(windows.taps, Kind::KEPT), fit = ROOM_BYTES / (size * 8);
+    const i64 most = fit < 1 ? 1 : fit < MOST_PARTS ? fit : MOST_PARTS;
+    Scratch<double> room(size * most, "the cells of some windows");
+    typename Kind::Sums sums[MOST_PARTS];
+    Part parts[MOST_PARTS];
     Mask all = V{} == V{};
-    over_groups(windows, block, begin, end, [&](i64 group, int from, int to) NDPOOL_INLINED {
-        cells.gather(windows, lo, hi, group, lines.minimum);
-        if (lines.at) cells.gather(2, windows, lines.at + first, group, lines.minimum ? -1 : 1);
-        if (lines.weights) cells.gather(3, windows, lines.weights + first, group, 1);
-        V zeros{};
-        if (lines.zeros)
-            for (int i = 0; i < N; ++i)
-                zeros[i] = lines.zeros[(windows.start[group] + i % windows.used) % windows.windows];
-        all &= kind.template relax<T>(cells, zeros, Written<T>(windows, lines, row, group, from, to));
-    });
+    for (i64 i = begin * EACH; i < end * EACH;) {
+        i64 count = 0;
+        for (; i < end * EACH && count < most; ++i) {
+            parts[count] = part_of<N, EACH>(windows, repeated, i);
+            count += parts[count].from < parts[count].to;
+        }
+        auto over_parts = [&](auto stage) NDPOOL_INLINED {
+            for (i64 j = 0; j < count; ++j) stage(Cells(room.data() + j * size, windows.taps), parts[j], sums[j]);
+        };
+        over_parts([&](Cells cells, const Part &part, auto &) NDPOOL_INLINED {
+            cells.gather(windows, lo, hi, part, lines.minimum);
+            if (lines.at) cells.gather(2, windows, lines.at + first, part, lines.minimum ? -1 : 1);
+            if (lines.weights) cells.gather(3, windows, lines.weights + first, part, 1);
+        });
+        over_parts([&](const Cells &cells, const Part &part, auto &sum) NDPOOL_INLINED {
+            kind.template look<T>(cells, zeros_of(windows, lines, part), sum);
+        });
+        over_parts([&](const Cells &cells, const Part &, auto &sum) NDPOOL_INLINED { kind.template add<T>(cells, sum); });
+        over_parts([&](const Cells &cells, const Part &part, auto &sum) NDPOOL_INLINED {
+            all &= kind.template write<T>(cells, sum, Written<T>(windows, lines, row, part));
+        });
+    }
     for (int i = 0; i < N; ++i)
         if (!all[i]) return false;
     return true;
@@ -146,11 +189,19 @@ struct Maximum {
     int level;                      // c is the largest hi (0), the second (1), the third (2)
     bool by_lo, has_point, has_weights;
 
+    struct Sums {
+        V c;
+    };
     template <class T>
-    NDPOOL_INLINE Mask relax(const Cells &cells, V, const Written<T> &written) const {
+    NDPOOL_INLINE void look(const Cells &cells, V, Sums &sums) const {
+        sums.c = larger(level_of(cells), largest(cells, 0));
+    }
+    template <class T>
+    NDPOOL_INLINE void add(const Cells &, Sums &) const {}
+    template <class T>
+    NDPOOL_INLINE Mask write(const Cells &cells, const Sums &sums, const Written<T> &written) const {
         const V below = has_weights ? mixture(cells, written) : one_cell(cells, written);
-        const V bias = above(cells, larger(level_of(cells), largest(cells, 0)), written);
-        return written.biases(below, bias, below == below);
+        return written.biases(below, above(cells, sums.c, written), below == below);
     }
 
   private:
@@ -162,18 +213,13 @@ struct Maximum {
 
     NDPOOL_INLINE V level_of(const Cells &cells) const {
         if (has_point) return cells.taps <= 32 ? level_at_by_pairs(cells) : level_at_by_halves(cells);
-        V h[3];
-        h[0] = h[1] = h[2] = all_of(-__builtin_inf());
+        V h1 = all_of(-__builtin_inf()), h2 = h1, h3 = h1;
         for (i64 k = 0; k < cells.taps; ++k) {
-            V v = cells.hi(k);
-            for (V &each : h) {
-                const auto is_larger = v > each;
-                const V lesser = is_larger ? each : v;
-                each = is_larger ? v : each;
-                v = lesser;
-            }
+            const V hi = cells.hi(k), v = hi == hi ? hi : all_of(-__builtin_inf());
+            const V second = v > h1 ? h1 : v, third = second > h2 ? h2 : second;
+            h1 = larger(v, h1), h2 = larger(second, h2), h3 = larger(third, h3);
         }
-        return h[level];
+        return level == 0 ? h1 : level == 1 ? h2 : h3;
     }
 
     // The smallest c at which the cells above it have shares (x - lo) / (hi - lo) of at most 1 together: the largest hi
@@ -278,7 +324,7 @@ struct Maximum {
 // last places as t = -log(slope) - log(S) has, and the tangent by that part of slope and width. For a box of floats, exp
 // and log have fewer digits: log is off by less than 2^-29 of itself, and exp by EXP_LOSS.
 //
-// exp(x) for x <= 0, and 0 below -600: a power of two in floats, times a whole one. Its polynomial is off by 1.7e-8 of
+// exp(x) for x <= 0, and 0 below -600 and for a NaN: a power of two in floats, times a whole one. Its polynomial is off by 1.7e-8 of
 // itself, its rest by 1e-8, and three roundings to floats add less than 1e-7.
 constexpr double EXP_LOSS = 1.5e-7;
 NDPOOL_INLINE V exp_for_floats(V x) {
@@ -287,7 +333,7 @@ NDPOOL_INLINE V exp_for_floats(V x) {
     const V a = larger(x * PER_LOG_2, least), shifted = a + magic;
     const V power = convert<double, N>(exp2_of<N>(vec<float, N>{}, convert<float, N>(a - (shifted - magic)), -1.0f));
     const V result = bits<V>((bits<U>(shifted) << 52) + bits<U>(power));
-    return a > least ? result : x == x ? V{} : x;
+    return a > least ? result : V{};
 }
 
 struct Smooth {
@@ -295,58 +341,73 @@ struct Smooth {
     double beta;
     bool has_zeros;
 
+    struct Sums {
+        V s, largest, padding, middle, ends;
+    };
     template <class T>
-    NDPOOL_INLINE Mask relax(const Cells &cells, V zeros, const Written<T> &written) const {
-        constexpr bool FOR_FLOATS = sizeof(T) == 4;
-        const double n = static_cast<double>(cells.taps + 1), per_beta = 1 / beta;
-        const double roundings = 2 * n + 20 + (FOR_FLOATS ? 0x1p25 : 0), loss = FOR_FLOATS ? EXP_LOSS : 0;
-        V s = all_of(-__builtin_inf());
-        for (i64 k = 0; k < cells.taps; ++k) s = larger(cells.hi(k), s);
-        V padding{};
+    NDPOOL_INLINE void look(const Cells &cells, V zeros, Sums &sums) const {
+        V s = all_of(-__builtin_inf()), least = -s, padding{};
+        for (i64 k = 0; k < cells.taps; ++k) {
+            s = larger(cells.hi(k), s);
+            least = cells.lo(k) < least ? cells.lo(k) : least;
+        }
+        sums.largest = larger(size(s), size(least));
         if (has_zeros) {
             s = zeros > 0 ? larger(s, V{}) : s;
             padding = zeros > 0 ? zeros * exp_of<T>(-beta * s) : V{};
         }
-        V middle = padding, ends = padding;
+        sums.s = s, sums.padding = padding;
+    }
+    template <class T>
+    NDPOOL_INLINE void add(const Cells &cells, Sums &sums) const {
+        V middle = sums.padding, ends = sums.padding;
         for (i64 k = 0; k < cells.taps; ++k) {
             const V lo = cells.lo(k), hi = cells.hi(k);
-            const V top = exp_of<T>(beta * (hi - s)), q = exp_of<T>(-beta / 2 * (hi - lo));
-            const V high = hi == hi ? top : V{}, mid = hi == hi ? top * q : V{}, low = hi == hi ? top * q * q : V{};
+            const V high = exp_of<T>(beta * (hi - sums.s)), q = exp_of<T>(-beta / 2 * (hi - lo));
+            const V mid = high * q, low = mid * q;
             cells.set(2, k, low), cells.set(3, k, high), cells.set(4, k, mid);
             middle += mid, ends += (low + high) / 2;
         }
+        sums.middle = middle, sums.ends = ends;
+    }
+    template <class T>
+    NDPOOL_INLINE Mask write(const Cells &cells, const Sums &sums, const Written<T> &written) const {
+        constexpr bool FOR_FLOATS = sizeof(T) == 4;
+        const double n = static_cast<double>(cells.taps + 1), per_beta = 1 / beta;
+        const double roundings = 2 * n + 20 + (FOR_FLOATS ? 0x1p25 : 0), loss = FOR_FLOATS ? EXP_LOSS : 0;
+        const V s = sums.s, padding = sums.padding, middle = sums.middle, ends = sums.ends;
         const V r = 1 / ends, per_middle = 1 / middle, scale = r * per_beta;
         const V log_middle = log_lanes<N, FOR_FLOATS>(middle), log_r = -log_lanes<N, FOR_FLOATS>(ends);
-        V centre{}, centre_size{}, widths{}, leaning{}, above{}, above_size{}, above_loss = padding;
+        V centre{}, widths{}, leaning{}, above{}, chords{};
         for (i64 k = 0; k < cells.taps; ++k) {
             const auto real = cells.hi(k) == cells.hi(k);
             const V lo = real ? cells.lo(k) : V{}, hi = real ? cells.hi(k) : V{}, width = hi - lo;
-            const V mid = lo / 2 + hi / 2, slope = written.below(k, cells.at(4, k) * per_middle);
-            centre += slope * mid, centre_size += slope * size(mid);
-            widths += width, leaning += slope * width;
+            const V slope = written.below(k, cells.at(4, k) * per_middle);
+            centre += slope * (lo / 2 + hi / 2), widths += width, leaning += slope * width;
             const V low = cells.at(2, k), high = cells.at(3, k);
             const V chord = written.above(k, scale * held((high - low) * inverse<T>(width), beta * low, beta * high));
             above += larger(scale * low - chord * lo, scale * high - chord * hi);
-            above_size += (real ? scale * (low + high + 1) : V{}) + chord * larger(size(lo), size(hi));
-            above_loss += 3 * low + high;
+            chords += chord;
         }
-        const V y = s + log_middle * per_beta;
-        const V logs = size(log_middle) + n;
-        const V below_size = size(s) + logs * per_beta + centre_size + widths + leaning * logs;
+        // The slopes of the tangent add up to 1 or less, and the ends of all chords to 2 / beta or less.
+        const V logs = size(log_middle) + n, y = s + log_middle * per_beta;
+        const V below_size = 2 * (size(s) + sums.largest) + logs * per_beta + widths + leaning * logs;
         const V bias = s + (r * padding - 1 - log_r) * per_beta + above;
-        above_size += size(s) + (r * padding + 1 + size(log_r)) * per_beta;
-        const V below = down(y - centre, below_size, roundings);
-        // What exp has lost of the middle, twice, and with it each slope; and what the slope has lost.
+        const V above_size = size(s) + (4 + size(log_r)) * per_beta + n * scale + chords * sums.largest;
+        // What exp has lost of the middle, twice, and with it each slope; and what the slope has lost. Of the ends it has
+        // lost three times its part, at most.
         const V below_loss = 2 * loss * per_beta + (4 * loss + SLOPE_LOSS<T>) * leaning;
-        return written.biases(below - below_loss, up(bias, above_size, roundings) + loss * scale * above_loss,
+        return written.biases(down(y - centre, below_size, roundings) - below_loss,
+                              up(bias, above_size, roundings) + 6 * loss * per_beta,
                               (middle > TOO_SMALL) & (ends > TOO_SMALL));
     }
 
   private:
+    // 0 where there is no cell. Where one is infinite, all become so, or some, and then the sizes are infinite.
     template <class T>
     static NDPOOL_INLINE V exp_of(V x) {
         if constexpr (sizeof(T) == 4) return exp_for_floats(x);
-        return exp_lanes<N>(x);
+        return x == x ? exp_lanes<N>(x) : V{};
     }
     // 1 / width, as good as a slope has to be; anything where there is no width.
     template <class T>
@@ -359,12 +420,14 @@ struct Smooth {
 // --- Lp -------------------------------------------------------------------------------------------
 
 // |x|^(p - 1) and |x|^p, for |x| <= 4. Whole powers are products; others go through log and exp, whose exponent's last
-// places leave t exp(-t) <= 0.37 of an error that is counted as 1.
+// places leave t exp(-t) <= 0.37 of some roundings.
 class Powers {
   public:
-    explicit Powers(double p) : p(p), whole(p <= 8 && p == static_cast<int>(p) ? static_cast<int>(p) : 0) {}
+    explicit Powers(double p) : p(p), whole(p <= 32 && p == static_cast<int>(p) ? static_cast<int>(p) : 0) {}
+    // 0 for 0, for p = 1 too.
     NDPOOL_INLINE V less_one(V x) const {
         if (whole == 2) return x;
+        if (whole == 1) return x > 0 ? all_of(1) : V{};
         if (!whole) return pow_lanes<N>(x, p - 1);
         V power = all_of(1);
         for (int i = 1; i < whole; ++i) power *= x;
@@ -391,41 +454,57 @@ struct Scale {
 
 // Below: w . x, the tangent at the centre m, for any w whose dual norm is 1 or less. Above: chords of |x|^p.
 struct Norm {
-    static constexpr int KEPT = 6;
+    static constexpr int KEPT = 7;  // both ends, their two powers, and the centre
     Powers powers;
 
+    struct Sums {
+        V most, scale, inverse, centre, middle;
+    };
     template <class T>
-    NDPOOL_INLINE Mask relax(const Cells &cells, V, const Written<T> &written) const {
+    NDPOOL_INLINE void look(const Cells &cells, V, Sums &sums) const {
         V most{}, middle{};
         for (i64 k = 0; k < cells.taps; ++k) {
             const V lo = cells.lo(k), hi = cells.hi(k);
             most = larger(size(lo), most), most = larger(size(hi), most);
             middle = larger(size(lo / 2 + hi / 2), middle);
         }
-        below(cells, Scale(middle), written);
-        Mask can_be = most - most == 0;
-        const V bias = above(cells, Scale(most), written, can_be);
+        const Scale ends(most), centres(middle);
+        sums.most = most, sums.scale = ends.value, sums.inverse = ends.inverse;
+        // The centre has a scale of its own, so that its powers are neither too small nor too large.
+        for (i64 k = 0; k < cells.taps; ++k) {
+            const V lo = cells.lo(k), hi = cells.hi(k), m = (lo / 2 + hi / 2) * centres.inverse;
+            cells.set(8, k, m == m ? m : V{});
+        }
+    }
+    template <class T>
+    NDPOOL_INLINE void add(const Cells &cells, Sums &sums) const {
+        V centre{}, middle{};
+        for (i64 k = 0; k < cells.taps; ++k) {
+            const V m = size(cells.at(8, k));
+            centre += m * powers.less_one(m);
+            middle += (end(cells, 0, k, sums.inverse) + end(cells, 1, k, sums.inverse)) / 2;
+        }
+        sums.centre = centre, sums.middle = middle;
+    }
+    template <class T>
+    NDPOOL_INLINE Mask write(const Cells &cells, const Sums &sums, const Written<T> &written) const {
+        below(cells, sums.centre, written);
+        Mask can_be = sums.most - sums.most == 0;
+        const V bias = above(cells, sums, written, can_be);
         return written.biases(V{}, bias, can_be);
     }
 
   private:
-    // The centre has a scale of its own, so that its powers are neither too small nor too large.
     template <class T>
-    NDPOOL_INLINE void below(const Cells &cells, const Scale &scale, const Written<T> &written) const {
+    NDPOOL_INLINE void below(const Cells &cells, V sum, const Written<T> &written) const {
         const double p = powers.p;
-        V sum{};
-        for (i64 k = 0; k < cells.taps; ++k) {
-            const V lo = cells.lo(k), hi = cells.hi(k), m = (lo / 2 + hi / 2) * scale.inverse, x = m == m ? m : V{};
-            cells.set(2, k, x);
-            sum += size(x) * powers.less_one(size(x));
-        }
         const V per_norm = sum > TOO_SMALL ? 1 / powers.root(sum) : V{};
         // So that the dual norm is at most 1 after all roundings.
         const V shrunk = all_of(1 - (static_cast<double>(cells.taps) + 16) * (1 + p) * 0x1p-50 - 2 * SLOPE_LOSS<T>);
         for (i64 k = 0; k < cells.taps; ++k) {
-            const V m = cells.at(2, k);
+            const V m = cells.at(8, k);
             if (p == 1)
-                written.below(k, m == 0 ? V{} : signed_as(m, all_of(1)));
+                written.below(k, signed_as(m, powers.less_one(size(m))));
             else
                 written.below(k, signed_as(m, powers.less_one(size(m) * per_norm) * shrunk));
         }
@@ -435,39 +514,36 @@ struct Norm {
     // r = M^(1/p) / (p M) and h = (1 - 1/p) M^(1/p). If the root R of M is off by a part e of itself, and r by some
     // roundings, then the h of this r is off by at most (e and these) R (1 + 1/p), which is less than is counted.
     template <class T>
-    NDPOOL_INLINE V above(const Cells &cells, const Scale &scale, const Written<T> &written, Mask &can_be) const {
-        const double p = powers.p, n = static_cast<double>(cells.taps), lost = powers.whole ? 0 : 1;
-        V middle{};
-        for (i64 k = 0; k < cells.taps; ++k)
-            middle += (end(cells, 0, k, scale) + end(cells, 1, k, scale)) / 2;
+    NDPOOL_INLINE V above(const Cells &cells, const Sums &sums, const Written<T> &written, Mask &can_be) const {
+        const double p = powers.p, n = static_cast<double>(cells.taps), lost = powers.whole ? 0 : 0x1p-49;
+        const V middle = sums.middle;
         const auto none = middle == 0;
         V r = all_of(1 / p), h{};
         if (p > 1) {
             const V root = powers.root(middle);
             r = none ? r : root / (p * middle), h = none ? h : (1 - 1 / p) * root;
         }
-        V total{}, total_size = size(h) * (1 + p), steep{};
+        V total{}, chords{};
         for (i64 k = 0; k < cells.taps; ++k) {
-            const auto real = cells.hi(k) == cells.hi(k);
             const V lo = cells.at(2, k), hi = cells.at(3, k), low = cells.at(4, k), high = cells.at(5, k);
             const V chord = written.above(k, r * chord_of(cells, k));
             total += larger(r * low - chord * lo, r * high - chord * hi);
-            total_size += r * (low + high) * (1 + p) + size(chord) * larger(size(lo), size(hi));
-            steep += real ? size(chord) + r * p : V{};
-            total_size += real ? r * lost : V{};
+            chords += size(chord);
         }
         can_be &= none | (middle > TOO_SMALL);
-        V bias = none ? V{} : up(h + total, total_size, n + 16);
+        const V total_size = (size(h) + 2 * r * middle) * (1 + p) + chords * (sums.most * sums.inverse);
+        V bias = none ? V{} : up(h + total, total_size, n + 16) + n * lost * r;
         // The smallest doubles lose some of themselves where they are scaled, each with its slope.
-        bias = up(bias, steep * 0x1p-50, 1);
-        return up(bias * scale.value, size(bias) * scale.value, 1);
+        bias = up(bias, (chords + n * p * r) * 0x1p-50, 1);
+        return up(bias * sums.scale, size(bias) * sums.scale, 1);
     }
 
     // An end of the k-th cells, scaled, and its powers are kept; all are 0 where there is no cell. Says |x|^p.
-    NDPOOL_INLINE V end(const Cells &cells, int which, i64 k, const Scale &scale) const {
-        const V given = cells.at(which, k), x = given == given ? given * scale.inverse : V{};
+    NDPOOL_INLINE V end(const Cells &cells, int which, i64 k, V inverse) const {
+        const V given = cells.at(which, k), x = given == given ? given * inverse : V{};
         const V less_one = powers.less_one(size(x)), power = size(x) * less_one;
-        cells.set(2 + which, k, x), cells.set(4 + which, k, power), cells.set(6 + which, k, less_one);
+        cells.set(2 + which, k, x), cells.set(4 + which, k, power);
+        if (powers.whole != 2) cells.set(6 + which, k, less_one);
         return power;
     }
     // The chord of |x|^p over a cell, held between its slopes at the ends. Any slope would do.

@@ -55,7 +55,7 @@ NDPOOL_INLINE bool any_lane(V mask) {
 template <class T>
 BoxCheck checked(const T *lo, const T *hi, i64 count, bool wants_largest) {
     using A = compared_as<T>;
-    constexpr int N = 64 / sizeof(A) > 32 ? 32 : 64 / sizeof(A);
+    constexpr int N = LANES<A>;
     using V = vec<A, N>;
     using Mask = decltype(V{} <= V{});
     Mask wrong{};
@@ -84,7 +84,7 @@ BoxCheck checked(const T *lo, const T *hi, i64 count, bool wants_largest) {
 template <class T>
 void magnitudes_of(const T *lo, const T *hi, T *least, T *largest, i64 count) {
     using A = compared_as<T>;
-    constexpr int N = 64 / sizeof(A);
+    constexpr int N = LANES<A>;
     using V = vec<A, N>;
     each_part<N>(count, [&](i64 i, int some) NDPOOL_INLINED {
         const V a = load_part<A, N>(lo + i, some), b = load_part<A, N>(hi + i, some);
@@ -101,7 +101,7 @@ void magnitudes_of(const T *lo, const T *hi, T *least, T *largest, i64 count) {
 template <class T>
 bool moved(T *y, const T *sizes, i64 count, const Outward &error) {
     using A = compared_as<T>;
-    constexpr int N = 64 / sizeof(A);
+    constexpr int N = LANES<A>;
     using V = vec<A, N>;
     const V relative = splat<A, N>(static_cast<A>(error.relative)), absolute = splat<A, N>(static_cast<A>(error.absolute));
     decltype(V{} == V{}) all = V{} == V{};
@@ -210,14 +210,19 @@ class Selection {
     // One window a lane.
     void by_groups(i64 block, i64 begin, i64 end) const {
         const T *lo = row_of(lines.lo, row), *hi = row_of(lines.hi, row);
-        over_groups(windows, block, begin, end, [&](i64 group, int from, int to) NDPOOL_INLINED {
-            const Tap *tap = windows.tap + group * windows.taps;
-            Leaders<T, N> found(convert<U, N>(load<N>(windows.first_place + group * N)));
+        constexpr int EACH = 64 / sizeof(T) / N;
+        const i64 repeated = windows.repeated(block);
+        for (i64 i = begin * EACH; i < end * EACH; ++i) {
+            const Part part = part_of<N, EACH>(windows, repeated, i);
+            if (part.from >= part.to) continue;
+            const Tap *tap = windows.tap + part.group * windows.taps;
+            Leaders<T, N> found(
+                convert<U, N>(load<N>(windows.first_place + part.group * windows.lanes + part.offset)));
             for (i64 k = 0; k < windows.taps; ++k)
-                see(found, cells_at<T, N>(lo, tap[k], windows.scattered, NONE),
-                    cells_at<T, N>(hi, tap[k], windows.scattered, NONE), splat<U, N>(static_cast<U>(k)));
-            write(found, row * windows.windows + windows.start[group], from, to);
-        });
+                see(found, cells_at<T, N>(lo, tap[k], windows.scattered, part.offset, NONE),
+                    cells_at<T, N>(hi, tap[k], windows.scattered, part.offset, NONE), splat<U, N>(static_cast<U>(k)));
+            write(found, row * windows.windows + windows.start[part.group] + part.offset, part.from, part.to);
+        }
     }
 
     // One window at a time, its cells in lanes.
@@ -237,7 +242,7 @@ class Selection {
     }
 
   private:
-    static constexpr int N = 64 / sizeof(T);
+    static constexpr int N = LANES<T>;
     static constexpr T NONE = (MINIMUM ? 1 : -1) * static_cast<T>(__builtin_inf());
     using V = vec<T, N>;
     using U = typename IntOf<sizeof(T)>::u;

@@ -80,9 +80,8 @@ def _engine_bounds(pool: Pool, whole: tuple[Array, Array], lo: Array, hi: Array,
     odd = native.bounds(plan, a, b, *ends, given)
     if odd is None:
         check_box(*whole)
-    if odd and 0 in plan.axes:
-        odd = [slice(None)]
-    for part in odd or ():
+    parts: list[Any] = [...] if odd and 0 in plan.axes else odd or []
+    for part in parts:
         _slab_bounds(pool, a[part], b[part], (ends[0][part], ends[1][part]))
 
 
