@@ -1,7 +1,7 @@
 """The affine maps of each kind as formulas over whole arrays, in doubles: what the engine's are compared with.
 
-`below_and_above(pool, lo, hi)` gives the slopes `[others, cells of a window, windows]` and the bias `[others, windows]` of
-both maps. What has no line is NaN or infinite in them.
+`below_and_above(pool, lo, hi)` gives the slopes `[others, cells of a window, windows]` and the bias `[others, windows]`
+of both maps. What has no line is NaN or infinite in them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ Array = np.ndarray
 Maps = tuple[tuple[Array, Array], tuple[Array, Array]]
 
 
-def below_and_above(pool: Any, lo: Array, hi: Array, upper: str = "volume", lower: Any = "volume", at: Any = None) -> Maps:
+def below_and_above(
+    pool: Any, lo: Array, hi: Array, upper: str = "volume", lower: Any = "volume", at: Any = None
+) -> Maps:
     """Both maps; those of a minimum are of the negated box, as the engine has them before it mirrors them."""
     kind, frame = pool.kind, frame_of(pool, lo.shape)
     lo, hi = lo.astype(np.float64), hi.astype(np.float64)

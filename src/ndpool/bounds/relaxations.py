@@ -8,7 +8,6 @@ lane of its registers (csrc/kinds/box_ends.cpp and box_curves.cpp); what has no 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -112,11 +111,12 @@ def _selected(pool: Pool, frame: Frame, lo: Array, hi: Array, upper: str, by_lo:
     is_min = isinstance(pool.kind, Min)
     whole = with_kind(pool, Max())
     shape = frame.rows, frame.places.shape[1]
-    slope, bias = (np.empty(shape, lo.dtype) for _ in range(2))
+    slope, bias = (np.empty(shape, lo.dtype.newbyteorder("=")) for _ in range(2))
     places = plan_of(whole, lo.shape, lo.dtype.name).residual.winners
     below, above = (np.empty(shape, f"u{places}") for _ in range(2))
     in_order = frame.lanes(64 // lo.dtype.itemsize).select(
-        *_matrices(frame, lo, hi),
+        _matrix(frame, lo),
+        _matrix(frame, hi),
         lo.dtype.name,
         below,
         above,
@@ -137,10 +137,9 @@ def _selected(pool: Pool, frame: Frame, lo: Array, hi: Array, upper: str, by_lo:
     return (maps[1]._mirrored(), maps[0]._mirrored()) if is_min else maps
 
 
-def _matrices(frame: Frame, lo: Array, hi: Array) -> Iterator[Array]:
-    """Both ends as the engine reads them: dense (others, cells)."""
-    for a in (lo, hi):
-        yield np.require(frame.inputs(a), a.dtype.newbyteorder("="), ["C", "A"])
+def _matrix(frame: Frame, a: Array) -> Array:
+    """An array as the engine reads it: dense (others, cells)."""
+    return np.require(frame.inputs(a), a.dtype.newbyteorder("="), ["C", "A"])
 
 
 # --- where all cells of a window have a slope ---------------------------------------------------------
@@ -160,27 +159,30 @@ def _by_windows(
 
     A cell that is not there is NaN at both ends. Minima are mirrored maxima.
     """
-    kind, there = pool.kind, None
+    kind = pool.kind
     least = isinstance(kind, Min) or (isinstance(kind, SmoothMax) and kind.beta < 0)
-    ends = lo, hi
     if pool.skip is not None:
         check_box(lo, hi, skips_nan(pool))
-        there = cells_there(pool, lo, hi)
-        ends = np.where(there, lo, np.nan), np.where(there, hi, np.nan)
+    there = cells_there(pool, lo, hi)
+    ends = (lo, hi) if there is None else (np.where(there, lo, np.nan), np.where(there, hi, np.nan))
     name, parameter = _of_kind(kind, level)
     shape = frame.rows, *frame.places.shape
-    slopes = [np.empty(shape, lo.dtype) for _ in range(2)]
+    slopes = [np.empty(shape, lo.dtype.newbyteorder("=")) for _ in range(2)]
     biases = [np.empty((shape[0], shape[2])) for _ in range(2)]
     is_odd = frame.lanes(8).relax(
         name,
-        *_matrices(frame, *ends),
+        _matrix(frame, ends[0]),
+        _matrix(frame, ends[1]),
         lo.dtype.name,
         parameter,
-        *(slopes[0], biases[0], slopes[1], biases[1]),
+        slopes[0],
+        biases[0],
+        slopes[1],
+        biases[1],
         minimum=least,
         by_lo=by_lo,
-        at=_matrix(frame, point) if name == "max" else None,
-        weights=_matrix(frame, weights) if name == "max" else None,
+        at=None if point is None or name != "max" else _matrix(frame, point),
+        weights=None if weights is None or name != "max" else _matrix(frame, weights),
         zeros=_zeros(kind, frame),
         check=pool.skip is None,
     )
@@ -205,10 +207,6 @@ def _zeros(kind: Any, frame: Frame) -> Array | None:
     """How many padded cells each window counts as zeros; None where none does."""
     counts = isinstance(kind, SmoothMax) and kind.count_include_pad and frame.padded.any()
     return frame.padded.astype(np.float64) if counts else None
-
-
-def _matrix(frame: Frame, a: Array | None) -> Array | None:
-    return None if a is None else np.require(frame.inputs(a), requirements=["C", "A"])
 
 
 def _like(name: str, a: Any, lo: Array) -> Array:
