@@ -8,6 +8,7 @@ Both ends are attained, so no interval is narrower; beside that they are rounded
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from ..kind import INTEGERS
 from ..kinds import Avg, Lp, Max, Median, Min, Mode, Quantile, SmoothMax, Sum
 from ..plan import plan_of
 from .boxes import cells_there, check_box, flattened, read_box, skips_nan, slabs
+from .frames import along
 from .rounding import LARGEST, Error, error_of, for_engine, outward
 
 if TYPE_CHECKING:
@@ -75,7 +77,7 @@ def _engine_bounds(pool: Pool, whole: tuple[Array, Array], lo: Array, hi: Array,
     native_dtype = lo.dtype.newbyteorder("=")
     a, b = (np.require(x, native_dtype, ["C", "A"]) for x in (lo, hi))
     plan = plan_of(pool, lo.shape, lo.dtype.name)
-    error = error_of(pool, _cells(pool, lo), ends[0].dtype.name)
+    error = _error(pool, lo, ends[0].dtype.name)
     given = None if error is None else (_size_of(pool, error), *for_engine(error, ends[0].dtype.name))
     odd = native.bounds(plan, a, b, *ends, given)
     if odd is None:
@@ -85,6 +87,22 @@ def _engine_bounds(pool: Pool, whole: tuple[Array, Array], lo: Array, hi: Array,
         _slab_bounds(pool, a[part], b[part], (ends[0][part], ends[1][part]))
 
 
+def _error(pool: Pool, lo: Array, result: str) -> Error | None:
+    """What the outputs may be off; None where they are cells, as a Median of an odd number of cells is."""
+    axes = pool._layout(lo.shape).geometry
+    if isinstance(pool.kind, Quantile | Median) and pool.skip is None and _is_quarter(pool.kind):
+        counts = itertools.product(*({int(n) for n in along(axis)[1].sum(0)} for axis in axes))
+        places = (pool.kind.place(math.prod(count)) for count in counts)
+        if all(below == above for below, above, _ in places):
+            return None
+    return error_of(pool, math.prod(axis.kernel for axis in axes), result)
+
+
+def _is_quarter(kind: Quantile | Median) -> bool:
+    """Whether places in the order of the cells are found without any rounding."""
+    return isinstance(kind, Median) or float(4 * kind.q).is_integer()
+
+
 def _size_of(pool: Pool, error: Error) -> str:
     """Whose largest magnitude the error depends on: that of a piece of the box, or of each window."""
     if not error.per_size:
@@ -92,21 +110,16 @@ def _size_of(pool: Pool, error: Error) -> str:
     return "window" if isinstance(pool.kind, Quantile | Median) else "piece"
 
 
-def _cells(pool: Pool, lo: Array) -> int:
-    return math.prod(axis.kernel for axis in pool._layout(lo.shape).geometry)
-
-
 # --- slab by slab ---------------------------------------------------------------------------------
 
 
 def _slab_bounds(pool: Pool, lo: Array, hi: Array, ends: tuple[Array, Array]) -> None:
     """Both ends of a slab that has been checked, with all that may be in it."""
-    cells = _cells(pool, lo)
-    _check_sum(pool, lo, hi, cells)
+    _check_sum(pool, lo, hi)
     if isinstance(pool.kind, Lp):
-        _norm_bounds(pool, lo, hi, ends, cells)
+        _norm_bounds(pool, lo, hi, ends)
     else:
-        _growing_bounds(pool, lo, hi, ends, cells)
+        _growing_bounds(pool, lo, hi, ends)
 
 
 def check_kind(kind: Kind) -> None:
@@ -122,10 +135,11 @@ def check_kind(kind: Kind) -> None:
         )
 
 
-def _check_sum(pool: Pool, lo: Array, hi: Array, cells: int) -> None:
+def _check_sum(pool: Pool, lo: Array, hi: Array) -> None:
     """Sums of integers wrap around at 2**64, and do not grow there."""
     if not isinstance(pool.kind, Sum) or lo.dtype.name not in INTEGERS or not lo.size:
         return
+    cells = math.prod(axis.kernel for axis in pool._layout(lo.shape).geometry)
     most = cells * max(abs(int(lo.min())), abs(int(hi.max())))
     limit = np.iinfo(pool.kind.result_dtype(lo.dtype)).max
     if most > limit:
@@ -135,13 +149,13 @@ def _check_sum(pool: Pool, lo: Array, hi: Array, cells: int) -> None:
         )
 
 
-def _growing_bounds(pool: Pool, lo: Array, hi: Array, ends: tuple[Array, Array], cells: int) -> None:
+def _growing_bounds(pool: Pool, lo: Array, hi: Array, ends: tuple[Array, Array]) -> None:
     if pool.skip is not None:
         cells_there(pool, lo, hi)
     pool(lo, out=ends[0])
     pool(hi, out=ends[1])
-    error = error_of(pool, cells, ends[0].dtype.name)
-    if error is not None and lo.size:
+    error = _error(pool, lo, ends[0].dtype.name) if lo.size else None
+    if error is not None:
         _widened(pool, lo, hi, ends, error, *_sizes(pool, lo, hi))
 
 
@@ -224,7 +238,7 @@ def _magnitudes(pool: Pool, lo: Array, hi: Array) -> tuple[Array, Array]:
     return least, largest
 
 
-def _norm_bounds(pool: Pool, lo: Array, hi: Array, ends: tuple[Array, Array], cells: int) -> None:
+def _norm_bounds(pool: Pool, lo: Array, hi: Array, ends: tuple[Array, Array]) -> None:
     there = cells_there(pool, lo, hi)
     least, largest = _magnitudes(pool, lo, hi)
     norm = pool
@@ -236,7 +250,7 @@ def _norm_bounds(pool: Pool, lo: Array, hi: Array, ends: tuple[Array, Array], ce
     for y, x in zip(ends, (least, largest), strict=True):
         norm(x, out=y)
     too_few = np.isnan(ends[0]) if there is not None else None
-    error = error_of(norm, cells, ends[0].dtype.name)
+    error = _error(norm, lo, ends[0].dtype.name)
     assert error is not None
     _widened(norm, least, largest, ends, error)
     np.maximum(ends[0], ends[0].dtype.type(0), out=ends[0])

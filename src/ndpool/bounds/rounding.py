@@ -3,7 +3,7 @@
 `u` is half the distance from 1 to the next number of the result's dtype, n the cells of a window, and M the largest
 magnitude of a cell.
 
-    Max, Min, Quantile of one cell   nothing: the output is one of the cells
+    Max, Min, Quantile of one cell   nothing: the output is one of the cells; so is a Median of an odd number of them
     Avg with rounding                nothing: the exact mean is rounded once, and rounding keeps the order
     Sum, Avg                         rule "Accumulation": floats of 16 and 32 bits are added up in double, which loses
                                      at most n 2^-53 of the sum of magnitudes, and are rounded once: u |y|. Doubles
