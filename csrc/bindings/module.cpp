@@ -407,15 +407,15 @@ class BoundBoxes {
         const i64 bytes = size_of(type), in = boxes.inputs(), out = boxes.outputs();
         const Argument a(lo, bytes, Access::READ), b(hi, bytes, Access::READ), point(at, 8, Access::READ),
             mixed(weights, 8, Access::READ), padded(zeros, 8, Access::READ), below(below_slopes, bytes, Access::WRITE),
-            below_at(below_bias, 8, Access::WRITE), above(above_slopes, bytes, Access::WRITE),
-            above_at(above_bias, 8, Access::WRITE);
+            below_at(below_bias, bytes, Access::WRITE), above(above_slopes, bytes, Access::WRITE),
+            above_at(above_bias, bytes, Access::WRITE);
         auto doubles = [&](const Array &array, i64 count) {
             return array.is_given() ? static_cast<double *>(memory(array, count, 8)) : nullptr;
         };
         const i64 all = out * boxes.taps();
         const CellLines lines{memory(a, in, bytes), memory(b, in, bytes), minimum, parameter, by_lo, doubles(point, in),
                               doubles(mixed, in), doubles(padded, boxes.windows()), memory(below, all, bytes),
-                              memory(above, all, bytes), doubles(below_at, out), doubles(above_at, out)};
+                              memory(below_at, out, bytes), memory(above, all, bytes), memory(above_at, out, bytes)};
         bool in_order = false, is_odd = false;
         const Boxes::Kind which = kind == "lp"           ? Boxes::Kind::LP
                                   : kind == "smooth_max" ? Boxes::Kind::SMOOTH_MAX

@@ -2,8 +2,8 @@
 //
 // All is computed in doubles, one window a lane. `up(a, size, n)` is at least the number of which `a` is a computed value
 // that n roundings of numbers up to `size` may have changed, and `down` is at most that. exp, log and powers are counted
-// as several roundings. Slopes are kept in the type T of the box, and a bound takes them as they are kept: that a slope
-// is rounded costs tightness and never soundness. What is not finite, and what is too near the smallest doubles to be
+// as several roundings. Maps are kept in the type T of the box. A bias is derived from the slopes as they are kept: that
+// a slope is rounded costs tightness and never soundness. What is not finite, and what is too near the smallest doubles to be
 // relied on, is told: it has no line.
 #include "base/functions.h"
 #include "base/scratch.h"
@@ -88,11 +88,14 @@ class Written {
     NDPOOL_INLINE V above(i64 k, V slope) const { return put(static_cast<T *>(lines.above_slopes), k, slope); }
     // The biases, which are both NaN where a map is no line; and which are lines.
     NDPOOL_INLINE Mask biases(V below, V above, Mask can_be) const {
-        const Mask lines_both = can_be & (below - below + (above - above) == 0);
+        const auto low = outward(below, -1), high = outward(above, 1);
+        const V kept = convert<double, N>(low - low + (high - high));
+        const Mask both = can_be & (kept == 0);
+        const V none = both ? V{} : all_of(__builtin_nan(""));
         const i64 at = row * windows.windows + start;
-        store_between<N>(lines.below_bias + at, lines_both ? below : all_of(__builtin_nan("")), part.from, part.to);
-        store_between<N>(lines.above_bias + at, lines_both ? above : all_of(__builtin_nan("")), part.from, part.to);
-        return lines_both;
+        store_between<N>(static_cast<T *>(lines.below_bias) + at, low + convert<T, N>(none), part.from, part.to);
+        store_between<N>(static_cast<T *>(lines.above_bias) + at, high + convert<T, N>(none), part.from, part.to);
+        return both;
     }
 
   private:
@@ -101,6 +104,11 @@ class Written {
     const i64 row, start;
     const Part part;
 
+    // A bias in T, beyond the one in doubles: more than its rounding takes is added first.
+    static NDPOOL_INLINE vec<T, N> outward(V bias, double sign) {
+        if constexpr (sizeof(T) == 8) return bias;
+        return convert<T, N>(bias + sign * (size(bias) * 0x1p-23 + 0x1p-149));
+    }
     NDPOOL_INLINE V put(T *slopes, i64 k, V slope) const {
         const auto kept = convert<T, N>(slope);
         const i64 count = windows.windows;

@@ -78,8 +78,7 @@ struct CellLines {
     const double *at;        // [rows][cells] of a maximum: the point where it is drawn the tightest; null for none
     const double *weights;   // [rows][cells] of a maximum: what is mixed below it; null for one cell
     const double *zeros;     // [windows] of SmoothMax: padded cells that count as zeros; null for none
-    void *below_slopes, *above_slopes;  // in the type of lo and hi
-    double *below_bias, *above_bias;
+    void *below_slopes, *below_bias, *above_slopes, *above_bias;  // in the type of lo and hi
 };
 
 #define NDPOOL_BOX_KERNELS                                                                                            \

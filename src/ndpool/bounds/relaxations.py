@@ -155,7 +155,7 @@ def _by_windows(
     point: Array | None,
     weights: Array | None,
 ) -> tuple[Affine, Affine]:
-    """The engine's maps, with slopes in the box's own dtype and biases in doubles.
+    """The engine's maps, in the box's own dtype.
 
     A cell that is not there is NaN at both ends. Minima are mirrored maxima.
     """
@@ -167,8 +167,9 @@ def _by_windows(
     ends = (lo, hi) if there is None else (np.where(there, lo, np.nan), np.where(there, hi, np.nan))
     name, parameter = _of_kind(kind, level)
     shape = frame.rows, *frame.places.shape
-    slopes = [np.empty(shape, lo.dtype.newbyteorder("=")) for _ in range(2)]
-    biases = [np.empty((shape[0], shape[2])) for _ in range(2)]
+    dtype = lo.dtype.newbyteorder("=")
+    slopes = [np.empty(shape, dtype) for _ in range(2)]
+    biases = [np.empty((shape[0], shape[2]), dtype) for _ in range(2)]
     is_odd = frame.lanes(8).relax(
         name,
         _matrix(frame, ends[0]),
@@ -229,7 +230,7 @@ def _keep_in_bounds(
     pool: Pool, frame: Frame, maps: list[AllCells], lo: Array, hi: Array, there: Array | None, least: bool
 ) -> None:
     """What has no line is a constant: windows with infinite ends, and those that see too few cells."""
-    odd = ~np.isfinite(maps[0]._bias) | ~np.isfinite(maps[1]._bias)
+    odd = ~np.isfinite(maps[0]._kept) | ~np.isfinite(maps[1]._kept)
     if there is not None:
         odd |= _count(frame, there) < pool.min_count
     if not odd.any():
@@ -237,5 +238,5 @@ def _keep_in_bounds(
     ends = intervals.bounds(pool, lo, hi)
     for chosen, y in zip(maps, ends[::-1] if least else ends, strict=True):
         rows = frame.results(y.astype(np.float64))
-        np.copyto(chosen._bias, -rows if least else rows, where=odd)
+        np.copyto(chosen._kept, -rows if least else rows, where=odd, casting="same_kind")
         np.copyto(chosen._slopes, 0.0, where=odd[:, None])
