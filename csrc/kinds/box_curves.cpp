@@ -32,6 +32,12 @@ NDPOOL_INLINE V held(V v, V least, V most) {
     v = v > least ? v : least;
     return v < most ? v : most;
 }
+// 1 / width, as good as a slope in T has to be; anything where there is no width.
+template <class T>
+NDPOOL_INLINE V inverse(V width) {
+    if constexpr (sizeof(T) == 4) return convert<double, N>(1.0f / convert<float, N>(width));
+    return 1 / width;
+}
 // A number that is not negative, with the sign of x.
 NDPOOL_INLINE V signed_as(V x, V number) {
     using U = vec<std::uint64_t, N>;
@@ -417,34 +423,39 @@ struct Smooth {
         if constexpr (sizeof(T) == 4) return exp_for_floats(x);
         return x == x ? exp_lanes<N>(x) : V{};
     }
-    // 1 / width, as good as a slope has to be; anything where there is no width.
-    template <class T>
-    static NDPOOL_INLINE V inverse(V width) {
-        if constexpr (sizeof(T) == 4) return convert<double, N>(1.0f / convert<float, N>(width));
-        return 1 / width;
-    }
 };
 
 // --- Lp -------------------------------------------------------------------------------------------
 
 // |x|^(p - 1) and |x|^p, for |x| <= 4. Whole powers are products; others go through log and exp, whose exponent's last
 // places leave t exp(-t) <= 0.37 of some roundings.
+//
+// WHOLE is p where that is 1, 2 or 3, and else 0.
+template <int WHOLE>
 class Powers {
   public:
-    explicit Powers(double p) : p(p), whole(p <= 32 && p == static_cast<int>(p) ? static_cast<int>(p) : 0) {}
+    explicit Powers(double p)
+        : p(p), factors(WHOLE ? WHOLE : p <= 32 && p == static_cast<int>(p) ? static_cast<int>(p) : 0) {}
     // 0 for 0, for p = 1 too.
     NDPOOL_INLINE V less_one(V x) const {
-        if (whole == 2) return x;
-        if (whole == 1) return x > 0 ? all_of(1) : V{};
-        if (!whole) return pow_lanes<N>(x, p - 1);
-        V power = all_of(1);
-        for (int i = 1; i < whole; ++i) power *= x;
+        if constexpr (WHOLE == 1) return x > 0 ? all_of(1) : V{};
+        if constexpr (WHOLE == 2) return x;
+        if constexpr (WHOLE == 3) return x * x;
+        if (!factors) return pow_lanes<N>(x, p - 1);
+        V power = x;
+        for (int i = 2; i < factors; ++i) power *= x;
         return power;
     }
-    NDPOOL_INLINE V root(V x) const { return whole == 2 ? sqrt_lanes<N>(x) : pow_lanes<N>(x, 1 / p); }
+    NDPOOL_INLINE V root(V x) const {
+        if constexpr (WHOLE == 2) return sqrt_lanes<N>(x);
+        return pow_lanes<N>(x, 1 / p);
+    }
+    NDPOOL_INLINE bool are_products() const { return factors != 0; }
 
     const double p;
-    const int whole;  // 0 for p that is not, or too large
+
+  private:
+    const int factors;  // 0 for p that is not whole, or too large
 };
 
 // The power of two above the numbers up to `most`, or one near it where that is none of the normal doubles; and its
@@ -461,9 +472,10 @@ struct Scale {
 };
 
 // Below: w . x, the tangent at the centre m, for any w whose dual norm is 1 or less. Above: chords of |x|^p.
+template <int WHOLE>
 struct Norm {
-    static constexpr int KEPT = 7;  // both ends, their two powers, and the centre
-    Powers powers;
+    static constexpr int KEPT = 5;  // both ends, their powers, and the centre
+    Powers<WHOLE> powers;
 
     struct Sums {
         V most, scale, inverse, centre, middle;
@@ -481,14 +493,14 @@ struct Norm {
         // The centre has a scale of its own, so that its powers are neither too small nor too large.
         for (i64 k = 0; k < cells.taps; ++k) {
             const V lo = cells.lo(k), hi = cells.hi(k), m = (lo / 2 + hi / 2) * centres.inverse;
-            cells.set(8, k, m == m ? m : V{});
+            cells.set(6, k, m == m ? m : V{});
         }
     }
     template <class T>
     NDPOOL_INLINE void add(const Cells &cells, Sums &sums) const {
         V centre{}, middle{};
         for (i64 k = 0; k < cells.taps; ++k) {
-            const V m = size(cells.at(8, k));
+            const V m = size(cells.at(6, k));
             centre += m * powers.less_one(m);
             middle += (end(cells, 0, k, sums.inverse) + end(cells, 1, k, sums.inverse)) / 2;
         }
@@ -510,8 +522,8 @@ struct Norm {
         // So that the dual norm is at most 1 after all roundings.
         const V shrunk = all_of(1 - (static_cast<double>(cells.taps) + 16) * (1 + p) * 0x1p-50 - 2 * SLOPE_LOSS<T>);
         for (i64 k = 0; k < cells.taps; ++k) {
-            const V m = cells.at(8, k);
-            if (p == 1)
+            const V m = cells.at(6, k);
+            if (WHOLE == 1)
                 written.below(k, signed_as(m, powers.less_one(size(m))));
             else
                 written.below(k, signed_as(m, powers.less_one(size(m) * per_norm) * shrunk));
@@ -523,7 +535,7 @@ struct Norm {
     // roundings, then the h of this r is off by at most (e and these) R (1 + 1/p), which is less than is counted.
     template <class T>
     NDPOOL_INLINE V above(const Cells &cells, const Sums &sums, const Written<T> &written, Mask &can_be) const {
-        const double p = powers.p, n = static_cast<double>(cells.taps), lost = powers.whole ? 0 : 0x1p-49;
+        const double p = powers.p, n = static_cast<double>(cells.taps), lost = powers.are_products() ? 0 : 0x1p-49;
         const V middle = sums.middle;
         const auto none = middle == 0;
         V r = all_of(1 / p), h{};
@@ -534,7 +546,7 @@ struct Norm {
         V total{}, chords{};
         for (i64 k = 0; k < cells.taps; ++k) {
             const V lo = cells.at(2, k), hi = cells.at(3, k), low = cells.at(4, k), high = cells.at(5, k);
-            const V chord = written.above(k, r * chord_of(cells, k));
+            const V chord = written.above(k, r * chord_of<T>(lo, hi, low, high));
             total += larger(r * low - chord * lo, r * high - chord * hi);
             chords += size(chord);
         }
@@ -546,23 +558,26 @@ struct Norm {
         return up(bias * sums.scale, size(bias) * sums.scale, 1);
     }
 
-    // An end of the k-th cells, scaled, and its powers are kept; all are 0 where there is no cell. Says |x|^p.
+    // An end of the k-th cells, scaled, and |x|^p are kept; both are 0 where there is no cell. Says the latter.
     NDPOOL_INLINE V end(const Cells &cells, int which, i64 k, V inverse) const {
         const V given = cells.at(which, k), x = given == given ? given * inverse : V{};
-        const V less_one = powers.less_one(size(x)), power = size(x) * less_one;
+        const V power = size(x) * powers.less_one(size(x));
         cells.set(2 + which, k, x), cells.set(4 + which, k, power);
-        if (powers.whole != 2) cells.set(6 + which, k, less_one);
         return power;
     }
     // The chord of |x|^p over a cell, held between its slopes at the ends. Any slope would do.
-    NDPOOL_INLINE V chord_of(const Cells &cells, i64 k) const {
-        const V lo = cells.at(2, k), hi = cells.at(3, k), width = hi - lo;
-        if (powers.whole == 2) return lo + hi;
-        const V least = signed_as(lo, powers.p * cells.at(6, k));
-        const V chord = width > 0 ? (cells.at(5, k) - cells.at(4, k)) / width : least;
-        return held(chord, least, signed_as(hi, powers.p * cells.at(7, k)));
+    template <class T>
+    NDPOOL_INLINE V chord_of(V lo, V hi, V low, V high) const {
+        if constexpr (WHOLE == 2) return lo + hi;
+        const V least = signed_as(lo, powers.p * powers.less_one(size(lo)));
+        return held((high - low) * inverse<T>(hi - lo), least, signed_as(hi, powers.p * powers.less_one(size(hi))));
     }
 };
+
+template <int WHOLE>
+bool over_norms(Type type, const LaneWindows &windows, const CellLines &lines, i64 block, i64 from, i64 to) {
+    return over_rows(type, windows, lines, block, from, to, Norm<WHOLE>{Powers<WHOLE>(lines.parameter)});
+}
 
 }  // namespace
 
@@ -571,7 +586,9 @@ bool smooth_lines(Type type, const LaneWindows &windows, const CellLines &lines,
 }
 
 bool norm_lines(Type type, const LaneWindows &windows, const CellLines &lines, i64 block, i64 from, i64 to) {
-    return over_rows(type, windows, lines, block, from, to, Norm{Powers(lines.parameter)});
+    const double p = lines.parameter;
+    const auto run = p == 1 ? over_norms<1> : p == 2 ? over_norms<2> : p == 3 ? over_norms<3> : over_norms<0>;
+    return run(type, windows, lines, block, from, to);
 }
 
 bool maximum_lines(Type type, const LaneWindows &windows, const CellLines &lines, i64 block, i64 from, i64 to) {
