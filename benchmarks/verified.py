@@ -170,7 +170,7 @@ def gap_table(rows: list[dict[str, float]]) -> str:
 
 
 def speed(quick: bool) -> dict[str, Any]:
-    shape, seconds = (QUICK, 0.05) if quick else (IMAGES, 0.8)
+    shape, seconds = (QUICK, 0.05) if quick else (IMAGES, 2.0)
     pools = list(POOLS.items())[:3] if quick else POOLS.items()
     rows = [measured(name, pool, dtype, shape, seconds) for name, pool in pools for dtype in ("float32", "float64")]
     return {"machine": cpu_model(), "shape": shape, "rows": [asdict(row) for row in rows]}

@@ -385,9 +385,16 @@ class BoundBoxes {
             throw std::invalid_argument("place_bytes is none of 1, 2 and 4");
         const Argument a(lo, bytes, Access::READ), b(hi, bytes, Access::READ), p(below, place_bytes, Access::WRITE),
             q(above, place_bytes, Access::WRITE), s(slope, bytes, Access::WRITE), o(bias, bytes, Access::WRITE);
-        const SelectLines lines{memory(a, in, bytes), memory(b, in, bytes), memory(p, out, place_bytes),
-                                memory(q, out, place_bytes), place_bytes, memory(s, out, bytes), memory(o, out, bytes),
-                                minimum, by_lo, constant};
+        const SelectLines lines{memory(a, in, bytes),
+                                memory(b, in, bytes),
+                                memory(p, out, place_bytes),
+                                memory(q, out, place_bytes),
+                                place_bytes,
+                                memory(s, out, bytes),
+                                memory(o, out, bytes),
+                                minimum,
+                                by_lo,
+                                constant};
         bool in_order = false;
         without_gil([&] { in_order = boxes.select(type, lines, threads); });
         return in_order;
@@ -413,9 +420,18 @@ class BoundBoxes {
             return array.is_given() ? static_cast<double *>(memory(array, count, 8)) : nullptr;
         };
         const i64 all = out * boxes.taps();
-        const CellLines lines{memory(a, in, bytes), memory(b, in, bytes), minimum, parameter, by_lo, doubles(point, in),
-                              doubles(mixed, in), doubles(padded, boxes.windows()), memory(below, all, bytes),
-                              memory(below_at, out, bytes), memory(above, all, bytes), memory(above_at, out, bytes)};
+        const CellLines lines{memory(a, in, bytes),
+                              memory(b, in, bytes),
+                              minimum,
+                              parameter,
+                              by_lo,
+                              doubles(point, in),
+                              doubles(mixed, in),
+                              doubles(padded, boxes.windows()),
+                              memory(below, all, bytes),
+                              memory(below_at, out, bytes),
+                              memory(above, all, bytes),
+                              memory(above_at, out, bytes)};
         bool in_order = false, is_odd = false;
         const Boxes::Kind which = kind == "lp"           ? Boxes::Kind::LP
                                   : kind == "smooth_max" ? Boxes::Kind::SMOOTH_MAX
@@ -530,8 +546,7 @@ NB_MODULE(_engine, m) {
              nb::arg("by_lo"), nb::arg("constant"), threads)
         .def("relax", &BoundBoxes::relax, nb::arg("kind"), nb::arg("lo"), nb::arg("hi"), nb::arg("dtype"),
              nb::arg("parameter"), nb::arg("below_slopes"), nb::arg("below_bias"), nb::arg("above_slopes"),
-             nb::arg("above_bias"), keywords, nb::arg("minimum"), nb::arg("by_lo") = false,
-             nb::arg("at") = nb::none(), nb::arg("weights") = nb::none(), nb::arg("zeros") = nb::none(),
-             nb::arg("check"), threads);
+             nb::arg("above_bias"), keywords, nb::arg("minimum"), nb::arg("by_lo") = false, nb::arg("at") = nb::none(),
+             nb::arg("weights") = nb::none(), nb::arg("zeros") = nb::none(), nb::arg("check"), threads);
     bind_xla(m);
 }

@@ -1,10 +1,10 @@
 // Affine maps below and above Max, SmoothMax and Lp on a box, with a slope for each cell of each window.
 //
-// All is computed in doubles, one window a lane. `up(a, size, n)` is at least the number of which `a` is a computed value
-// that n roundings of numbers up to `size` may have changed, and `down` is at most that. exp, log and powers are counted
-// as several roundings. Maps are kept in the type T of the box. A bias is derived from the slopes as they are kept: that
-// a slope is rounded costs tightness and never soundness. What is not finite, and what is too near the smallest doubles to be
-// relied on, is told: it has no line.
+// All is computed in doubles, one window a lane. `up(a, size, n)` is at least the number of which `a` is a computed
+// value that n roundings of numbers up to `size` may have changed, and `down` is at most that. exp, log and powers are
+// counted as several roundings. Maps are kept in the type T of the box. A bias is derived from the slopes as they are
+// kept: that a slope is rounded costs tightness and never soundness. What is not finite, and what is too near the
+// smallest doubles to be relied on, is told: it has no line.
 #include "base/functions.h"
 #include "base/scratch.h"
 #include "kinds/box_lanes.h"
@@ -44,7 +44,8 @@ NDPOOL_INLINE V signed_as(V x, V number) {
     return bits<V>(bits<U>(number) | (bits<U>(x) & (std::uint64_t(1) << 63)));
 }
 
-// Both ends of the cells of some windows, NaN where there is none, and what each kind keeps of them: some numbers a cell.
+// Both ends of the cells of some windows, NaN where there is none, and what each kind keeps of them: some numbers a
+// cell.
 class Cells {
   public:
     NDPOOL_INLINE Cells(double *room, i64 taps) : taps(taps), room(room) {}
@@ -174,10 +175,10 @@ bool over_rows(const LaneWindows &windows, const CellLines &lines, i64 block, i6
             if (lines.at) cells.gather(2, windows, lines.at + first, part, lines.minimum ? -1 : 1);
             if (lines.weights) cells.gather(3, windows, lines.weights + first, part, 1);
         });
-        over_parts([&](const Cells &cells, const Part &part, auto &sum) NDPOOL_INLINED {
-            kind.template look<T>(cells, zeros_of(windows, lines, part), sum);
-        });
-        over_parts([&](const Cells &cells, const Part &, auto &sum) NDPOOL_INLINED { kind.template add<T>(cells, sum); });
+        over_parts([&](const Cells &cells, const Part &part, auto &sum)
+                       NDPOOL_INLINED { kind.template look<T>(cells, zeros_of(windows, lines, part), sum); });
+        over_parts([&](const Cells &cells, const Part &, auto &sum)
+                       NDPOOL_INLINED { kind.template add<T>(cells, sum); });
         over_parts([&](const Cells &cells, const Part &part, auto &sum) NDPOOL_INLINED {
             all &= kind.template write<T>(cells, sum, Written<T>(windows, lines, row, part));
         });
@@ -276,7 +277,8 @@ struct Maximum {
     // For these slopes the least c is the largest hi - a (hi - lo): each cell lies below c + a (x - lo).
     template <class T>
     NDPOOL_INLINE V above(const Cells &cells, V c, const Written<T> &written) const {
-        V needed = all_of(-__builtin_inf()), shift{}, lost{}, sizes{}, others = needed, leader = -needed, ones{}, some{};
+        V needed = all_of(-__builtin_inf()), shift{}, lost{}, sizes{}, others = needed, leader = -needed, ones{},
+          some{};
         for (i64 k = 0; k < cells.taps; ++k) {
             const V lo = cells.lo(k), hi = cells.hi(k), width = hi - lo;
             V slope = width > 0 ? larger(hi - c, V{}) / width : V{};
@@ -333,18 +335,18 @@ struct Maximum {
 // With e(x) = exp(beta (x - s)) and S = sum e(x_i) + zeros, y = s + log(S) / beta is convex for beta > 0. Below: the
 // tangent at the centre. Above, for any r > 0: log S <= r S - 1 - log r, where e lies below its chords.
 //
-// Half a box down from hi, e is q = exp(-beta (hi - lo) / 2) times less, and once more down to lo. Every e is off by its
-// exponents' last places, of which t exp(-t) <= 0.37 is left; the rest is rounding. A slope exp(-t) / S is off by as many
-// last places as t = -log(slope) - log(S) has, and the tangent by that part of slope and width. For a box of floats, exp
-// and log have fewer digits: log is off by less than 2^-29 of itself, and exp by EXP_LOSS.
+// Half a box down from hi, e is q = exp(-beta (hi - lo) / 2) times less, and once more down to lo. Every e is off by
+// its exponents' last places, of which t exp(-t) <= 0.37 is left; the rest is rounding. A slope exp(-t) / S is off by
+// as many last places as t = -log(slope) - log(S) has, and the tangent by that part of slope and width. For a box of
+// floats, exp and log have fewer digits: log is off by less than 2^-29 of itself, and exp by EXP_LOSS.
 //
-// exp(x) for x <= 0, and 0 below -600 and for a NaN: a power of two in floats, times a whole one. Its polynomial is off by 1.7e-8 of
-// itself, its rest by 1e-8, and three roundings to floats add less than 1e-7.
+// 2^x for x <= 0, and 0 below -900 and for a NaN: a power of two in floats, times a whole one. Its polynomial is off
+// by 1.7e-8 of itself, its rest by 1e-8, and three roundings to floats add less than 1e-7.
 constexpr double EXP_LOSS = 1.5e-7;
-NDPOOL_INLINE V exp_for_floats(V x) {
+NDPOOL_INLINE V exp2_for_floats(V x) {
     using U = vec<std::uint64_t, N>;
     const V least = all_of(-900), magic = all_of(0x1.8p52);
-    const V a = larger(x * PER_LOG_2, least), shifted = a + magic;
+    const V a = larger(x, least), shifted = a + magic;
     const V power = convert<double, N>(exp2_of<N>(vec<float, N>{}, convert<float, N>(a - (shifted - magic)), -1.0f));
     const V result = bits<V>((bits<U>(shifted) << 52) + bits<U>(power));
     return a > least ? result : V{};
@@ -368,16 +370,18 @@ struct Smooth {
         sums.largest = larger(size(s), size(least));
         if (has_zeros) {
             s = zeros > 0 ? larger(s, V{}) : s;
-            padding = zeros > 0 ? zeros * exp_of<T>(-beta * s) : V{};
+            padding = zeros > 0 ? zeros * exp_of<T>(-beta * per_exponent<T>() * s) : V{};
         }
         sums.s = s, sums.padding = padding;
     }
     template <class T>
     NDPOOL_INLINE void add(const Cells &cells, Sums &sums) const {
+        // In variables of its own, which no store can change.
+        const V s = sums.s, by = all_of(beta * per_exponent<T>()), down = by * -0.5;
         V middle = sums.padding, ends = sums.padding;
         for (i64 k = 0; k < cells.taps; ++k) {
             const V lo = cells.lo(k), hi = cells.hi(k);
-            const V high = exp_of<T>(beta * (hi - sums.s)), q = exp_of<T>(-beta / 2 * (hi - lo));
+            const V high = exp_of<T>(by * (hi - s)), q = exp_of<T>(down * (hi - lo));
             const V mid = high * q, low = mid * q;
             cells.set(2, k, low), cells.set(3, k, high), cells.set(4, k, mid);
             middle += mid, ends += (low + high) / 2;
@@ -388,6 +392,7 @@ struct Smooth {
     NDPOOL_INLINE Mask write(const Cells &cells, const Sums &sums, const Written<T> &written) const {
         constexpr bool FOR_FLOATS = sizeof(T) == 4;
         const double n = static_cast<double>(cells.taps + 1), per_beta = 1 / beta;
+        const V by = all_of(beta);
         const double roundings = 2 * n + 20 + (FOR_FLOATS ? 0x1p25 : 0), loss = FOR_FLOATS ? EXP_LOSS : 0;
         const V s = sums.s, padding = sums.padding, middle = sums.middle, ends = sums.ends;
         const V r = 1 / ends, per_middle = 1 / middle, scale = r * per_beta;
@@ -399,7 +404,7 @@ struct Smooth {
             const V slope = written.below(k, cells.at(4, k) * per_middle);
             centre += slope * (lo / 2 + hi / 2), widths += width, leaning += slope * width;
             const V low = cells.at(2, k), high = cells.at(3, k);
-            const V chord = written.above(k, scale * held((high - low) * inverse<T>(width), beta * low, beta * high));
+            const V chord = written.above(k, scale * held((high - low) * inverse<T>(width), by * low, by * high));
             above += larger(scale * low - chord * lo, scale * high - chord * hi);
             chords += chord;
         }
@@ -408,19 +413,24 @@ struct Smooth {
         const V below_size = 2 * (size(s) + sums.largest) + logs * per_beta + widths + leaning * logs;
         const V bias = s + (r * padding - 1 - log_r) * per_beta + above;
         const V above_size = size(s) + (4 + size(log_r)) * per_beta + n * scale + chords * sums.largest;
-        // What exp has lost of the middle, twice, and with it each slope; and what the slope has lost. Of the ends it has
-        // lost three times its part, at most.
-        const V below_loss = 2 * loss * per_beta + (4 * loss + SLOPE_LOSS<T>) * leaning;
+        // What exp has lost of the middle, twice, and with it each slope; and what the slope has lost. Of the ends it
+        // has lost three times its part, at most.
+        const V below_loss = 2 * loss * per_beta + (4 * loss + SLOPE_LOSS<T>)*leaning;
         return written.biases(down(y - centre, below_size, roundings) - below_loss,
                               up(bias, above_size, roundings) + 6 * loss * per_beta,
                               (middle > TOO_SMALL) & (ends > TOO_SMALL));
     }
 
   private:
+    // What an exponent is counted in: exp, or a power of two for floats.
+    template <class T>
+    static constexpr double per_exponent() {
+        return sizeof(T) == 4 ? PER_LOG_2 : 1;
+    }
     // 0 where there is no cell. Where one is infinite, all become so, or some, and then the sizes are infinite.
     template <class T>
     static NDPOOL_INLINE V exp_of(V x) {
-        if constexpr (sizeof(T) == 4) return exp_for_floats(x);
+        if constexpr (sizeof(T) == 4) return exp2_for_floats(x);
         return x == x ? exp_lanes<N>(x) : V{};
     }
 };
@@ -435,7 +445,10 @@ template <int WHOLE>
 class Powers {
   public:
     explicit Powers(double p)
-        : p(p), factors(WHOLE ? WHOLE : p <= 32 && p == static_cast<int>(p) ? static_cast<int>(p) : 0) {}
+        : p(p),
+          factors(WHOLE                                 ? WHOLE
+                  : p <= 32 && p == static_cast<int>(p) ? static_cast<int>(p)
+                                                        : 0) {}
     // 0 for 0, for p = 1 too.
     NDPOOL_INLINE V less_one(V x) const {
         if constexpr (WHOLE == 1) return x > 0 ? all_of(1) : V{};

@@ -1,5 +1,5 @@
-// The ends of boxes: whether they are in order, what they become when they are rounded outward, and the cells that lead a
-// window. Compiled without fused products, so that every level gives the same bits.
+// The ends of boxes: whether they are in order, what they become when they are rounded outward, and the cells that lead
+// a window. Compiled without fused products, so that every level gives the same bits.
 #include "kinds/box_lanes.h"
 
 namespace ndpool {
@@ -103,7 +103,8 @@ bool moved(T *y, const T *sizes, i64 count, const Outward &error) {
     using A = compared_as<T>;
     constexpr int N = LANES<A>;
     using V = vec<A, N>;
-    const V relative = splat<A, N>(static_cast<A>(error.relative)), absolute = splat<A, N>(static_cast<A>(error.absolute));
+    const V relative = splat<A, N>(static_cast<A>(error.relative)),
+            absolute = splat<A, N>(static_cast<A>(error.absolute));
     decltype(V{} == V{}) all = V{} == V{};
     each_part<N>(count, [&](i64 i, int some) NDPOOL_INLINED {
         V v = load_part<A, N>(y + i, some);
@@ -160,7 +161,8 @@ struct Leaders {
             largest_lo[0] = largest_lo[i] > largest_lo[0] ? largest_lo[i] : largest_lo[0];
             const bool is_nan = chosen[i] != chosen[i], was_nan = chosen[0] != chosen[0];
             const bool ties = is_nan == was_nan && (is_nan || chosen[i] == chosen[0]);
-            if (ties ? below[i] < below[0] : is_nan || chosen[i] > chosen[0]) chosen[0] = chosen[i], below[0] = below[i];
+            if (ties ? below[i] < below[0] : is_nan || chosen[i] > chosen[0])
+                chosen[0] = chosen[i], below[0] = below[i];
         }
     }
 };
@@ -216,8 +218,7 @@ class Selection {
             const Part part = part_of<N, EACH>(windows, repeated, i);
             if (part.from >= part.to) continue;
             const Tap *tap = windows.tap + part.group * windows.taps;
-            Leaders<T, N> found(
-                convert<U, N>(load<N>(windows.first_place + part.group * windows.lanes + part.offset)));
+            Leaders<T, N> found(convert<U, N>(load<N>(windows.first_place + part.group * windows.lanes + part.offset)));
             for (i64 k = 0; k < windows.taps; ++k)
                 see(found, cells_at<T, N>(lo, tap[k], windows.scattered, part.offset, NONE),
                     cells_at<T, N>(hi, tap[k], windows.scattered, part.offset, NONE), splat<U, N>(static_cast<U>(k)));
@@ -263,7 +264,8 @@ class Selection {
         vec<U, N> place;
         for (int i = 0; i < N; ++i) place[i] = static_cast<U>(run.place + i);
         i64 i = 0;
-        for (; i + N <= run.count; i += N, place += static_cast<U>(N)) see(found, load<N>(lo + i), load<N>(hi + i), place);
+        for (; i + N <= run.count; i += N, place += static_cast<U>(N))
+            see(found, load<N>(lo + i), load<N>(hi + i), place);
         if (i == run.count) return;
         V a = splat<T, N>(NONE), b = a;
         for (int j = 0; i + j < run.count; ++j) a[j] = lo[i + j], b[j] = hi[i + j];
@@ -302,9 +304,9 @@ BoxCheck check_box(Type type, const void *lo, const void *hi, i64 count, bool wa
 }
 
 void magnitudes(Type type, const void *lo, const void *hi, void *least, void *largest, i64 count) {
-#define NDPOOL_CASE(NAME, T)                                                                                       \
-    case Type::NAME:                                                                                               \
-        return magnitudes_of(static_cast<const T *>(lo), static_cast<const T *>(hi), static_cast<T *>(least),      \
+#define NDPOOL_CASE(NAME, T)                                                                                  \
+    case Type::NAME:                                                                                          \
+        return magnitudes_of(static_cast<const T *>(lo), static_cast<const T *>(hi), static_cast<T *>(least), \
                              static_cast<T *>(largest), count);
     switch (type) {
         NDPOOL_FLOATS(NDPOOL_CASE)

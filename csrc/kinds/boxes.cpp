@@ -26,11 +26,15 @@ struct Kernels {
     decltype(&baseline::maximum_lines) maximum;
 };
 
-#define NDPOOL_KERNELS_OF(LEVEL)                                                                                \
-    {                                                                                                           \
-        #LEVEL, LEVEL::check_box, LEVEL::magnitudes, LEVEL::move_outward, LEVEL::select_lines,                  \
-            LEVEL::smooth_lines, LEVEL::norm_lines, LEVEL::maximum_lines                                        \
-    }
+#define NDPOOL_KERNELS_OF(LEVEL) \
+    {#LEVEL,                     \
+     LEVEL::check_box,           \
+     LEVEL::magnitudes,          \
+     LEVEL::move_outward,        \
+     LEVEL::select_lines,        \
+     LEVEL::smooth_lines,        \
+     LEVEL::norm_lines,          \
+     LEVEL::maximum_lines}
 const Kernels KERNELS[] = {
     NDPOOL_KERNELS_OF(baseline),
 #if defined(NDPOOL_X86_LEVELS)
@@ -54,8 +58,8 @@ constexpr i64 PIECE_BYTES = 1 << 19;  // of each end: both of them, and what is 
 void check_bytes(const Array &array, const char *name, i64 elements, i64 size) {
     if (array.steps || array.element_bytes != size || array.bytes != elements * size)
         throw std::invalid_argument(std::string(name) + " has " + std::to_string(array.bytes) +
-                                    " bytes; expected a dense array of " + std::to_string(elements) +
-                                    " elements of " + std::to_string(size));
+                                    " bytes; expected a dense array of " + std::to_string(elements) + " elements of " +
+                                    std::to_string(size));
 }
 
 // Part of an array.
@@ -81,7 +85,7 @@ Request sizes_of(Request request) {
 
 }  // namespace
 
-BoxedPool::BoxedPool(const Request &request) : whole(request), by_magnitude(request.kind == "lp") {
+BoxedPool::BoxedPool(const Request &request) : by_magnitude(request.kind == "lp") {
     const PlannedPool all(request);
     std::size_t leading = 0;
     while (leading < request.dims.size() && request.dims[leading].size() == 1) outer *= request.dims[leading++][0];
@@ -93,8 +97,8 @@ BoxedPool::BoxedPool(const Request &request) : whole(request), by_magnitude(requ
     piece = std::max<i64>(1, std::min(outer, PIECE_BYTES / std::max<i64>(slab, 1)));
     full = std::make_unique<PlannedPool>(over(request, piece, leading));
     if (outer % piece) rest = std::make_unique<PlannedPool>(over(request, outer % piece, leading));
-    const Type type = all.input_type();
-    if (!is_float(type) || type != all.result_type()) return;
+    const bool has_order = request.kind == "quantile" || request.kind == "median";
+    if (!has_order || !is_float(all.input_type())) return;
     full_sizes = std::make_unique<PlannedPool>(sizes_of(over(request, piece, leading)));
     if (rest) rest_sizes = std::make_unique<PlannedPool>(sizes_of(over(request, outer % piece, leading)));
 }
@@ -129,7 +133,8 @@ bool BoxedPool::run_piece(i64 number, const Array &lo, const Array &hi, const Ar
     outward.absolute = (found.largest * error.per_size + error.floor) * error.counted + error.least;
     for (const bool up : {false, true}) {
         outward.up = up;
-        is_odd |= !use.move_outward(pool.result_type(), ends[up].data, of_window ? sizes.data() : nullptr, out, outward);
+        is_odd |=
+            !use.move_outward(pool.result_type(), ends[up].data, of_window ? sizes.data() : nullptr, out, outward);
     }
     return true;
 }
@@ -144,7 +149,7 @@ bool BoxedPool::bounds(const Array &lo, const Array &hi, const Array &ylo, const
     check_bytes(ylo, "ylo", out, size_of(full->result_type()));
     check_bytes(yhi, "yhi", out, size_of(full->result_type()));
     if (error.size == EndsError::Size::OF_WINDOW && !full_sizes)
-        throw std::invalid_argument("windows have sizes where x and y are floats of one type");
+        throw std::invalid_argument("only quantiles of floats have the sizes of windows");
     std::atomic<bool> in_order{true};
     std::mutex mutex;
     auto run = [&](i64 begin, i64 end) {
@@ -252,7 +257,8 @@ bool Boxes::over_blocks(Type type, const void *lo, const void *hi, bool check, i
     auto look = [&](i64 start, i64 cells) {
         if (!check) return true;
         const i64 offset = start * bytes;
-        return use.check(type, static_cast<const char *>(lo) + offset, static_cast<const char *>(hi) + offset, cells, false)
+        return use
+            .check(type, static_cast<const char *>(lo) + offset, static_cast<const char *>(hi) + offset, cells, false)
             .in_order;
     };
     if (!fits) {
@@ -263,7 +269,8 @@ bool Boxes::over_blocks(Type type, const void *lo, const void *hi, bool check, i
         });
         if (!in_order || outputs() == 0) return in_order;
     }
-    const i64 groups = fits ? view.groups : std::min<i64>(view.groups, 256), parts = (view.groups + groups - 1) / groups;
+    const i64 groups = fits ? view.groups : std::min<i64>(view.groups, 256),
+              parts = (view.groups + groups - 1) / groups;
     parallel(view.blocks() * parts, worth_threads(inputs()), [&](i64 begin, i64 end) {
         for (i64 unit = begin; unit < end && in_order; ++unit) {
             const i64 block = unit / parts, from = unit % parts * groups;

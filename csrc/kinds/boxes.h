@@ -1,7 +1,6 @@
 // Pools over boxes: what they give for all x with lo <= x <= hi, cell by cell.
 #pragma once
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "kinds/box_kernels.h"
@@ -19,24 +18,25 @@ struct EndsError {
 
 // A pool that grows with every cell (or, as Lp, with every magnitude): the ends of its interval.
 //
-// The box is read once. It is cut into pieces that stay in the cache: each is checked, pooled at both ends, and rounded.
+// The box is read once. It is cut into pieces that stay in the cache: each is checked, pooled at both ends, and
+// rounded.
 class BoxedPool {
   public:
     explicit BoxedPool(const Request &request);
 
     // Whether lo <= hi everywhere; if not, nothing is said of the results. Into `odd` go the pieces, of so many outer
-    // slabs, that have an end or an output which is not finite where numbers were to be rounded: their results are wrong.
+    // slabs, that have an end or an output which is not finite where numbers were to be rounded: their results are
+    // wrong.
     bool bounds(const Array &lo, const Array &hi, const Array &ylo, const Array &yhi, const EndsError &error,
                 int threads, std::vector<i64> &odd) const;
 
     i64 slabs_of_piece() const { return piece; }
 
   private:
-    Request whole;
     bool by_magnitude;
     i64 outer = 1, piece = 1;
-    std::unique_ptr<PlannedPool> full, rest;  // over a piece, and over the last one if that is smaller
-    mutable std::unique_ptr<PlannedPool> full_sizes, rest_sizes;  // the largest cell of each window
+    std::unique_ptr<PlannedPool> full, rest;              // over a piece, and over the last one if that is smaller
+    std::unique_ptr<PlannedPool> full_sizes, rest_sizes;  // the largest cell of each window, of quantiles
 
     bool run_piece(i64 number, const Array &lo, const Array &hi, const Array &ylo, const Array &yhi,
                    const EndsError &error, bool &is_odd) const;
@@ -47,13 +47,15 @@ class Boxes {
   public:
     // places[taps][windows] are cells of a row, where `real` says that there is one. Outputs lie in lines of so many.
     Boxes(const i64 *places, const bool *real, i64 taps, i64 windows, i64 rows, i64 cells, i64 line, int lanes);
+    Boxes(const Boxes &) = delete;
+    Boxes &operator=(const Boxes &) = delete;
 
     // The cell below a maximum and the line above it. Whether lo <= hi everywhere.
     bool select(Type type, const SelectLines &lines, int threads) const;
 
     enum class Kind { MAX, SMOOTH_MAX, LP };
-    // The maps below and above a kind with a slope for each cell. `is_odd` tells whether some window has no line, and NaN
-    // for its biases. A NaN in both ends is a cell that is not there, where `check` is false.
+    // The maps below and above a kind with a slope for each cell. `is_odd` tells whether some window has no line, and
+    // NaN for its biases. A NaN in both ends is a cell that is not there, where `check` is false.
     bool relax(Kind kind, Type type, const CellLines &lines, bool check, int threads, bool &is_odd) const;
 
     i64 inputs() const { return view.rows * view.cells; }
