@@ -244,7 +244,7 @@ struct Maximum {
         V c = all_of(-__builtin_inf());
         for (i64 k = 0; k < cells.taps; ++k) {
             const V hi = cells.hi(k);
-            c = (together(cells, hi) > 1) & (hi > c) ? hi : c;
+            c = ((together(cells, hi) > 1) & (hi > c)) ? hi : c;
         }
         return c;
     }
@@ -290,12 +290,12 @@ struct Maximum {
             shift += has_slope ? slope * lo : V{}, lost += has_slope ? slope * size(lo) : V{};
             sizes = larger(size(real_lo), sizes), sizes = larger(size(real_hi), sizes);
             others = larger(is_one ? others : hi, others);
-            leader = is_one & (lo < leader) ? lo : leader;
+            leader = (is_one & (lo < leader)) ? lo : leader;
             ones += is_one ? all_of(1) : V{}, some += has_slope ? all_of(1) : V{};
         }
         const V bias = up(needed - shift, size(needed) + lost + sizes, static_cast<double>(cells.taps) + 6);
         // One cell that leads everywhere is the maximum itself.
-        return (ones == 1) & (some == 1) & (others <= leader) ? V{} : bias;
+        return ((ones == 1) & (some == 1) & (others <= leader)) ? V{} : bias;
     }
 
     // A midpoint of both infinities is NaN, and leads.
