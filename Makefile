@@ -38,8 +38,10 @@ test-images: .venv/.test-images
 	$(BIN)/python -m pytest tests/image_peers
 
 # Bounds, and proofs with a solver: likewise. The examples of `ndpool.prove` need it, too.
-test-verified: .venv/.test-verified
-	$(BIN)/python -m pytest -n auto tests/verification src/ndpool/prove
+# auto_LiRPA asks for an old PyTorch, and lies beside the other packages without what it asks for: benchmarks/lirpa.py.
+LIRPA := build/lirpa
+test-verified: .venv/.test-verified $(LIRPA)/.installed
+	PYTHONPATH=$(LIRPA) $(BIN)/python -m pytest -n auto tests/verification src/ndpool/prove
 
 # The kernels for GPUs in Triton's interpreter: likewise. Triton is a gigabyte.
 test-triton: .venv/.test-triton
@@ -97,11 +99,11 @@ format: .venv/.lint
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: .venv/.bench
+bench: .venv/.bench $(LIRPA)/.installed
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.torch_end_to_end
 	$(BIN)/python -m benchmarks.images
-	$(BIN)/python -m benchmarks.verified
+	PYTHONPATH=$(LIRPA) $(BIN)/python -m benchmarks.verified
 	$(BIN)/python -m benchmarks.jax
 
 # The working tree beside the commit OLD: both are built, and take turns. `python -m benchmarks.compare` compares any two.
@@ -246,6 +248,12 @@ $(TENSORFLOW)/.installed: .venv/.tools Makefile
 	@echo "Installing TensorFlow, which is large, into $(TENSORFLOW)"
 	@rm -rf $(TENSORFLOW)
 	@$(PIP) --quiet --target $(TENSORFLOW) 'tensorflow-cpu>=2.21'
+	@touch $@
+
+$(LIRPA)/.installed: .venv/.tools Makefile
+	@rm -rf $(LIRPA)
+	@echo "Installing auto_LiRPA into $(LIRPA)"
+	@$(PIP) --quiet --no-deps --target $(LIRPA) auto_LiRPA==0.3
 	@touch $@
 
 .venv/.test-verified: .venv/.test

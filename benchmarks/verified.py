@@ -23,6 +23,7 @@ from ndpool import Avg, Global, Graph, Lp, Max, Median, Min, Pool, SmoothMax, Su
 from ndpool.bounds import relaxations
 from ndpool.prove import table
 
+from . import lirpa
 from .report import RESULTS, cpu_model
 
 AT_MOST = {"bounds": 3.0, "linear_bounds": 12.0}
@@ -100,20 +101,30 @@ def speed_table(rows: list[Row]) -> str:
 # --- a network ------------------------------------------------------------------------------------
 
 
-def network(rng: np.random.Generator) -> Any:
+def weights(rng: np.random.Generator) -> list[np.ndarray]:
+    """Of two convolutions and two dense layers."""
+    shapes = {(6, 1, 3, 3): 3, (8, 6, 3, 3): 7, (32, 32): 6, (10, 32): 6}
+    return [rng.normal(size=shape) / size for shape, size in shapes.items()]
+
+
+def network(weights: list[np.ndarray]) -> Any:
     """Two convolutions with max pooling after each and two dense layers, on 14 x 14 cells."""
     g = Graph()
     x = g.input((1, 1, 14, 14), name="x")
-    h = g.max_pool2d(g.relu(g.conv(x, g.constant(rng.normal(size=(6, 1, 3, 3)) / 3))), 2)
-    h = g.flatten(g.max_pool2d(g.relu(g.conv(h, g.constant(rng.normal(size=(8, 6, 3, 3)) / 7))), 2))
-    h = g.relu(g.linear(h, g.constant(rng.normal(size=(32, h.shape[1])) / 6)))
-    return g.build(g.linear(h, g.constant(rng.normal(size=(10, 32)) / 6)))
+    first, second, third, fourth = (g.constant(values) for values in weights)
+    h = g.max_pool2d(g.relu(g.conv(x, first)), 2)
+    h = g.flatten(g.max_pool2d(g.relu(g.conv(h, second)), 2))
+    return g.build(g.linear(g.relu(g.linear(h, third)), fourth))
 
 
 def gaps(epsilons: tuple[float, ...]) -> list[dict[str, float]]:
-    """How far apart the bounds of a network's outputs are, by intervals and by crown with each relaxation of Max."""
+    """How far apart the bounds of a network's outputs are, by intervals and by crown with each relaxation of Max.
+
+    Beside them those of auto_LiRPA, where it is installed.
+    """
     rng = np.random.default_rng(0)
-    f, x = network(rng), rng.normal(size=(1, 1, 14, 14))
+    values = weights(rng)
+    f, x = network(values), rng.normal(size=(1, 1, 14, 14))
     ours, rows = relaxations.linear_bounds, []
     for eps in epsilons:
         row: dict[str, float] = {"eps": eps, "ibp": _gap(f, x, eps, "ibp")}
@@ -127,8 +138,20 @@ def gaps(epsilons: tuple[float, ...]) -> list[dict[str, float]]:
             row[f"crown, {upper}"] = _gap(f, x, eps, "crown")
             row["seconds"] = time.perf_counter() - start
         relaxations.linear_bounds = ours
-        rows.append(row)
+        rows.append({**row, **_gaps_of_auto_lirpa(values, x, eps)})
     return rows
+
+
+def _gaps_of_auto_lirpa(values: list[np.ndarray], x: np.ndarray, eps: float) -> dict[str, float]:
+    try:
+        lirpa.auto_lirpa()
+    except ImportError:
+        return {}
+    net, found = lirpa.lenet(values), {}
+    for method in ("IBP", "CROWN"):
+        low, high = lirpa.bounds(net, x, eps, method)
+        found[f"auto_LiRPA, {method}"] = float((high - low).mean())
+    return found
 
 
 def _gap(f: Any, x: np.ndarray, eps: float, method: str) -> float:
@@ -147,7 +170,7 @@ def gap_table(rows: list[dict[str, float]]) -> str:
 
 
 def speed(quick: bool) -> dict[str, Any]:
-    shape, seconds = (QUICK, 0.05) if quick else (IMAGES, 0.8)
+    shape, seconds = (QUICK, 0.05) if quick else (IMAGES, 2.0)
     pools = list(POOLS.items())[:3] if quick else POOLS.items()
     rows = [measured(name, pool, dtype, shape, seconds) for name, pool in pools for dtype in ("float32", "float64")]
     return {"machine": cpu_model(), "shape": shape, "rows": [asdict(row) for row in rows]}
@@ -168,7 +191,7 @@ def report(found: dict[str, Any]) -> str:
         at, rows = found["speed"], [Row(**row) for row in found["speed"]["rows"]]
         text += f"\nOn {at['machine']}, arrays of shape {tuple(at['shape'])}, one thread:\n\n{speed_table(rows)}"
     if "gaps" in found:
-        said = "The mean width of the bounds of a network with max pooling, and the seconds of the last column:"
+        said = "The mean width of the bounds of a network with max pooling, and the seconds of `crown, volume`:"
         text += f"\n{said}\n\n{gap_table(found['gaps'])}"
     if "proofs" in found:
         text += f"\nWhat is proved, for all real inputs or over a box:\n\n{found['proofs']}"

@@ -148,3 +148,94 @@ class TensorPlan:
         """Give y and the winners; these are None where the derivative keeps none."""
 
     def pull(self, x: Any | None, y: Any | None, winners: Any | None, g: Any, threads: int = 0) -> Any | None: ...
+
+class BoxedPool:
+    """A plan over boxes: its results at both ends, rounded outward. The arguments are those of Plan."""
+
+    def __init__(
+        self,
+        dims: Sequence[Sequence[int]],
+        kind: str,
+        option: str,
+        parameter: float,
+        dtype: str,
+        result: str,
+        derivative: str,
+        winner_bytes: int,
+        skip: tuple[int, int, int] | None = None,
+        pooled: Sequence[int] = (),
+    ) -> None: ...
+    @property
+    def slabs_of_piece(self) -> int:
+        """How many slabs, along the dimensions before the pooled ones, are worked on at a time."""
+
+    def bounds(
+        self,
+        lo: Any,
+        hi: Any,
+        ylo: Any,
+        yhi: Any,
+        error: tuple[str, float, float, float, float, float] | None,
+        *,
+        threads: int = 0,
+    ) -> list[int] | None:
+        """Write ylo and yhi; None where `lo <= hi` does not hold everywhere, and else the pieces that are wrong.
+
+        These have an end or an output that is not finite. `error` is whose largest magnitude it depends on ("none",
+        "piece" or "window"), and its numbers r, p, f, c and l: y is moved by `r |y| + (p size + f) c + l`. None is for
+        results that are not rounded.
+        """
+
+class BoxWindows:
+    """The windows of a pool over matrices of (rows, cells), one a lane of the engine's registers.
+
+    `places` and `real` have the cells of each window, [cells of a window][windows]; outputs lie in lines of so many.
+    """
+
+    def __init__(self, places: Any, real: Any, windows: int, rows: int, cells: int, line: int, lanes: int) -> None: ...
+    def select(
+        self,
+        lo: Any,
+        hi: Any,
+        dtype: str,
+        below: Any,
+        above: Any,
+        place_bytes: int,
+        slope: Any,
+        bias: Any,
+        *,
+        minimum: bool,
+        by_lo: bool,
+        constant: bool,
+        threads: int = 0,
+    ) -> bool:
+        """Write the place of the cell below a maximum, and the place, slope and bias of the line above it.
+
+        False where `lo <= hi` does not hold everywhere.
+        """
+
+    def relax(
+        self,
+        kind: str,
+        lo: Any,
+        hi: Any,
+        dtype: str,
+        parameter: float,
+        below_slopes: Any,
+        below_bias: Any,
+        above_slopes: Any,
+        above_bias: Any,
+        *,
+        minimum: bool,
+        by_lo: bool = False,
+        at: Any | None = None,
+        weights: Any | None = None,
+        zeros: Any | None = None,
+        check: bool,
+        threads: int = 0,
+    ) -> bool | None:
+        """Write the maps below and above with a slope for each cell; True where some window has no line.
+
+        Its biases are NaN then. None where `lo <= hi` does not hold everywhere. Where that is not to be looked at, NaN
+        at both ends is a cell that is not there.
+        """

@@ -102,6 +102,26 @@ def indices(plan: Plan, winners: Memory, found: Memory, threads: int = 0) -> Non
     _run(plan, engine_plan(plan).indices, threads, winners, found)
 
 
+def bounds(
+    plan: Plan, lo: Memory, hi: Memory, ylo: Memory, yhi: Memory, error: tuple[Any, ...] | None, threads: int = 0
+) -> list[slice] | None:
+    """Write the plan's results at both ends of a box, rounded outward by an error; None if the box is not in order.
+
+    Else the parts, along the axes before the pooled ones as one, which have something in them that is not finite, and
+    that the caller has to do again.
+    """
+    engine_plan(plan)
+    boxed = plan.handles.get("boxed")
+    if boxed is None:
+        boxed = plan.handles["boxed"] = _engine.BoxedPool(**request(plan))
+    try:
+        odd = boxed.bounds(lo, hi, ylo, yhi, error, threads=threads)
+    except MemoryError:
+        raise starved(plan) from None
+    each = boxed.slabs_of_piece
+    return None if odd is None else [slice(number * each, (number + 1) * each) for number in odd]
+
+
 def path(plan: Plan, operation: str) -> str:
     """The way that "forward", "linearize", "push", "pull" or "jvp" goes in the engine, by its name."""
     return engine_plan(plan).path(operation)

@@ -67,3 +67,21 @@ def test_the_benchmark_leaves_the_relaxation_as_it_was(monkeypatch):
     before = relaxations.linear_bounds
     importlib.import_module("benchmarks.verified").gaps((0.01,))
     assert relaxations.linear_bounds is before
+
+
+def test_auto_lirpa_itself_is_wider_and_refuses_windows(monkeypatch):
+    """Its latest package, where it is installed: the same intervals, wider maps, no padding, overlap or dilation."""
+    monkeypatch.syspath_prepend(str(ROOT))
+    lirpa = importlib.import_module("benchmarks.lirpa")
+    try:
+        lirpa.auto_lirpa()
+    except ImportError as error:
+        pytest.skip(str(error))
+    for row in importlib.import_module("benchmarks.verified").gaps((0.003, 0.1)):
+        assert row["ibp"] == pytest.approx(row["auto_LiRPA, IBP"], rel=1e-4)
+        assert row["crown, volume"] < 0.9 * row["auto_LiRPA, CROWN"]
+    low, high = lirpa.of_a_pool(kernel_size=3)
+    assert (low <= high).all()
+    for window in ({"padding": 1}, {"stride": 2}, {"dilation": 2}):
+        with pytest.raises((ValueError, AssertionError, RuntimeError)):
+            lirpa.of_a_pool(kernel_size=3, **window)

@@ -79,6 +79,22 @@ def test_selections_are_exact(case, seed, dtype):
         np.testing.assert_array_equal(end, case.pool(x))
 
 
+@pytest.mark.parametrize("kind", [Median(), Quantile(0.25), Quantile(0.75, "midpoint")], ids=repr)
+@pytest.mark.parametrize("dtype", hostile.FLOATS)
+def test_quantiles_that_fall_on_a_cell_are_exact(kind, dtype):
+    """Of 5 or 9 cells, and infinities among them; those of 4 lie between two and are rounded."""
+    lo, hi = ends(np.random.default_rng(0), "infinite", (4, 45), dtype)
+    for cells in (5, 9):
+        pool = Pool(kind, Window((cells,)))
+        for end, x in zip(pool.bounds(lo, hi), (lo, hi), strict=True):
+            np.testing.assert_array_equal(end, pool(x))
+            assert np.isin(end, x).all()
+    lo, hi = ends(np.random.default_rng(0), "normal", (4, 48), dtype)
+    low, high = (end.astype(np.float64) for end in Pool(kind, Window((4,))).bounds(lo, hi))
+    assert (low < Pool(kind, Window((4,)))(lo)).any()
+    assert (high > Pool(kind, Window((4,)))(hi)).any()
+
+
 @given(
     cases([Sum(), Avg(), SmoothMax(2.0), SmoothMax(-0.5), Median(), Quantile(0.3), Lp(2), Lp(3.5)], max_cells=60),
     seeds(),

@@ -201,8 +201,12 @@ class AllCells(Affine):
     """A slope for each cell of each window: `slopes[others, k, windows]`, 0 where there is no cell."""
 
     def __init__(self, frame: Frame, slopes: Array, bias: Array, above: bool) -> None:
-        super().__init__(frame, bias, above)
-        self._slopes = slopes
+        self.frame, self.above = frame, above
+        self._slopes, self._kept = slopes, bias
+
+    @cached_property
+    def _bias(self) -> Array:  # type: ignore[override]
+        return self._kept.astype(np.float64, copy=False)
 
     @property
     def roundings(self) -> int:
@@ -232,10 +236,10 @@ class AllCells(Affine):
         return positive._pushed(lo) + negative._pushed(hi), positive._pushed(hi) + negative._pushed(lo)
 
     def _with(self, slopes: Array) -> AllCells:
-        return AllCells(self.frame, slopes, self._bias, self.above)
+        return AllCells(self.frame, slopes, self._kept, self.above)
 
     def _mirrored(self) -> Affine:
-        return AllCells(self.frame, self._slopes, -self._bias, not self.above)
+        return AllCells(self.frame, self._slopes, -self._kept, not self.above)
 
 
 def _product(slopes: Array | float, x: Array) -> Array:

@@ -37,9 +37,10 @@ def read_box(lo: ArrayLike, hi: ArrayLike) -> tuple[Array, Array]:
 def check_box(lo: Array, hi: Array, may_be_nan: bool = False, part: tuple[Array, Array] | None = None) -> None:
     """Raises a ValueError that names the first cell whose ends are not in order; only a `part` may be looked at."""
     a, b = part or (lo, hi)
-    if np.less_equal(a, b).all():
-        return
-    bad = ~np.less_equal(lo, hi)
+    with np.errstate(invalid="ignore"):  # some dtypes warn of the NaN that is named below
+        if np.less_equal(a, b).all():
+            return
+        bad = ~np.less_equal(lo, hi)
     if may_be_nan:
         bad &= ~(_is_nan(lo) & _is_nan(hi))
         if not bad.any():

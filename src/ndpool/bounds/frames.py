@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import _engine
 from ..arrays import Array
 from ..windows import Axis
 
@@ -52,15 +53,23 @@ class Frame:
         return math.prod(self.others)
 
     @cached_property
-    def is_full(self) -> bool:
-        """Whether every window has only real cells."""
-        return bool(self.real.all())
-
-    @cached_property
     def repeats(self) -> bool:
         """Whether two windows have the same cell at the same of their places, as more bins than cells have."""
         cells = [places[real] for places, real in zip(self.places, self.real, strict=True)]
         return any(len(np.unique(each)) != len(each) for each in cells)
+
+    def lanes(self, count: int) -> _engine.BoxWindows:
+        """The windows as the engine looks at so many of them at a time."""
+        if count not in self._tables:
+            windows = self.places.shape[1]
+            places, real = np.ascontiguousarray(self.places, np.int64), np.ascontiguousarray(self.real)
+            line = self.outputs[-1] if windows else 1
+            self._tables[count] = _engine.BoxWindows(places, real, windows, self.rows, self.cells, line, count)
+        return self._tables[count]
+
+    @cached_property
+    def _tables(self) -> dict[int, _engine.BoxWindows]:
+        return {}
 
     def inputs(self, x: Array) -> Array:
         """(..., *shape) as (..., others, cells)."""
@@ -92,13 +101,6 @@ class Frame:
         whole = rows.reshape(*rows.shape[:lead], *self.others, *pooled)
         moved = np.moveaxis(whole, range(-len(self.axes), 0), [lead + axis for axis in self.axes])
         return np.asarray(moved.reshape((*rows.shape[:lead], *shape)))
-
-    def gathered(self, x: Array, elsewhere: float) -> Array:
-        """(others, cells) as (others, k, windows), with a number where there is no cell."""
-        found = np.take(x, self.places, axis=-1)
-        if not self.is_full:
-            found[:, ~self.real] = elsewhere
-        return np.asarray(found)
 
 
 @lru_cache(maxsize=256)

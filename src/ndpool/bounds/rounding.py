@@ -3,7 +3,7 @@
 `u` is half the distance from 1 to the next number of the result's dtype, n the cells of a window, and M the largest
 magnitude of a cell.
 
-    Max, Min, Quantile of one cell   nothing: the output is one of the cells
+    Max, Min, Quantile of one cell   nothing: the output is one of the cells; so is a Median of an odd number of them
     Avg with rounding                nothing: the exact mean is rounded once, and rounding keeps the order
     Sum, Avg                         rule "Accumulation": floats of 16 and 32 bits are added up in double, which loses
                                      at most n 2^-53 of the sum of magnitudes, and are rounded once: u |y|. Doubles
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays import Array
-from ..kinds import Avg, Lp, Quantile, SmoothMax
+from ..kinds import Avg, Lp, Max, Median, Min, Quantile, SmoothMax
 
 if TYPE_CHECKING:
     from ..pool import Pool
@@ -49,30 +49,36 @@ SMOOTH = {"float16": 2.0**-9, "bfloat16": 2.0**-6, "float32": 1e-6, "float64": 1
 
 @dataclass(frozen=True)
 class Error:
-    """How far an output y may be off: `relative * |y| + absolute`."""
+    """How far an output y may be off: `relative * |y| + per_size * size + floor`.
+
+    The size is the largest finite magnitude of the cells that are looked at: those of one window, or more.
+    """
 
     relative: float
-    absolute: Any  # a number, or an array of the output's shape
-    #: No output of finite cells is larger; infinite where that is not known.
-    largest: float = math.inf
+    per_size: float
+    floor: float
+    #: No output of finite cells is larger than so many times the size; None where that is not known.
+    mass: float | None = None
+
+    def absolute(self, size: Any) -> Any:
+        """The part that does not depend on y."""
+        return self.per_size * size + self.floor
 
 
-def error_of(pool: Pool, cells: int, result: str, largest: Any) -> Error | None:
-    """The error of a pool whose windows have so many cells of at most this magnitude; None where there is none."""
+def error_of(pool: Pool, cells: int, result: str) -> Error | None:
+    """The error of a pool whose windows have so many cells; None where there is none."""
     kind, unit = pool.kind, UNIT.get(result, 0.0)
+    if isinstance(kind, Max | Min) or result not in UNIT:
+        return None
     if isinstance(kind, SmoothMax):
         part = SMOOTH[result]
-        return Error(part, (part * math.log(cells + 1) + cells * 2.0**-53) / abs(kind.beta) + LEAST[result])
+        return Error(part, 0.0, (part * math.log(cells + 1) + cells * 2.0**-53) / abs(kind.beta) + LEAST[result])
     if isinstance(kind, Lp):
-        return Error(SMOOTH[result] + cells * 2.0**-53, 2 * LEAST[result])
-    if result not in UNIT:
-        return None
-    if hasattr(kind, "place"):
-        one_cell = isinstance(kind, Quantile) and kind.one_winner() is not None
-        return None if one_cell else Error(2 * unit, 2.0**-50 * largest + LEAST[result])
-    added = lost_in_sums(cells, result, pool.skip is not None)
-    most = _mass(pool, cells) * largest
-    return Error(2 * unit, added * most + LEAST[result], most)
+        return Error(SMOOTH[result] + cells * 2.0**-53, 0.0, 2 * LEAST[result])
+    if isinstance(kind, Quantile | Median):
+        return None if kind.one_winner() is not None else Error(2 * unit, 2.0**-50, LEAST[result])
+    mass = _mass(pool, cells)
+    return Error(2 * unit, lost_in_sums(cells, result, pool.skip is not None) * mass, LEAST[result], mass)
 
 
 def lost_in_sums(cells: int, result: str, skips: bool) -> float:
@@ -88,19 +94,29 @@ def _mass(pool: Pool, cells: int) -> float:
     return float(cells)
 
 
-def outward(y: Array, error: Error, up: bool) -> Array:
+#: Twice the error, and a little for its own rounding.
+COUNTED = 2.01
+
+
+def outward(y: Array, error: Error, size: Any, up: bool) -> Array:
     """`y` moved outward by twice its error, in its own memory if it is a float of 32 bits or more.
 
     The sum itself is rounded, by at most u |y|: the relative part is at least twice that, and is counted twice.
     """
     wide = y if y.dtype.itemsize > 2 else y.astype(np.float32)
     move = np.abs(wide)
-    move *= wide.dtype.type(2.01 * error.relative)
-    move += np.asarray(2.01 * error.absolute + LEAST[_name(wide)]).astype(wide.dtype)
+    move *= wide.dtype.type(COUNTED * error.relative)
+    move += np.asarray(error.absolute(size) * COUNTED + LEAST[_name(wide)]).astype(wide.dtype)
     with np.errstate(over="ignore", invalid="ignore"):
         (np.add if up else np.subtract)(wide, move, out=wide)
     with np.errstate(over="ignore"):
         return wide if wide is y else np.asarray(wide.astype(y.dtype))
+
+
+def for_engine(error: Error, result: str) -> tuple[float, float, float, float, float]:
+    """The numbers of the same, as the engine takes them: relative, per size, floor, how they count, and the least."""
+    wide = result if result in ("float32", "float64") else "float32"
+    return COUNTED * error.relative, error.per_size, error.floor, COUNTED, LEAST[wide]
 
 
 def _name(a: Array) -> str:
