@@ -277,7 +277,9 @@ def test_winners_of_wide_windows_slide_back(shape, window, dtype):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, hostile.BFLOAT16], ids=str)
 @pytest.mark.parametrize("beta", [1.0, -1.0])
-@pytest.mark.parametrize("window", [Window((2, 2)), Window((3, 3), 2, 1), Window((3, 3), 2, 1, ceil_mode=True)], ids=str)
+@pytest.mark.parametrize(
+    "window", [Window((2, 2)), Window((3, 3), 2, 1), Window((3, 3), 2, 1, ceil_mode=True)], ids=str
+)
 @pytest.mark.parametrize("padded", [True, False], ids=["padding counts", "padding is ignored"])
 def test_smooth_maxima_of_infinities(window, beta, dtype, padded):
     x = np.random.default_rng(8).choice([-np.inf, -1.0, 0.5, np.inf, np.nan], (6, 7, 8), p=[0.5, 0.2, 0.1, 0.1, 0.1])

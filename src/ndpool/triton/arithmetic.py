@@ -43,8 +43,6 @@ class KindNumbers(NamedTuple):
     least: int
 
 
-
-
 def is_nvidia() -> bool:
     """Whether kernels run on a GPU of Nvidia's from 8.0 on, and not in Triton's interpreter, which knows none of these.
 
@@ -95,7 +93,9 @@ def beats(a, b, KIND: tl.constexpr):
 @triton.jit
 def _better_of_16_bits(a, b, KIND: tl.constexpr):
     """Triton would widen both. The device does not need to, and takes them in pairs where threads have pairs."""
-    ASM: tl.constexpr = ("min" if KIND[LEAD] == "min" else "max") + (".NaN.bf16" if a.dtype == tl.bfloat16 else ".NaN.f16")
+    ASM: tl.constexpr = ("min" if KIND[LEAD] == "min" else "max") + (
+        ".NaN.bf16" if a.dtype == tl.bfloat16 else ".NaN.f16"
+    )
     if a.numel >= PAIRS:
         return tl.inline_asm_elementwise(ASM + "x2 $0, $1, $2;", "=r,r,r", [a, b], a.dtype, True, 2)
     else:
@@ -203,7 +203,7 @@ def _exp2(a):
 
 @triton.jit
 def log_of_sum(b, ITEM_BITS: tl.constexpr):
-    """log b. For a result of 16 bits, the device's own approximation is good enough: its error is below 2 ** -21."""
+    """Log b. For a result of 16 bits, the device's own approximation is good enough: its error is below 2 ** -21."""
     if NVIDIA and b.dtype == tl.float32 and ITEM_BITS == 16:
         return tl.inline_asm_elementwise("lg2.approx.ftz.f32 $0, $1;", "=r,r", [b], tl.float32, True, 1) * (1 / LOG2_E)
     else:

@@ -1,7 +1,7 @@
 """The kernel for the way back from windows that lie side by side: a block of cells is a window.
 
-    cells      0 1 | 2 3 | 4 5 | 6        each program reads blocks, finds what the gradient of each leans on,
-    windows     0     1     2             and writes the gradient of the same cells: x is read once
+cells      0 1 | 2 3 | 4 5 | 6        each program reads blocks, finds what the gradient of each leans on,
+windows     0     1     2             and writes the gradient of the same cells: x is read once
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def pull_blocks(
 
     window, seen = _windows(coords, inside, outs[RANK - 1] // ALIGN_OUT, outs, RANK)
     o = first * GROUP + tl.arange(0, GROUP * COLS)[None, :]
-    shares = parted(tl.load(g + window * ALIGN_OUT + o, mask=seen & below(o, outs[RANK - 1], ALIGN_OUT), other=0), ROWS, COLS, GROUP)
+    shares = parted(
+        tl.load(g + window * ALIGN_OUT + o, mask=seen & below(o, outs[RANK - 1], ALIGN_OUT), other=0), ROWS, COLS, GROUP
+    )
     col = first + tl.arange(0, COLS)[None, :]
     gets = ()
     for r in tl.static_range(GROUP):
@@ -90,7 +92,9 @@ def _window_back(
         )
     for k in tl.static_range(PHASES * STEP):
         v = cells[k // STEP * CELLS + r * STEP + k % STEP]
-        b, nothing = look_again(a, b, nothing, v, 0, seen, 0, 1, x, x, x, KIND, "cells", False, False, COMPUTE, SLOPE, "")
+        b, nothing = look_again(
+            a, b, nothing, v, 0, seen, 0, 1, x, x, x, KIND, "cells", False, False, COMPUTE, SLOPE, ""
+        )
     reference, share = slopes(a, b, n, g.to(SLOPE), n, n, KIND, 1)
     gets = ()
     for k in tl.static_range(PHASES * STEP):

@@ -111,7 +111,8 @@ def walk_groups(
     KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, WHOLE: tl.constexpr, LINES: tl.constexpr,
     KERNEL: tl.constexpr, STEP: tl.constexpr, LO: tl.constexpr, GROUP: tl.constexpr, BEFORE: tl.constexpr,
     AFTER: tl.constexpr, ALIGN: tl.constexpr, ALIGN_OUT: tl.constexpr, OVER: tl.constexpr, DIVISOR: tl.constexpr,
-    SINK: tl.constexpr, PLACES: tl.constexpr, AGAIN: tl.constexpr, CLAMP: tl.constexpr, COMPUTE: tl.constexpr, SECOND: tl.constexpr,
+    SINK: tl.constexpr, PLACES: tl.constexpr, AGAIN: tl.constexpr, CLAMP: tl.constexpr, COMPUTE: tl.constexpr,
+    SECOND: tl.constexpr,
     SLOPE: tl.constexpr, WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """As `walk`, from cells. Columns number groups; windows see cells of up to AFTER groups behind theirs."""
@@ -160,8 +161,8 @@ def walk_groups(
     nothing = tl.zeros([ROWS, GROUP * COLS], SLOPE)
     store_result(
         side_by_side(a, GROUP), side_by_side(b, GROUP), nothing, side_by_side(n, GROUP), coords, out,
-        aligned(row, outs[RANK - 1], ALIGN_OUT) + out, inside & below(out, outs[RANK - 1], ALIGN_OUT), g, a_out, b_out, d_out, x,
-        sizes, outs, all_cells, KIND, RANK, WHOLE, DIVISOR, SINK, False, PLACES, SLOPE, True,
+        aligned(row, outs[RANK - 1], ALIGN_OUT) + out, inside & below(out, outs[RANK - 1], ALIGN_OUT),
+        g, a_out, b_out, d_out, x, sizes, outs, all_cells, KIND, RANK, WHOLE, DIVISOR, SINK, False, PLACES, SLOPE, True,
     )  # fmt: skip
 
 

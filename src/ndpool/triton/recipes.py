@@ -395,7 +395,10 @@ def _winners_by_axes(maker: Maker) -> None:
         if axis.stride == axis.dilation == 1 and axis.kernel <= UNROLLED and not axis.is_carried:
             cells_of_a_place = NEIGHBOURS_BACK if inner > 1 else NEIGHBOURS_BACK_IN_A_ROW
             columns = -(-axis.length // cells_of_a_place) * inner
-            constants |= {"CELLS": cells_of_a_place, "ALIGN": math.gcd(axis.length, axis.output, 8) if inner == 1 else 0}
+            constants |= {
+                "CELLS": cells_of_a_place,
+                "ALIGN": math.gcd(axis.length, axis.output, 8) if inner == 1 else 0,
+            }
             constants["LOW"] = work.plan.dtype == "float32"
             values = [rows, work.cells, axis.length, axis.output, inner]
             sides = tile(rows, columns, SLIDE_TILE)

@@ -121,8 +121,8 @@ def slide(
         o = start * OUTPUTS + tl.arange(0, OUTPUTS * COLS)[None, :]
         nothing = tl.zeros([ROWS, OUTPUTS * COLS], tl.int32)
         store_result(
-            side_by_side(found, OUTPUTS), side_by_side(found_places, OUTPUTS), nothing, nothing, along_axes(row, outs, RANK), o, row * out + o,
-            inside_rows & (o < out), a_in, a_out, b_out, a_in, a_in,
+            side_by_side(found, OUTPUTS), side_by_side(found_places, OUTPUTS), nothing, nothing,
+            along_axes(row, outs, RANK), o, row * out + o, inside_rows & (o < out), a_in, a_out, b_out, a_in, a_in,
             (f0, f1, f2, f3, f4, f5, f6, f7), outs, all_cells,
             KIND, RANK, WHOLE, DIVISOR, SINK, False, PLACES, SLOPE, PLACES,
         )  # fmt: skip
@@ -131,8 +131,8 @@ def slide(
         for r in tl.static_range(OUTPUTS):
             at = (row * out + first + r) * inner + within
             store_result(
-                found[r], found_places[r], nothing, nothing, along_axes(at // outs[RANK - 1], outs, RANK), at % outs[RANK - 1], at,
-                inside & (first + r < out), a_in, a_out, b_out, a_in, a_in,
+                found[r], found_places[r], nothing, nothing,
+                along_axes(at // outs[RANK - 1], outs, RANK), at % outs[RANK - 1], at, inside & (first + r < out), a_in, a_out, b_out, a_in, a_in,
                 (f0, f1, f2, f3, f4, f5, f6, f7), outs, all_cells,
                 KIND, RANK, WHOLE, DIVISOR, SINK, False, PLACES, SLOPE, PLACES,
             )  # fmt: skip

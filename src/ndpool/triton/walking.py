@@ -60,7 +60,8 @@ def walk(
     KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, WHOLE: tl.constexpr, CELLS: tl.constexpr,
     DIVISOR: tl.constexpr, SOURCE: tl.constexpr, SINK: tl.constexpr, TANGENT: tl.constexpr, PLACES: tl.constexpr,
     AGAIN: tl.constexpr, CLAMP: tl.constexpr, COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr,
-    EDGE: tl.constexpr, ALIGN_OUT: tl.constexpr, WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    EDGE: tl.constexpr, ALIGN_OUT: tl.constexpr, WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr,
+    COLS: tl.constexpr,
 ):  # fmt: skip
     """`AXES` and the sizes s are those of the source, o those of the sink; `WHOLE` and f those of the pool.
 
@@ -133,8 +134,8 @@ def walk(
             d = tl.where(usual, d, scale_d)
 
     store_result(
-        a, b, d, n, coords, col, aligned(row, outs[RANK - 1], ALIGN_OUT) + col, inside, d_in, a_out, b_out, d_out, n_out,
-        (f0, f1, f2, f3, f4, f5, f6, f7), outs, all_cells,
+        a, b, d, n, coords, col, aligned(row, outs[RANK - 1], ALIGN_OUT) + col, inside,
+        d_in, a_out, b_out, d_out, n_out, (f0, f1, f2, f3, f4, f5, f6, f7), outs, all_cells,
         KIND, RANK, WHOLE, DIVISOR, SINK, TANGENT, PLACES, SLOPE, PLACES or AGAIN or KIND[SUMS] != "plain",
     )  # fmt: skip
 
