@@ -132,8 +132,8 @@ def slide(
             at = (row * out + first + r) * inner + within
             store_result(
                 found[r], found_places[r], nothing, nothing,
-                along_axes(at // outs[RANK - 1], outs, RANK), at % outs[RANK - 1], at, inside & (first + r < out), a_in, a_out, b_out, a_in, a_in,
-                (f0, f1, f2, f3, f4, f5, f6, f7), outs, all_cells,
+                along_axes(at // outs[RANK - 1], outs, RANK), at % outs[RANK - 1], at, inside & (first + r < out),
+                a_in, a_out, b_out, a_in, a_in, (f0, f1, f2, f3, f4, f5, f6, f7), outs, all_cells,
                 KIND, RANK, WHOLE, DIVISOR, SINK, False, PLACES, SLOPE, PLACES,
             )  # fmt: skip
 
