@@ -53,7 +53,7 @@ const Kernels &kernels() {
 
 // --- pieces ---------------------------------------------------------------------------------------
 
-constexpr i64 PIECE_BYTES = 1 << 19;  // of each end: both of them, and what is made of them, stay in the caches
+constexpr i64 PIECE_BYTES = 1 << 18;  // of each end: both of them, and what is made of them, stay in the caches
 
 void check_bytes(const Array &array, const char *name, i64 elements, i64 size) {
     if (array.steps || array.element_bytes != size || array.bytes != elements * size)
