@@ -482,7 +482,8 @@ def declared():
 
 def parameters(node):
     named = node.args.args + node.args.kwonlyargs
-    return [a.arg for a in named if a.arg != "self"], len(node.args.defaults + node.args.kw_defaults)
+    defaults = [default for default in node.args.defaults + node.args.kw_defaults if default is not None]
+    return [a.arg for a in named if a.arg != "self"], len(defaults)
 
 
 def actual(function):

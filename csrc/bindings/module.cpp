@@ -529,7 +529,7 @@ NB_MODULE(_engine, m) {
         .def("linearize", &TensorPlan::linearize, nb::arg("x"), threads)
         .def("pull", &TensorPlan::pull, nb::arg("x").none(), nb::arg("y").none(), nb::arg("winners").none(),
              nb::arg("g"), threads);
-    nb::class_<BoundBoxedPool>(m, "BoxedPool", "A plan over boxes: the ends of its interval.")
+    nb::class_<BoundBoxedPool>(m, "BoxedPool", "A plan over boxes: its results at both ends, rounded outward.")
         .def(nb::init<Dims, std::string, std::string, double, std::string, std::string, std::string, int,
                       const SkipNumbers &, std::vector<i64>>(),
              nb::arg("dims"), nb::arg("kind"), nb::arg("option"), nb::arg("parameter"), nb::arg("dtype"),
@@ -537,8 +537,10 @@ NB_MODULE(_engine, m) {
              nb::arg("pooled") = std::vector<i64>())
         .def("bounds", &BoundBoxedPool::bounds, nb::arg("lo"), nb::arg("hi"), nb::arg("ylo"), nb::arg("yhi"),
              nb::arg("error").none(), keywords, threads)
-        .def_prop_ro("slabs_of_piece", &BoundBoxedPool::slabs_of_piece);
-    nb::class_<BoundBoxes>(m, "BoxWindows", "Windows over boxes, one a lane: the affine maps below and above.")
+        .def("slabs_of_piece", &BoundBoxedPool::slabs_of_piece,
+             "How many slabs, along the dimensions before the pooled ones, are worked on at a time.");
+    nb::class_<BoundBoxes>(m, "BoxWindows",
+                           "The windows of a pool over matrices of (rows, cells), one a lane of the engine's registers.")
         .def(nb::init<nb::handle, nb::handle, i64, i64, i64, i64, int>(), nb::arg("places"), nb::arg("real"),
              nb::arg("windows"), nb::arg("rows"), nb::arg("cells"), nb::arg("line"), nb::arg("lanes"))
         .def("select", &BoundBoxes::select, nb::arg("lo"), nb::arg("hi"), nb::arg("dtype"), nb::arg("below"),

@@ -312,21 +312,24 @@ struct Maximum {
         return V{};
     }
 
-    // max x >= sum of s_i x_i for weights s that add up to 1, and rounding is made up for.
+    // max x >= sum of s_i x_i for weights s that add up to 1, and rounding is made up for. The weights are taken as parts
+    // of the largest of them: their own sum may be beyond all numbers.
     template <class T>
     NDPOOL_INLINE V mixture(const Cells &cells, const Written<T> &written) const {
-        V total{}, count{}, lost{};
+        V largest{}, total{}, count{}, lost{};
+        for (i64 k = 0; k < cells.taps; ++k)
+            largest = larger(largest, cells.hi(k) == cells.hi(k) ? cells.at(3, k) : V{});
         for (i64 k = 0; k < cells.taps; ++k) {
             const auto real = cells.hi(k) == cells.hi(k);
-            total += real ? cells.at(3, k) : V{}, count += real ? all_of(1) : V{};
+            total += real ? cells.at(3, k) / largest : V{}, count += real ? all_of(1) : V{};
         }
         for (i64 k = 0; k < cells.taps; ++k) {
             const V lo = cells.lo(k), hi = cells.hi(k);
-            V mixed = total > 0 ? cells.at(3, k) / total : 1 / count;
+            V mixed = largest > 0 ? cells.at(3, k) / largest / total : 1 / count;
             mixed = written.below(k, hi == hi ? mixed : V{});
             lost += hi == hi ? mixed * larger(size(lo), size(hi)) : V{};
         }
-        return down(V{}, lost, static_cast<double>(cells.taps) + 4 + 2 * SLOPE_LOSS<T> * 0x1p52);
+        return down(V{}, lost, static_cast<double>(cells.taps) + 6 + 2 * SLOPE_LOSS<T> * 0x1p52);
     }
 };
 
@@ -533,7 +536,8 @@ struct Norm {
         const double p = powers.p;
         const V per_norm = sum > TOO_SMALL ? 1 / powers.root(sum) : V{};
         // So that the dual norm is at most 1 after all roundings.
-        const V shrunk = all_of(1 - (static_cast<double>(cells.taps) + 16) * (1 + p) * 0x1p-50 - 2 * SLOPE_LOSS<T>);
+        const double lost = (static_cast<double>(cells.taps) + 16) * (1 + p) * 0x1p-50 + 2 * SLOPE_LOSS<T>;
+        const V shrunk = all_of(lost < 1 ? 1 - lost : 0);
         for (i64 k = 0; k < cells.taps; ++k) {
             const V m = cells.at(6, k);
             if (WHOLE == 1)

@@ -175,15 +175,16 @@ NDPOOL_INLINE void line_above(const Leaders<T, N> &found, vec<T, N> &slope, vec<
     using V = vec<T, N>;
     constexpr T EPSILON = sizeof(T) == 4 ? static_cast<T>(0x1p-23) : static_cast<T>(0x1p-52);
     constexpr T TINY = sizeof(T) == 4 ? static_cast<T>(0x1p-126) : static_cast<T>(0x1p-1022);
-    const V c = found.h2 > found.largest_lo ? found.h2 : found.largest_lo;
-    slope = (found.h1 - c) / (found.h1 - found.lo1);
+    const V c = found.h2 > found.largest_lo ? found.h2 : found.largest_lo, width = found.h1 - found.lo1;
+    slope = (found.h1 - c) / width;
     const V size = found.h1 > -found.lo1 ? found.h1 : -found.lo1;
     bias = (c - slope * found.lo1) + (size * (16 * EPSILON) + TINY);
-    // One cell that leads everywhere is the maximum itself. What is not finite has no line, but a constant.
+    // One cell that leads everywhere is the maximum itself. What is not finite, or wider than any finite number, has no
+    // line, but a constant.
     const auto leads = found.h2 <= found.lo1;
     slope = leads ? splat<T, N>(1) : slope;
     bias = leads ? V{} : bias;
-    const auto is_line = bias - bias == 0;
+    const auto is_line = (bias - bias == 0) & (leads | (width - width == 0));
     slope = is_line ? slope : V{};
     bias = is_line ? bias : found.h1;
 }

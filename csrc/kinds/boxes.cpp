@@ -9,6 +9,7 @@
 
 #include "base/threads.h"
 #include "kinds/levels.h"
+#include "plan/make_plan.h"
 
 namespace ndpool {
 namespace {
@@ -161,10 +162,7 @@ bool BoxedPool::bounds(const Array &lo, const Array &hi, const Array &ylo, const
             odd.push_back(number);
         }
     };
-    if (pieces == 1)
-        run(0, 1);  // which may share out its work itself
-    else
-        parallel(pieces, worth_threads(in), run);
+    parallel(pieces, pieces > 1 && worth_threads(in), run);  // one piece may share out its work itself
     std::sort(odd.begin(), odd.end());
     return in_order;
 }
@@ -176,6 +174,11 @@ Boxes::Boxes(const i64 *places, const bool *real, i64 taps, i64 windows, i64 row
     if (taps < 1 || windows < 0 || rows < 0 || cells < 0 || line < 1 || windows % line)
         throw std::invalid_argument("the numbers make no windows");
     if (taps > std::numeric_limits<std::uint32_t>::max()) throw std::invalid_argument("a window has too many cells");
+    // Everything that is counted from here on, in bytes of doubles.
+    const i64 doubles = counted_product(rows, 8, "a box has", "bytes");
+    counted_product(doubles, std::max<i64>(cells, 1), "a box has", "bytes");
+    counted_product(counted_product(doubles, std::max<i64>(windows, 1), "a box has", "windows"), taps, "lines have",
+                    "slopes");
     for (i64 i = 0; i < taps * windows; ++i)
         if (real[i] && (places[i] < 0 || places[i] >= cells)) throw std::invalid_argument("a place is not in its row");
     view.lanes = lanes, view.rows = rows, view.cells = cells, view.windows = windows, view.taps = taps;

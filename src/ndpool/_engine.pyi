@@ -165,7 +165,6 @@ class BoxedPool:
         skip: tuple[int, int, int] | None = None,
         pooled: Sequence[int] = (),
     ) -> None: ...
-    @property
     def slabs_of_piece(self) -> int:
         """How many slabs, along the dimensions before the pooled ones, are worked on at a time."""
 

@@ -118,7 +118,7 @@ def bounds(
         odd = boxed.bounds(lo, hi, ylo, yhi, error, threads=threads)
     except MemoryError:
         raise starved(plan) from None
-    each = boxed.slabs_of_piece
+    each = boxed.slabs_of_piece()
     return None if odd is None else [slice(number * each, (number + 1) * each) for number in odd]
 
 

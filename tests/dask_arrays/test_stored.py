@@ -106,6 +106,23 @@ def test_cells_that_are_not_there_are_what_the_array_says(tmp_path):
     check(tmp_path / "a.zarr", x)
 
 
+def test_arrays_whose_own_order_of_bytes_is_not_that_of_their_chunks(tmp_path):
+    """The numbers in the chunks are little-endian, whatever the object in memory says of its dtype."""
+    x = RNG.integers(0, 4000, (40, 70)).astype(">u2")
+    array = zarr.create_array(
+        str(tmp_path / "x"),
+        shape=x.shape,
+        dtype=x.dtype,
+        chunks=(40, 70),
+        serializer=zarr.codecs.BytesCodec(endian="little"),
+        compressors=None,
+    )
+    array[:] = x
+    found = stored_of(array)
+    assert found is not None
+    np.testing.assert_array_equal(found.read(((0, 40), (0, 70))), x)
+
+
 def test_a_store_that_is_no_folder():
     store = zarr.storage.MemoryStore()
     array = zarr.create_array(store, name="inner", shape=X.shape, chunks=(1, 32, 64), dtype=X.dtype)
@@ -142,13 +159,15 @@ def test_numbers_that_look_like_compressed_ones(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["zstd", "blosc", "gzip", "none"])
-@pytest.mark.parametrize("damage", ["cut", "short", "words"])
+@pytest.mark.parametrize("damage", ["cut", "short", "words", "nothing"])
 def test_damaged_chunks_are_errors_and_are_not_copied(tmp_path, name, damage):
     made(tmp_path / "x.zarr", **PLAIN[name])
     file = tmp_path / "x.zarr" / "c" / "1" / "2" / "1"
     codec = {"zstd": numcodecs.Zstd(), "blosc": numcodecs.Blosc(), "gzip": numcodecs.GZip()}.get(name)
     short = bytes(100) if codec is None else codec.encode(bytes(100))
-    file.write_bytes({"cut": file.read_bytes()[:50], "short": short, "words": b"not what was written"}[damage])
+    file.write_bytes(
+        {"cut": file.read_bytes()[:50], "short": short, "words": b"not what was written", "nothing": b""}[damage]
+    )
     with pytest.raises(ValueError, match=r"x.zarr cannot be read at \[1:2, .*\], and is perhaps damaged"):
         write(tmp_path / "x.zarr", tmp_path / "a.zarr")
     assert not (tmp_path / "a.zarr" / "0" / "c" / "1" / "2" / "1").exists()

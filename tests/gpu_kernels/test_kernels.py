@@ -14,7 +14,8 @@ import hostile
 from closeness import jvp_allowance, same, same_bytes, value_allowance, vjp_allowance, within
 from ndpool import Adaptive, Avg, Global, Lp, Max, Median, Min, Mode, Pool, Quantile, SmoothMax, Sum, Window, spec
 from ndpool.plan import plan_of
-from ndpool.triton.engine import recipe
+from ndpool.triton import recipes
+from ndpool.triton.engine import recipe, work_of
 from strategies import Case, cases
 
 EXTREMES = [kind(ties) for kind in (Max, Min) for ties in ("first", "split", "all")]
@@ -250,6 +251,49 @@ def test_blocks_go_back_in_one_pass(kind, shape, window, skip):
     assert [launch.kernel.__name__ for launch in recipe(device.plan, "pull").launches] == ["pull_blocks"]
     device.linearize()
     within(device.pull(g), gx, factor(pool) * vjp_allowance(pool, x, g, gx))
+
+
+@pytest.mark.parametrize("kind", [SmoothMax(1.0), Max("split")], ids=repr)
+def test_dilated_windows_are_no_blocks(kind):
+    """In steps of 3 with gaps of 2, windows lie between each other, though one sees each cell at most."""
+    pool, x = Pool(kind, Window((3,), 3, dilation=2), axes=(0,)), np.random.default_rng(11).normal(size=(11, 2))
+    g, device = np.random.default_rng(12).normal(size=pool.output_shape(x.shape)), OnDevice(pool, x)
+    device.linearize()
+    gx = spec.vjp(pool, x, g)
+    within(device.pull(g), gx, factor(pool) * vjp_allowance(pool, x, g, gx))
+
+
+@pytest.mark.parametrize(("dtype", "beta"), [(np.float32, 3e38), (np.float64, 1.5e308), (np.float32, 1e-39)], ids=str)
+def test_smooth_maxima_of_extreme_betas(dtype, beta):
+    pool = Pool(SmoothMax(beta), Window((2,)))
+    x = np.array([1, 1, 2, 3] if beta > 1 else [0, -np.inf, 0, -np.inf], dtype)
+    np.testing.assert_allclose(OnDevice(pool, x).forward(), spec.forward(pool, x), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [SmoothMax(1.0), Lp(2.5), Lp(2)], ids=repr)
+@pytest.mark.parametrize("window", [Window((2,)), Window((3,), 1, 1)], ids=str)
+def test_a_nan_in_a_window_with_too_few_cells_gets_nothing(kind, window):
+    pool, x = Pool(kind, window, skip=0.0, min_count=2), np.array([np.nan, 0, 0, 1, 2, 3, 0, 5], np.float32)
+    g, device = np.arange(1.0, 1 + pool.output_shape(x.shape)[0], dtype=np.float32), OnDevice(pool, x)
+    device.linearize()
+    gx = spec.vjp(pool, x, g)
+    within(device.pull(g), gx, factor(pool) * vjp_allowance(pool, x, g, gx))
+
+
+@pytest.mark.parametrize("kind", [Max(), Avg(), SmoothMax(1.0)], ids=repr)
+@pytest.mark.parametrize("wide", [False, True], ids=["32 bits", "64 bits"])
+def test_grids_of_several_layers(kind, wide, monkeypatch):
+    """More rows of tiles than one axis of a grid can have, and offsets of 64 bits."""
+    monkeypatch.setattr(recipes, "GRID_ROWS", 2)
+    pool, rng = Pool(kind, Window((9, 3), (1, 2), (4, 1)), (-2, -1)), np.random.default_rng(13)
+    x = rng.integers(-3, 4, (13, 20, 24)).astype(np.float32)
+    g, device = rng.normal(size=pool.output_shape(x.shape)).astype(np.float32), OnDevice(pool, x)
+    device.plan.handles.pop("triton", None)
+    work_of(device.plan).wide = wide
+    found, y, gx = device.everything(x, g), spec.forward(pool, x), spec.vjp(pool, x, g)
+    device.plan.handles.pop("triton", None)
+    within(found["forward"], y, factor(pool) * value_allowance(pool, x, y))
+    within(found["pull"], gx, factor(pool) * vjp_allowance(pool, x, g, gx))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, hostile.BFLOAT16], ids=str)

@@ -282,6 +282,38 @@ def test_a_norm_beside_a_cell_that_is_tiny():
             assert 1 - 1e-9 < sum(abs(s) ** q for s in slopes) ** (1 / q) <= 1
 
 
+@pytest.mark.parametrize(("dtype", "large"), [(np.float32, 3e38), (np.float64, 1.7e308)])
+@pytest.mark.parametrize("upper", ["constant", "maxlin", "tilin", "volume"])
+def test_boxes_that_are_wider_than_any_number(dtype, large, upper):
+    """No slope is known there: the map above is the largest hi, and that below stays below."""
+    lo, hi = np.array([-large, 0.0], dtype), np.array([large, 1.0], dtype)
+    for kind, sign in ((Max(), 1), (Min(), -1)):
+        a, b = (lo, hi) if sign > 0 else (-hi, -lo)
+        lower, above = Pool(kind, Window((2,))).linear_bounds(a, b, upper=upper)
+        for x in np.stack(np.meshgrid(*zip(a, b, strict=True)), -1).reshape(-1, 2):
+            y = float(x.max() if sign > 0 else x.min())
+            assert lower(x)[0] <= y <= above(x)[0]
+
+
+def test_weights_whose_sum_is_beyond_all_numbers():
+    lower, _ = Pool(Max(), Window((2,))).linear_bounds([-2.0, -2.0], [-1.0, -1.0], lower=np.array([1e308, 1e308]))
+    np.testing.assert_allclose([lower.push(unit)[0] for unit in np.eye(2)], 0.5)
+    assert lower(np.array([-1.0, -1.0]))[0] <= -1
+
+
+@pytest.mark.parametrize("kind", [Avg(), Sum(), SmoothMax(1.0)], ids=repr)
+def test_infinite_cells_in_boxes_that_lie_otherwise(kind, monkeypatch):
+    """The piece that has them is found, whatever the order of the axes in memory."""
+    lo = np.asfortranarray(np.random.default_rng(3).normal(size=(1, 8, 64, 64)).astype(np.float32))
+    lo[0, 5, 0, 0] = np.inf
+    pool = Pool(kind, Window((2, 2)))
+    dense = pool.bounds(np.ascontiguousarray(lo), np.ascontiguousarray(lo))
+    for found, expected in zip(pool.bounds(lo, lo), dense, strict=True):
+        np.testing.assert_array_equal(found, expected)
+        assert found[0, 5, 0, 0] == np.inf
+        assert np.isfinite(found).sum() == found.size - 1
+
+
 def test_slopes_have_the_dtype_of_the_box():
     for dtype, kept in (
         (np.float16, np.float32),
@@ -353,6 +385,11 @@ def test_the_engine_checks_sizes():
             _engine.BoxWindows(np.full(bad, 7), np.ones(bad, bool), bad[1], 3, 4, 2, 8)
     with pytest.raises(ValueError, match="lanes is neither 8 nor 16"):
         frame.lanes(4)
+    one = np.zeros((1, 1), np.int64), np.ones((1, 1), bool)
+    with pytest.raises(OverflowError, match=r"a box has more than 2\*\*63 bytes"):
+        _engine.BoxWindows(*one, 1, 2**62, 4, 1, 8)
+    with pytest.raises(OverflowError, match=r"a box has more than 2\*\*63 bytes"):
+        _engine.BoxWindows(*one, 1, 2**31, 2**31, 1, 8)
     plan = plan_of(Pool(Sum(), Window((2,))), (3, 4), "float64")
     with pytest.raises(ValueError, match="lo has 64 bytes; expected a dense array of 12 elements of 8"):
         native.bounds(plan, x[:2], x, y, y, None)

@@ -75,9 +75,10 @@ def _is_the_engines(pool: Pool, lo: Array, result: np.dtype[Any]) -> bool:
 def _engine_bounds(pool: Pool, whole: tuple[Array, Array], lo: Array, hi: Array, ends: tuple[Array, Array]) -> None:
     """The engine's way, which leaves what is not finite to the slabs."""
     native_dtype = lo.dtype.newbyteorder("=")
-    a, b = (np.require(x, native_dtype, ["C", "A"]) for x in (lo, hi))
-    plan = plan_of(pool, lo.shape, lo.dtype.name)
-    error = _error(pool, lo, ends[0].dtype.name)
+    pool, a, b, _ = flattened(pool, *(np.require(x, native_dtype, ["C", "A"]) for x in (lo, hi)))
+    ends = ends[0].reshape(pool.output_shape(a.shape)), ends[1].reshape(pool.output_shape(a.shape))
+    plan = plan_of(pool, a.shape, lo.dtype.name)
+    error = _error(pool, a, ends[0].dtype.name)
     given = None if error is None else (_size_of(pool, error), *for_engine(error, ends[0].dtype.name))
     odd = native.bounds(plan, a, b, *ends, given)
     if odd is None:

@@ -32,7 +32,7 @@ class Stored:
         self._array, self._decode = array, decode
         self.codecs = tuple(array.metadata.codecs)
         self.chunks: Shape = tuple(array.chunks)
-        self.dtype: np.dtype[Any] = array.dtype
+        self.dtype: np.dtype[Any] = array.dtype.newbyteorder("<")  # as the chunks have it
         self.fill = array.metadata.fill_value
         self._place = array.store_path
 
@@ -170,6 +170,8 @@ def _checked(decode: Decode) -> Decode:
     """Blosc believes what the first bytes say of the size, and reads on where a block was cut."""
 
     def checked(raw: Any, out: Any = None) -> Any:
+        if len(raw) < 16:
+            raise ValueError(f"a block has {len(raw)} bytes, and its header alone has 16")
         said = int.from_bytes(bytes(raw[12:16]), "little")
         if said != len(raw):
             raise ValueError(f"a block says that it has {said} bytes, and has {len(raw)}")

@@ -226,7 +226,10 @@ def anchor(m, KIND: tl.constexpr):
 
 @triton.jit
 def shifted(v, m, KIND: tl.constexpr):
-    """A cell beside the shift or scale of its window: exp(beta (v - m)), or |v| / m where equal infinities give 1."""
+    """A cell beside the shift or scale of its window: exp(beta (v - m)), or |v| / m, where equal infinities give 1.
+
+    Anchored at a finite m, exp(beta (v - m)) as it is.
+    """
     if KIND[SUMS] == "anchored":
         return _exp2((v - m) * (KIND[PARAMETER] * LOG2_E))
     elif KIND[NAME] == "smooth_max":

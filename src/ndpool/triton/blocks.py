@@ -13,7 +13,7 @@ from .arithmetic import WORST, number, rounded
 from .gathering import finished, part_of, phase_row
 from .groups import parted, side_by_side
 from .walking import look, look_again, slopes
-from .windows import below, tile_along_axes, tile_of_program
+from .windows import below, tile_along_axes, tile_of_program, widened
 
 
 @triton.jit
@@ -27,9 +27,9 @@ def pull_blocks(
     WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """The sizes b are in blocks. Cells behind the last window are in blocks too, whose gradient is 0."""
-    sizes = (s0, s1, s2, s3, s4, s5, s6, s7)
-    outs = (o0, o1, o2, o3, o4, o5, o6, o7)
-    blocks = (b0, b1, b2, b3, b4, b5, b6, b7)
+    sizes = widened((s0, s1, s2, s3, s4, s5, s6, s7), WIDE)
+    outs = widened((o0, o1, o2, o3, o4, o5, o6, o7), WIDE)
+    blocks = widened((b0, b1, b2, b3, b4, b5, b6, b7), WIDE)
     STEP: tl.constexpr = STEPS[RANK - 1]
     CELLS: tl.constexpr = GROUP * STEP
     first_row, first = tile_of_program(WIDE, ROWS, COLS)

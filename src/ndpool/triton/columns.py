@@ -7,7 +7,7 @@ along the next axis with that rest, and the cost is the sum of the kernel's side
 `slide_back` is for windows in steps of one. A place of the tile has CELLS neighbouring cells. The windows over any of
 them are read once, and each asks whether one of these cells is its winner:
 
-    cells                 0 1 2 3            a window that starts j cells before cell 0 has cell c at place j + c
+    cells                 0 1 2 3            a window that starts n cells before cell 0 has cell c at place n + c
     windows     [. . . . .]     [. . . . .]
 """
 
@@ -54,6 +54,8 @@ def winners_along(
 
     The `FIRST` kernel of several reads the winners of a plan; the `LAST` writes no rest.
     """
+    if WIDE:
+        inner = inner + tl.full([], 0, tl.int64)
     columns = size * inner
     row, first = tile_of_program(WIDE, ROWS, COLS)
     row = row + tl.arange(0, ROWS)[:, None]
@@ -89,6 +91,8 @@ def slide_back(
     `ALIGN` is 0 where something is inside. Else rows start at multiples of so many cells, and are read in vectors.
     `LOW` says that sums are doubles of which floats are kept; see `_or_nothing`.
     """
+    if WIDE:
+        inner = inner + tl.full([], 0, tl.int64)
     columns = tl.cdiv(size, CELLS) * inner
     row, start = tile_of_program(WIDE, ROWS, COLS)
     row = row + tl.arange(0, ROWS)[:, None]

@@ -29,6 +29,7 @@ from .windows import (
     below,
     tile_along_axes,
     tile_of_program,
+    widened,
     window_start,
 )
 
@@ -62,6 +63,9 @@ def part_of(
             part = sign_of(x) * power(size, KIND[PARAMETER] - 1) * part
         elif KIND[NAME] == "lp":
             part = sign_of(x) * power(shifted(x, r, KIND), KIND[PARAMETER] - 1) * part
+        if KIND[SKIP] != "no":
+            # A window with a NaN whose reference is a number has too few cells, and gives it nothing.
+            part = tl.where((x != x) & (r == r), 0, part)
         part = tl.where(seen, part, 0)
     if FIRST:
         return part, error
@@ -120,9 +124,9 @@ def gather_taps(
     block they are, and last the place that the cell has in them. `MARGINS` says how many windows more than blocks an
     axis has: a tap that is further may find none. `BEFORE` and `AFTER` are how many groups away a tap may be.
     """
-    sizes = (s0, s1, s2, s3, s4, s5, s6, s7)
-    outs = (o0, o1, o2, o3, o4, o5, o6, o7)
-    blocks = (b0, b1, b2, b3, b4, b5, b6, b7)
+    sizes = widened((s0, s1, s2, s3, s4, s5, s6, s7), WIDE)
+    outs = widened((o0, o1, o2, o3, o4, o5, o6, o7), WIDE)
+    blocks = widened((b0, b1, b2, b3, b4, b5, b6, b7), WIDE)
     CELLS: tl.constexpr = GROUP * STEPS[RANK - 1]
     first_row, first = tile_of_program(WIDE, ROWS, COLS)
     inside = first_row + tl.arange(0, ROWS)[:, None] < rows
@@ -255,8 +259,8 @@ def gather_any(
     WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """`ASKED` has for each axis how many windows may see a cell, and how many of these numbers lie inside it."""
-    sizes = (s0, s1, s2, s3, s4, s5, s6, s7)
-    outs = (o0, o1, o2, o3, o4, o5, o6, o7)
+    sizes = widened((s0, s1, s2, s3, s4, s5, s6, s7), WIDE)
+    outs = widened((o0, o1, o2, o3, o4, o5, o6, o7), WIDE)
     size = sizes[RANK - 1]
     first_row, first = tile_of_program(WIDE, ROWS, COLS)
     row = first_row + tl.arange(0, ROWS)[:, None]

@@ -14,7 +14,7 @@ import triton.language as tl
 
 from .arithmetic import PAD, WORST, anchor, none_yet, number
 from .walking import look, look_again, store_result
-from .windows import aligned, below, found_anew, row_cell, tile_along_axes, tile_of_program
+from .windows import aligned, below, found_anew, row_cell, tile_along_axes, tile_of_program, widened
 
 
 @triton.jit
@@ -116,8 +116,8 @@ def walk_groups(
     SLOPE: tl.constexpr, WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """As `walk`, from cells. Columns number groups; windows see cells of up to AFTER groups behind theirs."""
-    sizes = (s0, s1, s2, s3, s4, s5, s6, s7)
-    outs = (o0, o1, o2, o3, o4, o5, o6, o7)
+    sizes = widened((s0, s1, s2, s3, s4, s5, s6, s7), WIDE)
+    outs = widened((o0, o1, o2, o3, o4, o5, o6, o7), WIDE)
     first_row, first = tile_of_program(WIDE, ROWS, COLS)
     row = first_row + tl.arange(0, ROWS)[:, None]
     inside = row < rows

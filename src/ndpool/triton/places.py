@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .windows import DILATION, INNER, KERNEL, tile_along_axes, tile_of_program, window_start
+from .windows import DILATION, INNER, KERNEL, tile_along_axes, tile_of_program, widened, window_start
 
 
 @triton.jit
@@ -16,8 +16,8 @@ def place_kernel(
     RANK: tl.constexpr, AXES: tl.constexpr, POOLED: tl.constexpr, INDICES: tl.constexpr, SKIPS: tl.constexpr,
     WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    sizes = (s0, s1, s2, s3, s4, s5, s6, s7)
-    outs = (o0, o1, o2, o3, o4, o5, o6, o7)
+    sizes = widened((s0, s1, s2, s3, s4, s5, s6, s7), WIDE)
+    outs = widened((o0, o1, o2, o3, o4, o5, o6, o7), WIDE)
     first_row, first = tile_of_program(WIDE, ROWS, COLS)
     row = first_row + tl.arange(0, ROWS)[:, None]
     col = first + tl.arange(0, COLS)[None, :]

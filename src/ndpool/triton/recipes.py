@@ -101,8 +101,10 @@ class Work:
         over = [windows_over_a_cell(axis) for axis in self.axes]
         #: Whether cells are seen by so many windows that the way back goes along one axis after the other.
         self.back_by_axes = math.prod(over) > DIRECT_CELLS and sum(n > 1 for n in over) > 1
-        #: Whether offsets are beyond 32 bits.
-        self.wide = max(self.inputs, self.outputs) > LARGEST_INT // 2
+        between = [step.outputs for step in self.walks]
+        between += [math.prod(axis.length for axis in axes) for _, axes in _one_by_one(self.axes)]
+        #: Whether offsets are beyond 32 bits, in what is made on the way as well.
+        self.wide = max(self.inputs, self.outputs, *between) > LARGEST_INT // 2
         self._recipes: dict[str, Recipe] = {}
 
     def recipe(self, operation: str) -> Recipe:
@@ -249,8 +251,7 @@ def _one_walk(maker: Maker, step: Walk, flags: dict[str, Any], tensors: list[str
     work, axes, last = maker.work, step.axes, step.axes[-1]
     unroll = not step.tree and step.cells <= (UNROLLED_POWERS if flags["AGAIN"] else UNROLLED)
     constants = {**_constants(work, axes, unroll), **flags, "CLAMP": _clamps(work, flags)}
-    pads_are_cells = work.numbers.kind.option != "counted"
-    if work.plan.kind == "smooth_max" and pads_are_cells and _makes_values_alone(flags) and not step.tree:
+    if _can_be_anchored(work, step, flags):
         constants["KIND"] = tuple(work.numbers.kind._replace(sums="anchored"))
     whole = flags["SOURCE"] == "cells" and flags["SINK"] != "states" and not flags["TANGENT"]
     if unroll and whole and _in_groups(last) and not work.numbers.kind.sums.startswith("powers"):
@@ -275,8 +276,12 @@ def _one_walk(maker: Maker, step: Walk, flags: dict[str, Any], tensors: list[str
         maker.launch(walk, (rows, last.output), sides, tensors, values, constants)
 
 
-def _makes_values_alone(flags: dict[str, Any]) -> bool:
-    return flags["SOURCE"] == "cells" and flags["SINK"] == "outputs" and not flags["TANGENT"]
+def _can_be_anchored(work: Work, step: Walk, flags: dict[str, Any]) -> bool:
+    """Whether smooth maxima are made of cells, no padding is added to them later, and their exponents are finite."""
+    values_alone = flags["SOURCE"] == "cells" and flags["SINK"] == "outputs" and not flags["TANGENT"]
+    if work.plan.kind != "smooth_max" or not values_alone or step.tree or work.numbers.kind.option == "counted":
+        return False
+    return abs(work.plan.parameter) < (1e38 if work.numbers.compute == "float32" else 1e307)
 
 
 def _clamps(work: Work, flags: dict[str, Any]) -> bool:
@@ -489,7 +494,11 @@ def _are_blocks(work: Work) -> bool:
         return False
     if plan.kind in ("max", "min") and plan.option == "all":
         return False
-    return all(a.lo == 0 and a.kernel == a.stride and a.end <= a.length for a in work.axes)
+    return all(a.lo == 0 and a.kernel == a.stride and a.end <= a.length and _is_dense(a) for a in work.axes)
+
+
+def _is_dense(axis: Axis) -> bool:
+    return axis.dilation == 1 or axis.kernel == 1
 
 
 def _pull_blocks(maker: Maker) -> None:

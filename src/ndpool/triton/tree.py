@@ -11,7 +11,7 @@ import triton.language as tl
 
 from .arithmetic import LEAD, NAME, SUMS, WORST, any_lacking, are_equal, finds_later, lacking, none_yet, number, two_sum
 from .walking import look, look_again, store_result
-from .windows import along_axes, cell, row_block
+from .windows import along_axes, cell, row_block, widened
 
 
 @triton.jit
@@ -60,8 +60,8 @@ def tree(
     WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """As `walk`; `rows` number the outputs of all axes."""
-    sizes = (s0, s1, s2, s3, s4, s5, s6, s7)
-    outs = (o0, o1, o2, o3, o4, o5, o6, o7)
+    sizes = widened((s0, s1, s2, s3, s4, s5, s6, s7), WIDE)
+    outs = widened((o0, o1, o2, o3, o4, o5, o6, o7), WIDE)
     out = row_block(WIDE) * ROWS + tl.arange(0, ROWS)[:, None]
     inside = out < rows
     out = tl.minimum(out, rows - 1)

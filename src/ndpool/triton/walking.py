@@ -45,7 +45,7 @@ from .arithmetic import (
     sums_powers,
     two_sum,
 )
-from .windows import aligned, below, cell, cells_seen, found_anew, tile_along_axes, tile_of_program
+from .windows import aligned, below, cell, cells_seen, found_anew, tile_along_axes, tile_of_program, widened
 
 #: How many cells of a long loop are on their way from memory at once.
 LOADS_AT_ONCE = tl.constexpr(4)
@@ -68,8 +68,8 @@ def walk(
     `CELLS` is how many there are where the loop over them is unrolled, and 0 else. With `CLAMP`, for which see
     `along`, no cell needs a mask: those of padding are real ones that are seen twice.
     """
-    sizes = (s0, s1, s2, s3, s4, s5, s6, s7)
-    outs = (o0, o1, o2, o3, o4, o5, o6, o7)
+    sizes = widened((s0, s1, s2, s3, s4, s5, s6, s7), WIDE)
+    outs = widened((o0, o1, o2, o3, o4, o5, o6, o7), WIDE)
     first_row, first = tile_of_program(WIDE, ROWS, COLS)
     row = first_row + tl.arange(0, ROWS)[:, None]
     col = first + tl.arange(0, COLS)[None, :]
@@ -299,8 +299,9 @@ def look_again(
 ):  # fmt: skip
     """What depends on the best cell: its place, how many there are, or the sum of what each is beside it.
 
-    Where places are asked for, "numbers" and "NaNs" win in turns: few tiles have a NaN. Of numbers, cells come from the
-    last to the first, so that the first of several winners stays. Of NaNs, that with the smallest place does.
+    Where places are asked for, "numbers" and "NaNs" win in turns: few tiles have a NaN, or a window of the worst number
+    alone, which is found with them. Of numbers, cells come from the last to the first, so that the first of several
+    winners stays. Of NaNs, that with the smallest place does.
     """
     v = v.to(COMPUTE)
     if KIND[SKIP] != "no":
@@ -395,7 +396,11 @@ def _store_outputs(
     elif KIND[NAME] == "smooth_max":
         if KIND[OPTION] == "counted":
             a, b, d = _with_padding(a, b, d, counted - real, KIND)
-        value = a + log_of_sum(b, y.dtype.element_ty.primitive_bitwidth) * (1 / KIND[PARAMETER])
+        log = log_of_sum(b, y.dtype.element_ty.primitive_bitwidth)
+        if KIND[PARAMETER] > 1e-30 or KIND[PARAMETER] < -1e-30:
+            value = a + log * (1 / KIND[PARAMETER])
+        else:
+            value = a + log / KIND[PARAMETER]  # whose reciprocal may be beyond all numbers
         d = d / b
     elif KIND[NAME] == "lp":
         norm = root(b, KIND[PARAMETER])

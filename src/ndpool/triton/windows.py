@@ -37,6 +37,18 @@ KERNEL, STRIDE, DILATION, LO, HI, ADAPTIVE, INNER, OVERHANGS = (
 
 
 @triton.jit
+def widened(lengths, WIDE: tl.constexpr):
+    """The lengths of axes as numbers of 64 bits where products of them may need so many."""
+    if WIDE:
+        found = ()
+        for axis in tl.static_range(8):
+            found = found + (lengths[axis] + tl.full([], 0, tl.int64),)
+        return found
+    else:
+        return lengths
+
+
+@triton.jit
 def row_block(WIDE: tl.constexpr):
     """Which rows of tiles are this program's: they are numbered over two axes of the grid, of which each is short."""
     block = tl.program_id(1) + tl.program_id(2) * tl.num_programs(1)
