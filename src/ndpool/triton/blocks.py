@@ -1,7 +1,9 @@
 """The kernel for the way back from windows that lie side by side: a block of cells is a window.
 
-cells      0 1 | 2 3 | 4 5 | 6        each program reads blocks, finds what the gradient of each leans on,
-windows     0     1     2             and writes the gradient of the same cells: x is read once
+Each program reads blocks, finds what the gradient of each leans on, and writes the gradient of the same cells:
+
+    cells      0 1 | 2 3 | 4 5 | 6        x is read once, and nothing is kept between two passes
+    windows     0     1     2
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import triton
 import triton.language as tl
 
 from .arithmetic import WORST, number, rounded
-from .gathering import finished, part_of, phase_row
+from .gathering import finished, part_of, phase_row, window_row
 from .groups import parted, side_by_side
 from .walking import look, look_again, slopes
 from .windows import below, tile_along_axes, tile_of_program, widened
@@ -22,11 +24,12 @@ def pull_blocks(
     s0, s1, s2, s3, s4, s5, s6, s7,
     o0, o1, o2, o3, o4, o5, o6, o7,
     b0, b1, b2, b3, b4, b5, b6, b7,
-    KIND: tl.constexpr, RANK: tl.constexpr, STEPS: tl.constexpr, PHASES: tl.constexpr, GROUP: tl.constexpr,
-    ALIGN: tl.constexpr, ALIGN_OUT: tl.constexpr, COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr,
-    WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    KIND: tl.constexpr, RANK: tl.constexpr, STEPS: tl.constexpr, TAPS: tl.constexpr, MARGINS: tl.constexpr,
+    PHASES: tl.constexpr, GROUP: tl.constexpr, ALIGN: tl.constexpr, ALIGN_OUT: tl.constexpr, COMPUTE: tl.constexpr,
+    SECOND: tl.constexpr, SLOPE: tl.constexpr, WRAPS: tl.constexpr, WIDE: tl.constexpr,
+    ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    """The sizes b are in blocks. Cells behind the last window are in blocks too, whose gradient is 0."""
+    """As `gather_taps`, with one tap. Cells behind the last window are in blocks too, whose gradient is 0."""
     sizes = widened((s0, s1, s2, s3, s4, s5, s6, s7), WIDE)
     outs = widened((o0, o1, o2, o3, o4, o5, o6, o7), WIDE)
     blocks = widened((b0, b1, b2, b3, b4, b5, b6, b7), WIDE)
@@ -43,7 +46,8 @@ def pull_blocks(
         v = tl.load(x + at * ALIGN + i, mask=real & below(i, sizes[RANK - 1], ALIGN), other=number(KIND[WORST]))
         cells = cells + parted(v, ROWS, COLS, CELLS)
 
-    window, seen = _windows(coords, inside, outs[RANK - 1] // ALIGN_OUT, outs, RANK)
+    window, seen = window_row(0, coords, outs, RANK, TAPS, MARGINS, ALIGN_OUT)
+    seen = seen & inside
     o = first * GROUP + tl.arange(0, GROUP * COLS)[None, :]
     shares = parted(
         tl.load(g + window * ALIGN_OUT + o, mask=seen & below(o, outs[RANK - 1], ALIGN_OUT), other=0), ROWS, COLS, GROUP
@@ -61,17 +65,6 @@ def pull_blocks(
             line = line + (gets[c // STEP * PHASES * STEP + phase * STEP + c % STEP],)
         at, real = phase_row(phase, coords, inside, sizes[RANK - 1] // ALIGN, sizes, RANK, STEPS)
         tl.store(gx + at * ALIGN + i, side_by_side(line, CELLS), mask=real & below(i, sizes[RANK - 1], ALIGN))
-
-
-@triton.jit
-def _windows(coords, seen, step, outs, RANK: tl.constexpr):
-    """Where the rows of windows start that the blocks are, and whether there are such."""
-    offset = coords[0] * 0
-    for axis in tl.static_range(RANK - 2, -1, -1):
-        seen = seen & (coords[axis] < outs[axis])
-        offset = offset + coords[axis] * step
-        step = step * outs[axis]
-    return offset, seen
 
 
 @triton.jit

@@ -18,7 +18,7 @@ import triton.language as tl
 
 from .arithmetic import rounded
 from .groups import parted, side_by_side
-from .windows import aligned, below, tile_of_program
+from .windows import aligned, below, tile_of_program, wide_number
 
 
 @triton.jit
@@ -54,8 +54,7 @@ def winners_along(
 
     The `FIRST` kernel of several reads the winners of a plan; the `LAST` writes no rest.
     """
-    if WIDE:
-        inner = inner + tl.full([], 0, tl.int64)
+    inner = wide_number(inner, WIDE)
     columns = size * inner
     row, first = tile_of_program(WIDE, ROWS, COLS)
     row = row + tl.arange(0, ROWS)[:, None]
@@ -91,8 +90,7 @@ def slide_back(
     `ALIGN` is 0 where something is inside. Else rows start at multiples of so many cells, and are read in vectors.
     `LOW` says that sums are doubles of which floats are kept; see `_or_nothing`.
     """
-    if WIDE:
-        inner = inner + tl.full([], 0, tl.int64)
+    inner = wide_number(inner, WIDE)
     columns = tl.cdiv(size, CELLS) * inner
     row, start = tile_of_program(WIDE, ROWS, COLS)
     row = row + tl.arange(0, ROWS)[:, None]

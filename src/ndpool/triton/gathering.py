@@ -184,7 +184,7 @@ def _asked(
     col = first + tl.arange(0, COLS)[None, :]
     for tap in tl.static_range(MOST):
         if tap < COUNTS[phase]:
-            at, seen = _window_row(phase * MOST + tap, coords, outs, RANK, TAPS, MARGINS, ALIGN_OUT)
+            at, seen = window_row(phase * MOST + tap, coords, outs, RANK, TAPS, MARGINS, ALIGN_OUT)
             part = _window_at(
                 block + TAPS[phase * MOST + tap][RANK - 1], at * ALIGN_OUT, first, seen, outs[RANK - 1],
                 g, winners, reference, FORM, GROUP, BEFORE, AFTER, ALIGN_OUT, EDGE, ROWS, COLS,
@@ -199,7 +199,7 @@ def _asked(
 
 
 @triton.jit
-def _window_row(
+def window_row(
     tap: tl.constexpr, coords, outs, RANK: tl.constexpr, TAPS: tl.constexpr, MARGINS: tl.constexpr, ALIGN: tl.constexpr,
 ):  # fmt: skip
     """Where the row of windows starts that a tap asks, in units of ALIGN, and whether there is one."""

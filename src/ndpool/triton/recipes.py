@@ -138,13 +138,19 @@ class Maker:
         values: Iterable[int],
         constants: dict[str, Any],
         warps: int = 4,
+        lengths: Iterable[int] = (),
     ) -> None:
-        """A kernel over so many rows and columns, in tiles with these sides."""
+        """A kernel over so many rows and columns, in tiles with these sides.
+
+        `lengths` are those of the axes that the rows number, where the kernel asks for the coordinates of its rows.
+        """
         rows, columns = -(-over[0] // sides[0]), -(-over[1] // sides[1])
         if rows and columns:
             layers = -(-rows // GRID_ROWS)
             grid = columns, -(-rows // layers), layers
             constants = {**constants, "WIDE": self.work.wide, "ROWS": sides[0], "COLS": sides[1]}
+            if lengths:
+                constants["WRAPS"] = wraps(sides, lengths)
             self.launches.append(Launch(kernel, grid, tuple(tensors), tuple(values), constants, warps))
 
 
@@ -156,6 +162,19 @@ def _sizes(lengths: Iterable[int]) -> list[int]:
 
 def _both(axes: tuple[Axis, ...]) -> list[int]:
     return [*_sizes(axis.length for axis in axes), *_sizes(axis.output for axis in axes)]
+
+
+def _outputs(axes: tuple[Axis, ...]) -> list[int]:
+    return [axis.output for axis in axes]
+
+
+def align(*lengths: int) -> int:
+    """What all rows of these lengths start at multiples of, up to as many cells as are read at once.
+
+    >>> align(56), align(28), align(56, 28), align(7)
+    (8, 4, 4, 1)
+    """
+    return math.gcd(*lengths, 8)
 
 
 def power_of_two(n: int) -> int:
@@ -271,9 +290,8 @@ def _one_walk(maker: Maker, step: Walk, flags: dict[str, Any], tensors: list[str
     else:
         places = _places(work, step, constants) if unroll else LOOP_BYTES // ITEM_BYTES[work.plan.dtype]
         sides = tile(rows, last.output, enough(places, step.outputs))
-        constants |= {"EDGE": last.output % sides[1] > 0, "ALIGN_OUT": math.gcd(last.output, 8)}
-        constants["WRAPS"] = wraps(sides, (axis.output for axis in axes))
-        maker.launch(walk, (rows, last.output), sides, tensors, values, constants)
+        constants |= {"EDGE": last.output % sides[1] > 0, "ALIGN_OUT": align(last.output)}
+        maker.launch(walk, (rows, last.output), sides, tensors, values, constants, lengths=_outputs(axes))
 
 
 def _can_be_anchored(work: Work, step: Walk, flags: dict[str, Any]) -> bool:
@@ -307,12 +325,13 @@ def _walk_in_groups(maker: Maker, step: Walk, constants: dict[str, Any], tensors
     before, after = (-(-max(0, n) // cells) for n in (last.lo, last.kernel - last.stride - last.lo))
     over = cells * -(-groups // sides[1]) * sides[1] > last.length
     constants |= {"LINES": step.cells // last.kernel, "KERNEL": last.kernel, "STEP": last.stride, "LO": last.lo}
-    constants |= {"GROUP": group, "BEFORE": before, "AFTER": after, "ALIGN": math.gcd(last.length, 8), "OVER": over}
-    constants |= {"ALIGN_OUT": math.gcd(last.output, 8), "WRAPS": wraps(sides, (axis.output for axis in step.axes))}
+    constants |= {"GROUP": group, "BEFORE": before, "AFTER": after, "OVER": over}
+    constants |= {"ALIGN": align(last.length), "ALIGN_OUT": align(last.output)}
     for name in ("SOURCE", "TANGENT"):
         del constants[name]
     values = [step.rows, maker.work.cells, 0, *_both(step.axes)]
-    maker.launch(walk_groups, (step.rows, groups), sides, [tensors[0], tensors[2], *tensors[4:7]], values, constants)
+    tensors, lengths = [tensors[0], tensors[2], *tensors[4:7]], _outputs(step.axes)
+    maker.launch(walk_groups, (step.rows, groups), sides, tensors, values, constants, lengths=lengths)
 
 
 def _places(work: Work, step: Walk, constants: dict[str, Any]) -> int:
@@ -348,7 +367,7 @@ def _slide(maker: Maker, step: Walk, constants: dict[str, Any], tensors: list[st
     own = ("KIND", "RANK", "WHOLE", "DIVISOR", "SOURCE", "SINK", "PLACES", "COMPUTE", "SECOND", "SLOPE")
     constants = {name: constants[name] for name in own} | {"KERNEL": axis.kernel, "LO": axis.lo, "DIGITS": digits}
     constants |= {"TAKEN": tuple(taken), "OUTPUTS": outputs}
-    constants["ALIGN"] = math.gcd(axis.length, 8) if at == len(axes) - 1 else 0
+    constants["ALIGN"] = align(axis.length) if at == len(axes) - 1 else 0
     values = [rows, step.scale, work.cells, axis.length, axis.output, inner]
     values += [*_sizes(each.output for each in axes), *_sizes(each.length for each in work.axes)]
     sides = tile(rows, columns, SLIDE_TILE_OF_SUMS if sums else SLIDE_TILE)
@@ -363,10 +382,10 @@ def _scale(maker: Maker, share: str) -> None:
     flags = {"SOURCE": "cells", "SINK": "slopes", "TANGENT": False, "PLACES": False, "AGAIN": False}
     sides = tile(rows, last.output, TILE)
     constants = {**_constants(work, axes, True), **flags, "CLAMP": False, "CELLS": 0, "EDGE": True}
-    constants |= {"ALIGN_OUT": math.gcd(last.output, 8), "WRAPS": wraps(sides, (axis.output for axis in axes))}
+    constants["ALIGN_OUT"] = align(last.output)
     tensors = ["g"] * 6 + [share, "g"]
     values = [rows, 0, 1, work.cells, 0, *_both(axes), *_sizes(axis.length for axis in work.axes)]
-    maker.launch(walk, (rows, last.output), sides, tensors, values, constants)
+    maker.launch(walk, (rows, last.output), sides, tensors, values, constants, lengths=_outputs(axes))
 
 
 # --- the way back ---------------------------------------------------------------------------------
@@ -400,11 +419,8 @@ def _winners_by_axes(maker: Maker) -> None:
         if axis.stride == axis.dilation == 1 and axis.kernel <= UNROLLED and not axis.is_carried:
             cells_of_a_place = NEIGHBOURS_BACK if inner > 1 else NEIGHBOURS_BACK_IN_A_ROW
             columns = -(-axis.length // cells_of_a_place) * inner
-            constants |= {
-                "CELLS": cells_of_a_place,
-                "ALIGN": math.gcd(axis.length, axis.output, 8) if inner == 1 else 0,
-            }
-            constants["LOW"] = work.plan.dtype == "float32"
+            constants |= {"CELLS": cells_of_a_place, "LOW": work.plan.dtype == "float32"}
+            constants["ALIGN"] = align(axis.length, axis.output) if inner == 1 else 0
             values = [rows, work.cells, axis.length, axis.output, inner]
             sides = tile(rows, columns, SLIDE_TILE)
             maker.launch(slide_back, (rows, columns), sides, [g, winners, made, rest], values, constants)
@@ -438,7 +454,7 @@ def _gather(
     constants = {
         "KIND": tuple(work.numbers.kind._replace(sums=sums)),
         "RANK": len(axes),
-        "ALIGN": math.gcd(last.length, 8),
+        "ALIGN": align(last.length),
         "DIVISOR": by,
         "FORM": form,
         "COMPUTE": _TYPES[work.numbers.compute],
@@ -457,13 +473,13 @@ def _gather(
         sides = tile(*over, THREADS if form == "slopes" else places, exact)
         edge = group * -(-groups // sides[1]) * sides[1] > last.output
         constants |= found.constants | {"GROUP": group, "BEFORE": before, "AFTER": after, "EDGE": edge}
-        constants |= {"ALIGN_OUT": math.gcd(last.output, 8), "WRAPS": wraps(sides, found.blocks)}
+        constants["ALIGN_OUT"] = align(last.output)
         values = [over[0], *_both(axes), *_sizes(found.blocks)]
-        maker.launch(gather_taps, over, sides, tensors, values, constants)
+        maker.launch(gather_taps, over, sides, tensors, values, constants, lengths=found.blocks)
     else:
         axes = cut(axes)
         counts, last = asked(axes), axes[-1]
-        constants |= {"RANK": len(axes), "ALIGN": math.gcd(last.length, 8)}
+        constants |= {"RANK": len(axes), "ALIGN": align(last.length)}
         over = math.prod(axis.length for axis in axes[:-1]), last.length
         unroll = windows if windows <= (UNROLLED_POWERS if form == "slopes" else UNROLLED) else 0
         constants |= {"AXES": axis_numbers(axes), "ASKED": counts, "UNROLL": unroll}
@@ -473,8 +489,8 @@ def _gather(
         # Few columns are many rows, and what is found for a row serves few cells.
         most = most if over[1] >= NARROW else TILE // 2
         sides = tile(*over, enough(most, over[0] * over[1]))
-        constants["WRAPS"] = wraps(sides, (axis.length for axis in axes))
-        maker.launch(gather_any, over, sides, tensors, [over[0], windows, *_both(axes)], constants)
+        values, lengths = [over[0], windows, *_both(axes)], [axis.length for axis in axes]
+        maker.launch(gather_any, over, sides, tensors, values, constants, lengths=lengths)
 
 
 def _places_of_taps(work: Work, form: str, windows: int, channels_last: bool) -> tuple[int, bool]:
@@ -503,27 +519,27 @@ def _is_dense(axis: Axis) -> bool:
 
 def _pull_blocks(maker: Maker) -> None:
     work, axes, last = maker.work, maker.work.axes, maker.work.axes[-1]
-    blocks = [-(-axis.length // axis.stride) for axis in axes]
+    found, numbers = taps(axes), maker.work.numbers
+    assert found is not None
     cells = max(last.stride, 1 if last.is_carried else min(8, VECTOR // ITEM_BYTES[work.plan.dtype]))
     group = cells // last.stride
-    over = math.prod(blocks[:-1]), -(-blocks[-1] // group)
-    sides = tile(*over, THREADS, exact=True)
-    numbers = work.numbers
+    over = math.prod(found.blocks[:-1]), -(-found.blocks[-1] // group)
     constants = {
         "KIND": tuple(numbers.kind),
         "RANK": len(axes),
-        "STEPS": tuple(axis.stride for axis in axes),
-        "PHASES": math.prod(axis.stride for axis in axes[:-1]),
+        "STEPS": found.steps,
+        "TAPS": found.taps[0],
+        "MARGINS": found.margins,
+        "PHASES": found.phases,
         "GROUP": group,
-        "ALIGN": math.gcd(last.length, 8),
-        "ALIGN_OUT": math.gcd(last.output, 8),
+        "ALIGN": align(last.length),
+        "ALIGN_OUT": align(last.output),
         "COMPUTE": _TYPES[numbers.compute],
         "SECOND": _TYPES[numbers.second],
         "SLOPE": _TYPES[numbers.slope],
-        "WRAPS": wraps(sides, blocks),
     }
-    values = [over[0], *_both(axes), *_sizes(blocks)]
-    maker.launch(pull_blocks, over, sides, ["g", "x", "gx"], values, constants)
+    values, sides = [over[0], *_both(axes), *_sizes(found.blocks)], tile(*over, THREADS, exact=True)
+    maker.launch(pull_blocks, over, sides, ["g", "x", "gx"], values, constants, lengths=found.blocks)
 
 
 def _added_in(work: Work, form: str, windows: int) -> tuple[str, str]:
@@ -601,8 +617,8 @@ def _by_places(work: Work, t: str, found: str) -> Maker:
     constants = {"RANK": len(axes), "AXES": axis_numbers(axes), "POOLED": tuple(pooled) or (0,), "INDICES": not t}
     constants["SKIPS"] = work.plan.skipped is not None
     values, sides = [over[0], work.cells, *_both(axes)], tile(*over, TILE)
-    constants["WRAPS"] = wraps(sides, (axis.output for axis in axes))
-    maker.launch(place_kernel, over, sides, ["winners", t or "winners", found], values, constants)
+    tensors = ["winners", t or "winners", found]
+    maker.launch(place_kernel, over, sides, tensors, values, constants, lengths=_outputs(axes))
     return maker
 
 

@@ -16,7 +16,7 @@ import triton.language as tl
 from .arithmetic import NAME, WORST, beats, better, number
 from .groups import parted, side_by_side
 from .walking import store_result
-from .windows import aligned, along_axes, below, tile_of_program, widened
+from .windows import aligned, along_axes, below, tile_of_program, wide_number, widened
 
 
 @triton.jit
@@ -47,8 +47,7 @@ def slide(
     `TAKEN` has for each binary digit of the kernel how many cells the ranges before it take, and -1 where it is 0.
     """
     outs = widened((o0, o1, o2, o3, o4, o5, o6, o7), WIDE)
-    if WIDE:
-        inner = inner + tl.full([], 0, tl.int64)
+    inner = wide_number(inner, WIDE)
     columns = tl.cdiv(out, OUTPUTS) * inner
     row, start = tile_of_program(WIDE, ROWS, COLS)
     row = row + tl.arange(0, ROWS)[:, None]

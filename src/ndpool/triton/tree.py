@@ -11,7 +11,7 @@ import triton.language as tl
 
 from .arithmetic import LEAD, NAME, SUMS, WORST, any_lacking, are_equal, finds_later, lacking, none_yet, number, two_sum
 from .walking import look, look_again, store_result
-from .windows import along_axes, cell, row_block, widened
+from .windows import along_axes, cell, found_anew, row_block, widened
 
 
 @triton.jit
@@ -93,9 +93,10 @@ def tree(
     if AGAIN or (PLACES and COMPUTE.is_floating() and any_lacking(a, inside, KIND, LATER)):
         if PLACES:
             b = tl.where(lacking(of_columns, KIND, LATER), none_yet(b), b)
+        again = found_anew(coords, zero, RANK)
         for left in range(blocks):
             place = (blocks - 1 - left) * COLS + lane
-            at, _, real = cell(place, coords, last, inside & (place < cells), sizes, outs, RANK, AXES, False)
+            at, _, real = cell(place, again, last, inside & (place < cells), sizes, outs, RANK, AXES, False)
             v = tl.load(a_in + at, mask=real, other=number(KIND[WORST]))
             b, d = look_again(
                 a, b, d, v, at, real, place, scale, b_in, d_in, n_in,

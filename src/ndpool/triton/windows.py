@@ -37,15 +37,18 @@ KERNEL, STRIDE, DILATION, LO, HI, ADAPTIVE, INNER, OVERHANGS = (
 
 
 @triton.jit
+def wide_number(n, WIDE: tl.constexpr):
+    """A length as a number of 64 bits, where products with it may need so many."""
+    return n + tl.full([], 0, tl.int64) if WIDE else n
+
+
+@triton.jit
 def widened(lengths, WIDE: tl.constexpr):
-    """The lengths of axes as numbers of 64 bits where products of them may need so many."""
-    if WIDE:
-        found = ()
-        for axis in tl.static_range(8):
-            found = found + (lengths[axis] + tl.full([], 0, tl.int64),)
-        return found
-    else:
-        return lengths
+    """The same of the lengths of all axes."""
+    found = ()
+    for axis in tl.static_range(8):
+        found = found + (wide_number(lengths[axis], WIDE),)
+    return found
 
 
 @triton.jit
