@@ -23,7 +23,7 @@ from ..plan import plan_of
 from ..pool import Pool
 from ..windows import Window
 from . import chunks
-from . import rooms as rooms_
+from .rooms import room as own_room
 from .sizes import Region, Shape, Sizes
 from .sources import Source
 
@@ -95,7 +95,7 @@ def _room_of(work: Work, number: int, region: Region) -> Array:
     """Room for what a block has at a level, with zeros beyond the end of the array: its chunks are whole."""
     steps = work.sizes.levels[number].factors
     shape = tuple(side // step for side, step in zip(work.sizes.block, steps, strict=True))
-    whole = rooms_.room(f"level {number}", shape, work.source.dtype.newbyteorder("="))
+    whole = own_room(f"level {number}", shape, work.source.dtype.newbyteorder("="))
     if any(end - begin < side for (begin, end), side in zip(region, work.sizes.block, strict=True)):
         whole[...] = 0
     return whole
