@@ -1,4 +1,8 @@
-"""Pools drawn at random, as `benchmarks.map` draws them, on the device: is any slower than PyTorch's?"""
+"""Pools drawn at random, as `benchmarks.map` draws them, on the device: is any slower than PyTorch's?
+
+Beside both stands a copy of as many bytes as the work has to move. Most of these arrays are small for a GPU, so that a
+copy takes little more than its launch, and PyTorch's time beside the copy's is the most that anyone can gain.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,13 @@ from typing import Any
 
 import torch
 
+from ndpool.plan import plan_of
+
 from ..map.data import Data, make
 from ..map.drawing import Drawn, draws
 from ..map.rivals import rivals
 from .timing import median_seconds
+from .works import moved
 
 #: From so many elements on, there is more to time than a launch.
 SMALLEST, LARGEST = 1e5, 3e7
@@ -47,7 +54,7 @@ def measured(drawn: Drawn, device: str, budget_s: float) -> Iterator[dict[str, A
         expected = {name: work() for name, work in theirs.items()}
     except (RuntimeError, NotImplementedError):  # which has no such dtype, layout or size
         return
-    limit = CLOSE.get(drawn.dtype, 0.0)
+    limit, plan = CLOSE.get(drawn.dtype, 0.0), plan_of(drawn.pool, drawn.shape, drawn.dtype)
     for name, work in theirs.items():
         record = {"pool": drawn.name, "operation": name}
         try:
@@ -57,10 +64,16 @@ def measured(drawn: Drawn, device: str, budget_s: float) -> Iterator[dict[str, A
         except Exception as error:
             yield record | {"failed": f"{type(error).__name__}: {error}"[:300]}
         else:
-            yield record | {
-                "seconds": {"ndpool": mine, "PyTorch": median_seconds(work, device, budget_s)},
-                "agree": agree,
-            }
+            copy = median_seconds(_copy(moved(plan, name), device), device, budget_s)
+            seconds = {"ndpool": mine, "PyTorch": median_seconds(work, device, budget_s), "copy": copy}
+            yield record | {"seconds": seconds, "agree": agree}
+
+
+def _copy(size: int, device: str) -> Callable[[], Any]:
+    """A copy that moves so many bytes, half of them read and half written."""
+    source = torch.zeros(size // 2, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    return lambda: target.copy_(source)
 
 
 def warmed(drawn: Drawn, device: str) -> None:

@@ -15,6 +15,7 @@
 
 #include "base/threads.h"
 #include "bindings/arrays.h"
+#include "bindings/cuda.h"
 #include "bindings/tensors.h"
 #include "bindings/xla.h"
 #include "kinds/boxes.h"
@@ -550,5 +551,6 @@ NB_MODULE(_engine, m) {
              nb::arg("parameter"), nb::arg("below_slopes"), nb::arg("below_bias"), nb::arg("above_slopes"),
              nb::arg("above_bias"), keywords, nb::arg("minimum"), nb::arg("by_lo") = false, nb::arg("at") = nb::none(),
              nb::arg("weights") = nb::none(), nb::arg("zeros") = nb::none(), nb::arg("check"), threads);
+    bind_cuda(m);
     bind_xla(m);
 }

@@ -149,6 +149,26 @@ class TensorPlan:
 
     def pull(self, x: Any | None, y: Any | None, winners: Any | None, g: Any, threads: int = 0) -> Any | None: ...
 
+class KernelLaunch:
+    """A compiled kernel of a GPU with all of its arguments but addresses.
+
+    `launcher` is the address of the driver's cuLaunchKernel, and `function` the kernel's handle. `tensors` says which of
+    the addresses that `run` is given are the kernel's. `numbers` come after them, each with its size in bytes.
+    """
+
+    def __init__(
+        self,
+        launcher: int,
+        function: int,
+        grid: tuple[int, int, int],
+        threads: int,
+        shared: int,
+        tensors: Sequence[int],
+        numbers: Sequence[tuple[int, int]],
+    ) -> None: ...
+    def run(self, stream: int, addresses: list[int]) -> int:
+        """Launch on a stream. The answer is the driver's, 0 for success; -1 if a tensor starts at no multiple of 16."""
+
 class BoxedPool:
     """A plan over boxes: its results at both ends, rounded outward. The arguments are those of Plan."""
 

@@ -319,6 +319,36 @@ def test_winners_of_wide_windows_slide_back(shape, window, dtype):
     same(device.pull(g), spec.vjp(pool, x, g))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, hostile.BFLOAT16], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "window", "axes"),
+    [
+        ((2, 23, 31), Adaptive((3, 5)), (-2, -1)),
+        ((2, 23, 31, 3), Adaptive((4, 2)), (1, 2)),
+        ((11, 7, 13), Adaptive((2, 3, 4)), (0, 1, 2)),
+        ((2, 24, 30), Window((9, 7), (6, 5), (4, 0), ceil_mode=True), (-2, -1)),
+        ((3, 40), Window((5,), 4, 2, dilation=2), (-1,)),
+        ((2, 3, 40), Global(), (-2, -1)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("skip", [None, 0.0], ids=["all cells", "skip 0"])
+def test_winners_of_large_windows_are_visited(shape, window, axes, dtype, skip, monkeypatch):
+    """To the last bit what exact sums are, though windows share the cells that win them."""
+    monkeypatch.setattr(recipes, "SCARCE_BYTES", 1e-6)
+    pool, rng = Pool(Max(), window, axes, skip), np.random.default_rng(14)
+    x = rng.integers(-3, 4, shape).astype(dtype)
+    x[..., : shape[-1] // 2] = 0
+    g = rng.integers(-8, 9, pool.output_shape(shape)).astype(dtype)
+    device = OnDevice(pool, x)
+    device.plan.handles.pop("triton", None)
+    names = [launch.kernel.__name__ for launch in recipe(device.plan, "pull").launches]
+    assert names == ["clear", "hand_over"]
+    device.linearize()
+    same(device.pull(g), spec.vjp(pool, x, g))
+    device.plan.handles.pop("triton", None)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, hostile.BFLOAT16], ids=str)
 @pytest.mark.parametrize("beta", [1.0, -1.0])
 @pytest.mark.parametrize(

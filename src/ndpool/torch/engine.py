@@ -179,11 +179,11 @@ class Tensors:
     def native(self) -> _engine.Plan:
         return native.engine_plan(self.plan)
 
-    def _quick(self) -> _engine.TensorPlan | None:
-        """The short way to the native engine, in a PyTorch that opens it."""
-        if self.engine is not native:
-            return None
+    def _quick(self) -> Any:
+        """The engine's short way: to the native one, in a PyTorch that opens it."""
         plan = self.plan
+        if self.engine is not native:
+            return self.engine.TensorPlan(plan, self.dtype, self.result, self.winner)
         empty = not math.prod(plan.shape) or not math.prod(plan.output_shape)
         if empty or plan.residual.winners > 4 or not hasattr(Tensor, "__dlpack_c_exchange_api__"):
             return None
@@ -267,7 +267,7 @@ class Tensors:
             except MemoryError:
                 raise native.starved(self.plan) from None
             if made is not None:
-                return made  # type: ignore[return-value]
+                return made  # type: ignore[no-any-return]
         assert self.winner is not None
         y, winners = self.new_y(self.result, x.device), self.new_y(self.winner, x.device)
         self.run("linearize", self.inside(x), self.bare(y), winners)
@@ -278,7 +278,7 @@ class Tensors:
         if self.quick is None or g.is_neg() or (x is not None and x.is_neg()) or _profiled():
             return None
         try:
-            return self.quick.pull(x, y, winners, g, torch.get_num_threads())
+            return self.quick.pull(x, y, winners, g, torch.get_num_threads())  # type: ignore[no-any-return]
         except MemoryError:
             raise native.starved(self.plan) from None
 

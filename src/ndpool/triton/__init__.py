@@ -6,7 +6,7 @@ is added in an order that depends on who is first, so every result is the same t
 
 from __future__ import annotations
 
-from .engine import forward, indices, jvp, linearize, pull, push
+from .engine import TensorPlan, forward, indices, jvp, linearize, pull, push
 from .engine import work_of as engine_plan
 
-__all__ = ["engine_plan", "forward", "indices", "jvp", "linearize", "pull", "push"]
+__all__ = ["TensorPlan", "engine_plan", "forward", "indices", "jvp", "linearize", "pull", "push"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from functools import cached_property
+from typing import Any, TypeAlias
 
+import torch
 from torch import Tensor
 
 from ..plan import Plan
-from .launching import Recipe
+from .launching import Recipe, tracers
 from .recipes import Work
 
 #: The x, the y and the winners that a derivative is made from; None for those that the plan does not keep.
@@ -65,3 +67,72 @@ def pull(plan: Plan, kept: Kept, g: Tensor, gx: Tensor, threads: int = 0) -> Non
 
 def indices(plan: Plan, winners: Tensor, found: Tensor, threads: int = 0) -> None:
     recipe(plan, "indices").run(winners=winners, found=found)
+
+
+class TensorPlan:
+    """A plan for tensors of one layout, which makes those that it returns: the shortest way, for calls on small ones.
+
+    The answer is None where a tensor is not of just this size, strides and dtype, dense and on CUDA, where someone
+    watches what PyTorch does, and where the kernels are yet to be compiled. The recipe itself serves all of these.
+    """
+
+    def __init__(self, plan: Plan, dtype: torch.dtype, result: torch.dtype, winner: torch.dtype | None) -> None:
+        self.plan, self.dtype, self.result, self.winner = plan, dtype, result, winner
+        self.size, self.strides = plan.shape, plan.strides
+        self.y_size, self.y_strides = plan.output_shape, plan.output_strides
+
+    @cached_property
+    def _forward(self) -> Recipe:
+        return recipe(self.plan, "forward")
+
+    @cached_property
+    def _linearize(self) -> Recipe:
+        return recipe(self.plan, "linearize")
+
+    @cached_property
+    def _pull(self) -> Recipe:
+        return recipe(self.plan, "pull")
+
+    def takes(self, x: Tensor | None) -> bool:
+        """Whether this is such a tensor."""
+        return _is_such(x, self.size, self.strides, self.dtype)
+
+    def forward(self, x: Tensor, threads: int = 0) -> Tensor | None:
+        if not self.takes(x):
+            return None
+        y = x.new_empty_strided(self.y_size, self.y_strides, dtype=self.result)
+        return y if self._forward.run_again(x, y) else None
+
+    def linearize(self, x: Tensor, threads: int = 0) -> tuple[Tensor, Tensor] | None:
+        """Give y and the winners."""
+        if not self.takes(x):
+            return None
+        y = x.new_empty_strided(self.y_size, self.y_strides, dtype=self.result)
+        winners = x.new_empty_strided(self.y_size, self.y_strides, dtype=self.winner)
+        return (y, winners) if self._linearize.run_again(winners, x, y) else None
+
+    def pull(
+        self, x: Tensor | None, y: Tensor | None, winners: Tensor | None, g: Tensor, threads: int = 0
+    ) -> Tensor | None:
+        keeps, like_y = self.plan.residual, (self.y_size, self.y_strides)
+        if (
+            not _is_such(g, *like_y, self.dtype)
+            or (keeps.x and not self.takes(x))
+            or (keeps.y and not _is_such(y, *like_y, self.result))
+            or (keeps.winners and not _is_such(winners, *like_y, self.winner))
+        ):
+            return None
+        gx = g.new_empty_strided(self.size, self.strides)
+        given: dict[str, Any] = {"g": g, "gx": gx, "winners": winners, "x": x, "y": y}
+        return gx if self._pull.run_again(*[given[name] for name in self._pull.names]) else None
+
+
+def _is_such(a: Tensor | None, size: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype | None) -> bool:
+    return (
+        type(a) is Tensor
+        and a.is_cuda
+        and a.dtype is dtype
+        and a.shape == size
+        and a.stride() == strides
+        and not tracers()
+    )

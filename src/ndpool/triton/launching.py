@@ -2,32 +2,51 @@
 
 Triton looks at every argument of every call, to find the kernel that was compiled for its like. Here the numbers are
 the same each time. Of a tensor matter its dtype, which is the plan's, and whether it starts at a multiple of 16 bytes.
-So the compiled kernel is kept and, where all tensors start so, launched with nothing looked at.
+So the compiled kernel is kept, its arguments are laid out, and the driver launches it with nothing looked at.
 
 While PyTorch's compiler traces, a launch is a node of its graph.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.library import wrap_triton
 
+from .._engine import KernelLaunch
+
 #: Tensors that start at a multiple of so many bytes are read and written in whole vectors.
 ALIGNED = 16
 
+#: The sizes of a kernel's numbers. What is a constant is not handed over.
+_BYTES = {"i32": 4, "i64": 8, "u64": 8}
 
-#: How many modes there are: who traces PyTorch's operators has one.
-_modes = torch._C._len_torch_dispatch_stack
+#: What a kernel may need beside its arguments. These kernels do not, as long as no tool asks for it.
+_MORE = ("global_scratch_size", "profile_scratch_size", "launch_cooperative_grid", "launch_pdl")
+
+#: How many there are who trace PyTorch's operators, or look at them.
+tracers = torch._C._len_torch_dispatch_stack
+
+
+@cache
+def _launcher() -> int:
+    """The address of the driver's function that launches a kernel; 0 where there is none."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0
+    return ctypes.cast(driver.cuLaunchKernel, ctypes.c_void_p).value or 0
 
 
 class Launch:
     """A kernel with its grid, the names of its tensors, its numbers and its constants."""
 
-    __slots__ = ("compiled", "constants", "grid", "kernel", "numbers", "tensors", "warps")
+    __slots__ = ("constants", "grid", "kernel", "numbers", "tensors", "warps")
 
     def __init__(
         self,
@@ -40,58 +59,76 @@ class Launch:
     ) -> None:
         self.kernel, self.grid, self.tensors, self.warps = kernel, grid, tuple(tensors), warps
         self.numbers, self.constants = tuple(numbers), constants
-        #: What Triton compiled for each device.
-        self.compiled: dict[int, Any] = {}
 
-    def run(self, given: dict[str, Tensor], device: int | None) -> None:
-        """On a device, or where there is None in Triton's interpreter."""
+    def run(self, given: dict[str, Tensor], **options: Any) -> Any:
+        """By Triton, which gives the compiled kernel; or in its interpreter, which has no options."""
         tensors = [given[name] for name in self.tensors]
-        if device is None:
-            self.kernel[self.grid](*tensors, *self.numbers, **self.constants)
-            return
-        addresses = [a.data_ptr() for a in tensors]
-        aligned = not any(address % ALIGNED for address in addresses)
-        if aligned and device in self.compiled:
-            run, function, metadata, rest = self.compiled[device]
-            stream = torch._C._cuda_getCurrentRawStream(device)
-            run(*self.grid, stream, function, metadata, None, None, None, *addresses, *rest)
-            return
-        made = self.kernel[self.grid](*tensors, *self.numbers, **self.constants, num_warps=self.warps)
-        if aligned:
-            names = self.kernel.arg_names[len(tensors) + len(self.numbers) :]
-            rest = (*self.numbers, *(self.constants[name] for name in names))
-            self.compiled[device] = made.run, made.function, made.packed_metadata, rest
+        return self.kernel[self.grid](*tensors, *self.numbers, **self.constants, **options)
 
     def trace(self, given: dict[str, Tensor]) -> None:
         """The launch as a node of the graph in the making."""
         tensors = [given[name] for name in self.tensors]
         wrap_triton(self.kernel)[self.grid](*tensors, *self.numbers, **self.constants, num_warps=self.warps)
 
+    def prepared(self, made: Any, names: Sequence[str]) -> KernelLaunch | None:
+        """What the driver needs to launch the compiled kernel on tensors of these names; None if it needs more."""
+        about = made.metadata
+        if any(getattr(about, more, 0) for more in _MORE) or about.num_ctas > 1 or not _launcher():
+            return None
+        types = [made.src.signature[name] for name in self.kernel.arg_names[len(self.tensors) :]]
+        numbers = [(n, _BYTES[of]) for n, of in zip(self.numbers, types, strict=False) if of != "constexpr"]
+        places = [names.index(name) for name in self.tensors]
+        threads = 32 * about.num_warps
+        return KernelLaunch(_launcher(), made.function, self.grid, threads, about.shared, places, numbers)
+
 
 class Recipe:
     """Launches one after the other, and the room that they need between them, by name: a length and a dtype."""
 
-    __slots__ = ("launches", "rooms")
+    __slots__ = ("launches", "names", "ready", "rooms")
 
     def __init__(self, launches: Sequence[Launch], rooms: dict[str, tuple[int, torch.dtype]]) -> None:
         self.launches, self.rooms = tuple(launches), rooms
+        #: The tensors that are given.
+        self.names = tuple(sorted({name for launch in self.launches for name in launch.tensors} - set(rooms)))
+        #: For each device, the launches as its driver takes them, and the kernels that these are of.
+        self.ready: dict[int, tuple[list[KernelLaunch], Sequence[Any]]] = {}
 
     def run(self, **given: Tensor) -> None:
         """On the device of the tensors, and on its current stream."""
         some = next(iter(given.values()))
-        if not some.is_cuda or _modes():  # Triton's interpreter, or someone who traces
-            self._run(given, some.device, None)
-        elif some.get_device() == torch.cuda.current_device():
-            self._run(given, some.device, some.get_device())
-        else:
-            with torch.cuda.device(some.device):
-                self._run(given, some.device, some.get_device())
-
-    def _run(self, given: dict[str, Tensor], device: torch.device, number: int | None) -> None:
+        eager = some.is_cuda and not tracers()
+        if eager and self.run_again(*[given[name] for name in self.names]):
+            return
         for name, (length, dtype) in self.rooms.items():
-            given[name] = torch.empty(length, dtype=dtype, device=device)
-        for launch in self.launches:
-            if number is None and device.type == "cuda":
-                launch.trace(given)
-            else:
-                launch.run(given, number)
+            given[name] = torch.empty(length, dtype=dtype, device=some.device)
+        if eager:
+            with torch.cuda.device(some.device):
+                made = [launch.run(given, num_warps=launch.warps) for launch in self.launches]
+            self._prepare(made, given, some.get_device())
+        else:
+            for launch in self.launches:
+                launch.trace(given) if some.is_cuda else launch.run(given)
+
+    def _prepare(self, made: Sequence[Any], given: dict[str, Tensor], device: int) -> None:
+        """Keeps what Triton has compiled, if that was for tensors that start at multiples of 16 bytes."""
+        if device in self.ready or any(a.data_ptr() % ALIGNED for a in given.values()):
+            return
+        names = (*self.names, *self.rooms)
+        ready = [launch.prepared(kernel, names) for launch, kernel in zip(self.launches, made, strict=True)]
+        if None not in ready:
+            self.ready[device] = ready, made  # type: ignore[assignment]
+
+    def run_again(self, *tensors: Tensor) -> bool:
+        """The same, given the tensors of `names`: by the driver, if it can be, which is what the answer says.
+
+        It cannot before the kernels are compiled for the current device and for tensors that start as these do.
+        """
+        device = tensors[0].get_device()
+        ready = self.ready.get(device)
+        if ready is None or device != torch._C._cuda_getDevice():
+            return False
+        rooms = [torch.empty(length, dtype=dtype, device=tensors[0].device) for length, dtype in self.rooms.values()]
+        addresses = [a.data_ptr() for a in (*tensors, *rooms)]
+        stream = torch._C._cuda_getCurrentRawStream(device)
+        return not any(launch.run(stream, addresses) for launch in ready[0])

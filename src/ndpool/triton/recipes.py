@@ -14,6 +14,7 @@ from .blocks import pull_blocks
 from .columns import slide_back, winners_along
 from .gathering import gather_any, gather_taps
 from .groups import walk_groups
+from .handing import clear, hand_over
 from .launching import Launch, Recipe
 from .places import place_kernel
 from .sliding import slide
@@ -68,6 +69,10 @@ NEIGHBOURS_OF_SUMS, SLIDE_TILE_OF_SUMS = 16, 128
 
 #: The same on the way back from winners.
 NEIGHBOURS_BACK, NEIGHBOURS_BACK_IN_A_ROW = 16, 8
+
+#: Windows that have so many bytes of cells to themselves, for each that may share them, are visited on the way back, if
+#: those are so few. What is cleared at a time.
+SCARCE_BYTES, MOST_AROUND, CLEARED = 1024, 27, 4096
 
 #: The threads of a program, and the bytes of cells that each of them may keep: more of those that it takes in pairs.
 THREADS, KEPT_BYTES, KEPT_BYTES_OF_PAIRS = 128, 80, 160
@@ -503,6 +508,30 @@ def _places_of_taps(work: Work, form: str, windows: int, channels_last: bool) ->
     return (2 * TILE if narrow else TILE // 2 if channels_last else TILE // 4), True
 
 
+def _around(axes: tuple[Axis, ...]) -> tuple[tuple[int, int], ...]:
+    """For each axis, how many windows around one may share its cells, itself among them, and the product inside it."""
+    counts = [2 * windows_over_a_cell(axis) - 1 for axis in axes]
+    return tuple((count, math.prod(counts[i + 1 :])) for i, count in enumerate(counts))
+
+
+def _are_scarce(work: Work) -> bool:
+    """Whether windows are so few beside the cells that to clear these and visit the winners is all but free."""
+    around = math.prod(count for count, _ in _around(work.axes))
+    visits = around * work.outputs * SCARCE_BYTES
+    return around <= MOST_AROUND and 0 < visits <= work.inputs * ITEM_BYTES[work.plan.derivative]
+
+
+def _hand_over(maker: Maker) -> None:
+    work, axes, around = maker.work, maker.work.axes, _around(maker.work.axes)
+    maker.launch(clear, (-(-work.inputs // CLEARED), 1), (1, CLEARED), ["gx"], [work.inputs], {})
+    over = math.prod(axis.output for axis in axes[:-1]), axes[-1].output
+    slope, _ = _added_in(work, "winners", 2)
+    constants = {"RANK": len(axes), "AXES": axis_numbers(axes), "AROUND": around, "SLOPE": _TYPES[slope]}
+    constants["NUMBER"] = math.prod(count for count, _ in around)
+    values, sides = [over[0], work.cells, *_both(axes)], tile(*over, THREADS)
+    maker.launch(hand_over, over, sides, ["g", "winners", "gx"], values, constants, lengths=_outputs(axes))
+
+
 def _are_blocks(work: Work) -> bool:
     """Whether windows lie side by side, so that a block of cells is one window, and all that the way back needs."""
     plan, found = work.plan, taps(work.axes)
@@ -578,7 +607,9 @@ def _jvp(work: Work) -> Maker:
 def _pull(work: Work) -> Maker:
     maker, plan, kind = Maker(work), work.plan, work.numbers
     if plan.residual.winners:
-        if work.back_by_axes and not any(axis.adaptive for axis in work.axes):
+        if _are_scarce(work):
+            _hand_over(maker)
+        elif work.back_by_axes and not any(axis.adaptive for axis in work.axes):
             _winners_by_axes(maker)
         else:
             _gather(maker, work.axes, "winners", ("g", "winners", "", ""), "gx", 1)

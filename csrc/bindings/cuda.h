@@ -1,0 +1,10 @@
+// Kernels of a GPU, launched by the driver itself: what Python would look at in every call is laid out once.
+#pragma once
+#include <nanobind/nanobind.h>
+
+namespace ndpool {
+
+// Puts `KernelLaunch` into the module.
+void bind_cuda(nanobind::module_ &m);
+
+}  // namespace ndpool
