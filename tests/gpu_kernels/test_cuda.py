@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 import torch
 from on_device import DEVICE
@@ -10,6 +12,8 @@ from torch.testing import assert_close
 import ndpool.torch.functional as F
 from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window
 from ndpool.torch import convert
+from ndpool.torch.pools import over_pool
+from ndpool.triton.engine import recipe
 
 pytestmark = pytest.mark.skipif(DEVICE != "cuda", reason="it needs a GPU, and NDPOOL_TEST_DEVICE=cuda")
 
@@ -57,6 +61,35 @@ def test_deterministic_algorithms():
             both(pool, x, torch.randn(pool.output_shape(x.shape), device="cuda"))
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+# --- the short way --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pool", POOLS, ids=str)
+def test_after_the_first_call_the_driver_launches(pool):
+    """To the same bits. Tensors that start within a vector are left to Triton."""
+    x = torch.randn(2, 3, 24, 40, device="cuda")
+    g = torch.randn(pool.output_shape(x.shape), device="cuda")
+    first = both(pool, x, g)
+    plan = over_pool(pool, 4).plan_of(x)
+    assert plan.quick.takes(x)
+    assert recipe(plan.plan, "pull").ready.keys() == {x.get_device()}
+    room = torch.empty(x.numel() + 1, device="cuda")
+    for start in (0, 1):
+        moved = room[start : start + x.numel()].view(x.shape).copy_(x)
+        for a, b in zip(both(pool, moved, g), first, strict=True):
+            assert torch.equal(a, b)
+
+
+def test_another_thread():
+    """One that has not talked to the device before."""
+    x, found = torch.randn(2, 3, 8, 8, device="cuda"), []
+    expected = F.max_pool2d(x, 2)
+    thread = threading.Thread(target=lambda: found.append(F.max_pool2d(x, 2)))
+    thread.start()
+    thread.join()
+    assert torch.equal(found[0], expected)
 
 
 # --- streams, devices and graphs ------------------------------------------------------------------

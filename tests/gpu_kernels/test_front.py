@@ -46,9 +46,11 @@ def array(a):
 
 
 def test_the_engine_is_the_one_for_gpus():
-    pool = TensorPool(POOLS[0])
-    assert pool.plan_of(distinct(2, 5, 6)).engine.__name__ == "ndpool.triton"
-    assert pool.plan_of(distinct(2, 5, 6)).quick is None
+    pool, x = TensorPool(POOLS[0]), distinct(2, 5, 6)
+    assert (
+        pool.plan_of(x).engine.__name__ == type(pool.plan_of(x).quick).__module__[: -len(".engine")] == "ndpool.triton"
+    )
+    assert pool.plan_of(x).takes(x) == x.is_cuda
 
 
 # --- layouts --------------------------------------------------------------------------------------
