@@ -6,7 +6,7 @@ import ctypes
 
 import pytest
 
-from ndpool._engine import KernelLaunch
+from ndpool._engine import CudaTensors, KernelLaunch
 
 SIGNATURE = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint] * 7, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p),
@@ -66,3 +66,22 @@ def test_a_tensor_that_is_missing_is_an_error():
 def test_what_cannot_be_launched_is_refused(launcher, function, tensors, numbers, message):
     with pytest.raises(ValueError, match=message):
         KernelLaunch(launcher, function, (1, 1, 1), 32, 0, tensors, numbers)
+
+
+def test_tensors_that_are_not_on_cuda_have_no_address_there():
+    torch = pytest.importorskip("torch")
+    tensors = CudaTensors(torch.Tensor, (2, 3), (3, 1), "float32")
+    assert [tensors.address(x) for x in (torch.zeros(2, 3), torch.zeros(3, 2), None, "x")] == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((int, (2,), (1,), "float32"), "the type shares no tensors in C"),
+        ((int, (2,), (1, 1), "float32"), "a stride for each axis"),
+        ((int, (2,), (1,), "float7"), "tensors have no type 'float7'"),
+    ],
+)
+def test_layouts_that_no_tensor_has(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        CudaTensors(*arguments)

@@ -52,7 +52,7 @@ struct Table {
     int (*from_object)(void *object, Tensor *);
     void *stream;
 };
-constexpr std::int32_t CPU = 1;
+constexpr std::int32_t CPU = 1, CUDA = 2;
 
 }  // namespace dlpack
 
@@ -76,8 +76,13 @@ struct TensorType {
 // Dense tensors of one shape, order in memory and dtype.
 class TensorLayout {
   public:
-    TensorLayout(std::vector<std::int64_t> shape, std::vector<std::int64_t> strides, const std::string &dtype)
-        : shape(std::move(shape)), strides(std::move(strides)), dtype(type_of(dtype)), bytes(this->dtype.bits / 8) {
+    TensorLayout(std::vector<std::int64_t> shape, std::vector<std::int64_t> strides, const std::string &dtype,
+                 std::int32_t device = dlpack::CPU)
+        : shape(std::move(shape)),
+          strides(std::move(strides)),
+          dtype(type_of(dtype)),
+          device(device),
+          bytes(this->dtype.bits / 8) {
         if (this->shape.size() != this->strides.size()) throw std::invalid_argument("a stride for each axis");
         for (std::int64_t length : this->shape)
             if (length < 0 || __builtin_mul_overflow(bytes, length, &bytes))
@@ -104,7 +109,7 @@ class TensorLayout {
             PyErr_Clear();
             return {};
         }
-        if (tensor.device.type != dlpack::CPU || tensor.ndim != static_cast<int>(shape.size()) ||
+        if (tensor.device.type != device || tensor.ndim != static_cast<int>(shape.size()) ||
             std::memcmp(&tensor.dtype, &dtype, sizeof dtype) != 0)
             return {};
         bool dense = true;
@@ -151,6 +156,7 @@ class TensorLayout {
 
     std::vector<std::int64_t> shape, strides;
     dlpack::DataType dtype;
+    std::int32_t device;
     std::int64_t bytes;
 
     // The framework's tensor for a block.

@@ -149,11 +149,18 @@ class TensorPlan:
 
     def pull(self, x: Any | None, y: Any | None, winners: Any | None, g: Any, threads: int = 0) -> Any | None: ...
 
+class CudaTensors:
+    """Dense tensors of one layout on CUDA."""
+
+    def __init__(self, tensor: type, size: Sequence[int], strides: Sequence[int], dtype: str) -> None: ...
+    def address(self, x: Any) -> int:
+        """Where its numbers begin; 0 where it is not of just this type, size, strides and dtype."""
+
 class KernelLaunch:
     """A compiled kernel of a GPU with all of its arguments but addresses.
 
-    `launcher` is the address of the driver's cuLaunchKernel, and `function` the kernel's handle. `tensors` says which of
-    the addresses that `run` is given are the kernel's. `numbers` come after them, each with its size in bytes.
+    `launcher` is the address of the driver's cuLaunchKernel, and `function` the kernel's handle. `tensors` says which
+    of the addresses that `run` is given are the kernel's. `numbers` come after them, each with its size in bytes.
     """
 
     def __init__(

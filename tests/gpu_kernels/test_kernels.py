@@ -253,6 +253,18 @@ def test_blocks_go_back_in_one_pass(kind, shape, window, skip):
     within(device.pull(g), gx, factor(pool) * vjp_allowance(pool, x, g, gx))
 
 
+@pytest.mark.parametrize("kind", [Sum(), Avg(), Avg(divisor_override=7)], ids=repr)
+@pytest.mark.parametrize("min_count", [1, 3])
+def test_sums_over_blocks_go_back_in_one_pass_where_cells_are_skipped(kind, min_count):
+    pool, rng = Pool(kind, Window((2, 2)), skip=0.0, min_count=min_count), np.random.default_rng(15)
+    x = rng.integers(-1, 3, (2, 6, 9)).astype(np.float32)
+    g = rng.normal(size=pool.output_shape(x.shape)).astype(np.float32)
+    device, gx = OnDevice(pool, x), spec.vjp(pool, x, g)
+    assert [launch.kernel.__name__ for launch in recipe(device.plan, "pull").launches] == ["pull_blocks"]
+    device.linearize()
+    within(device.pull(g), gx, vjp_allowance(pool, x, g, gx))
+
+
 @pytest.mark.parametrize("kind", [SmoothMax(1.0), Max("split")], ids=repr)
 def test_dilated_windows_are_no_blocks(kind):
     """In steps of 3 with gaps of 2, windows lie between each other, though one sees each cell at most."""

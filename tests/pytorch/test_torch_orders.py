@@ -239,6 +239,7 @@ class Tangent(torch.nn.Module):
         return self.function(x, t)
 
 
+@since_2_13  # which takes forward mode out of the program
 @pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize("name", ["jvp", "dual"])
 def test_forward_mode_exported(name, strict):

@@ -25,8 +25,8 @@ def pull_blocks(
     o0, o1, o2, o3, o4, o5, o6, o7,
     b0, b1, b2, b3, b4, b5, b6, b7,
     KIND: tl.constexpr, RANK: tl.constexpr, STEPS: tl.constexpr, TAPS: tl.constexpr, MARGINS: tl.constexpr,
-    PHASES: tl.constexpr, GROUP: tl.constexpr, ALIGN: tl.constexpr, ALIGN_OUT: tl.constexpr, COMPUTE: tl.constexpr,
-    SECOND: tl.constexpr, SLOPE: tl.constexpr, WRAPS: tl.constexpr, WIDE: tl.constexpr,
+    PHASES: tl.constexpr, GROUP: tl.constexpr, ALIGN: tl.constexpr, ALIGN_OUT: tl.constexpr, DIVISOR: tl.constexpr,
+    COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr, WRAPS: tl.constexpr, WIDE: tl.constexpr,
     ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """As `gather_taps`, with one tap. Cells behind the last window are in blocks too, whose gradient is 0."""
@@ -57,7 +57,7 @@ def pull_blocks(
     for r in tl.static_range(GROUP):
         gets = gets + _window_back(
             r, cells, shares[r], seen & (col * GROUP + r < outs[RANK - 1]), x, gx,
-            KIND, PHASES, CELLS, STEP, COMPUTE, SECOND, SLOPE, ROWS, COLS,
+            KIND, PHASES, CELLS, STEP, DIVISOR, COMPUTE, SECOND, SLOPE, ROWS, COLS,
         )  # fmt: skip
     for phase in tl.static_range(PHASES):
         line = ()
@@ -70,7 +70,7 @@ def pull_blocks(
 @triton.jit
 def _window_back(
     r: tl.constexpr, cells, g, seen, x, gx,
-    KIND: tl.constexpr, PHASES: tl.constexpr, CELLS: tl.constexpr, STEP: tl.constexpr,
+    KIND: tl.constexpr, PHASES: tl.constexpr, CELLS: tl.constexpr, STEP: tl.constexpr, DIVISOR: tl.constexpr,
     COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """What the cells of the r-th block of each group get: one tile for each, in row-major order."""
@@ -88,7 +88,7 @@ def _window_back(
         b, nothing = look_again(
             a, b, nothing, v, 0, seen, 0, 1, x, x, x, KIND, "cells", False, False, COMPUTE, SLOPE, ""
         )
-    reference, share = slopes(a, b, n, g.to(SLOPE), n, n, KIND, 1)
+    reference, share = slopes(a, b, n, g.to(SLOPE), n, n, KIND, DIVISOR)
     gets = ()
     for k in tl.static_range(PHASES * STEP):
         v = cells[k // STEP * CELLS + r * STEP + k % STEP].to(COMPUTE)

@@ -98,7 +98,7 @@ class Recipe:
         """On the device of the tensors, and on its current stream."""
         some = next(iter(given.values()))
         eager = some.is_cuda and not tracers()
-        if eager and self.run_again(*[given[name] for name in self.names]):
+        if eager and self.run_again(some, [given[name].data_ptr() for name in self.names]):
             return
         for name, (length, dtype) in self.rooms.items():
             given[name] = torch.empty(length, dtype=dtype, device=some.device)
@@ -119,16 +119,17 @@ class Recipe:
         if None not in ready:
             self.ready[device] = ready, made  # type: ignore[assignment]
 
-    def run_again(self, *tensors: Tensor) -> bool:
-        """The same, given the tensors of `names`: by the driver, if it can be, which is what the answer says.
+    def run_again(self, like: Tensor, addresses: list[int]) -> bool:
+        """The same by the driver, given the addresses of the tensors of `names`; whether that can be is the answer.
 
-        It cannot before the kernels are compiled for the current device and for tensors that start as these do.
+        It cannot before the kernels are compiled for the current device, nor for tensors that start within a vector.
         """
-        device = tensors[0].get_device()
+        device = like.get_device()
         ready = self.ready.get(device)
         if ready is None or device != torch._C._cuda_getDevice():
             return False
-        rooms = [torch.empty(length, dtype=dtype, device=tensors[0].device) for length, dtype in self.rooms.values()]
-        addresses = [a.data_ptr() for a in (*tensors, *rooms)]
+        if self.rooms:
+            made = [torch.empty(length, dtype=dtype, device=like.device) for length, dtype in self.rooms.values()]
+            addresses += [room.data_ptr() for room in made]
         stream = torch._C._cuda_getCurrentRawStream(device)
         return not any(launch.run(stream, addresses) for launch in ready[0])

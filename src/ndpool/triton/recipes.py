@@ -563,6 +563,7 @@ def _pull_blocks(maker: Maker) -> None:
         "GROUP": group,
         "ALIGN": align(last.length),
         "ALIGN_OUT": align(last.output),
+        "DIVISOR": work.divisor,
         "COMPUTE": _TYPES[numbers.compute],
         "SECOND": _TYPES[numbers.second],
         "SLOPE": _TYPES[numbers.slope],
