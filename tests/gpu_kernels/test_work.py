@@ -12,6 +12,7 @@ from closeness import jvp_allowance, same_bytes, value_allowance, vjp_allowance,
 from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, spec
 from ndpool.plan import plan_of
 from ndpool.triton import recipes, work
+from ndpool.triton.engine import work_of
 
 KINDS = [Max(), Min("split"), Max("all"), Sum(), Avg(count_include_pad=False), SmoothMax(-0.5), Lp(2)]
 
@@ -20,7 +21,7 @@ WAYS = {
     "direct": {"DIRECT_CELLS": 10**6, "LONG": 10**6, "PART": 10**9},
     "axis by axis": {"DIRECT_CELLS": 0, "DIRECT_CELLS_APART": 0, "LONG": 10**6, "PART": 10**9},
     "tree": {"DIRECT_CELLS": 0, "DIRECT_CELLS_APART": 0, "LONG": 2, "PART": 10**9},
-    "parts": {"DIRECT_CELLS": 0, "DIRECT_CELLS_APART": 0, "LONG": 2, "PART": 8},
+    "parts": {"DIRECT_CELLS": 0, "DIRECT_CELLS_APART": 0, "LONG": 2, "PART": 2, "LEAST_PART": 2},
     "loops": {"UNROLLED": 0, "UNROLLED_POWERS": 0},
 }
 WINDOWS = {
@@ -100,7 +101,26 @@ def test_the_ways_are_gone(monkeypatch):
     send(monkeypatch, WAYS["tree"])
     assert [walk.tree for walk in work.walks(rows)] == [True]
     send(monkeypatch, WAYS["parts"])
-    assert len(work.walks(whole)) == 3  # parts, and parts of these
+    assert len(work.walks(whole)) > 3  # parts, and parts of these
+
+
+@pytest.mark.parametrize("kind", [Max(), Min("split"), Sum(), SmoothMax(1.0)], ids=repr)
+@pytest.mark.parametrize(
+    ("shape", "bins", "axis"), [((2, 37, 3), 4, 1), ((2, 37), 4, 1), ((41, 2), 3, 0), ((23, 5), 3, 0)]
+)
+def test_few_long_bins_go_in_parts(kind, shape, bins, axis, monkeypatch):
+    """Of which none is empty, though some bins are shorter than others."""
+    send(monkeypatch, WAYS["parts"])
+    pool, rng = Pool(kind, Adaptive((bins,)), (axis,)), np.random.default_rng(4)
+    x = rng.choice([-np.inf, -1.0, 2.0, 3.0], shape)
+    device = fresh(pool, x)
+    assert len(work_of(device.plan).walks) > 1
+    with np.errstate(invalid="ignore"):
+        found, y = device.everything(x, np.ones(pool.output_shape(shape))), spec.forward(pool, x)
+    forget(pool, x)
+    within(found["forward"], y, value_allowance(pool, x, y))
+    if "indices" in found:
+        np.testing.assert_array_equal(found["indices"], spec.winners(pool, x))
 
 
 @pytest.mark.parametrize("kind", [Max(), Avg(count_include_pad=False), SmoothMax(-0.5), Lp(2)], ids=repr)

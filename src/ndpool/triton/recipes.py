@@ -70,9 +70,9 @@ NEIGHBOURS_OF_SUMS, SLIDE_TILE_OF_SUMS = 16, 128
 #: The same on the way back from winners.
 NEIGHBOURS_BACK, NEIGHBOURS_BACK_IN_A_ROW = 16, 8
 
-#: Windows that have so many bytes of cells to themselves, for each that may share them, are visited on the way back, if
-#: those are so few. What is cleared at a time.
-SCARCE_BYTES, MOST_AROUND, CLEARED = 1024, 27, 4096
+#: Windows that have so many bytes of cells to themselves are visited on the way back, if so few around may share them.
+#: What is cleared at a time.
+SCARCE_BYTES, MOST_AROUND, CLEARED = 256, 27, 4096
 
 #: The threads of a program, and the bytes of cells that each of them may keep: more of those that it takes in pairs.
 THREADS, KEPT_BYTES, KEPT_BYTES_OF_PAIRS = 128, 80, 160
@@ -515,10 +515,15 @@ def _around(axes: tuple[Axis, ...]) -> tuple[tuple[int, int], ...]:
 
 
 def _are_scarce(work: Work) -> bool:
-    """Whether windows are so few beside the cells that to clear these and visit the winners is all but free."""
+    """Whether windows are so few beside the cells that to clear these and visit the winners is all but free.
+
+    One window over whole axes is found without a division, and cells ask it in one pass.
+    """
     around = math.prod(count for count, _ in _around(work.axes))
-    visits = around * work.outputs * SCARCE_BYTES
-    return around <= MOST_AROUND and 0 < visits <= work.inputs * ITEM_BYTES[work.plan.derivative]
+    few = around <= MOST_AROUND and around * work.outputs <= work.inputs
+    bytes_of_cells = work.inputs * ITEM_BYTES[work.plan.derivative]
+    found_by_division = not all(axis.is_carried or axis.is_whole for axis in work.axes)
+    return found_by_division and few and 0 < work.outputs * SCARCE_BYTES <= bytes_of_cells
 
 
 def _hand_over(maker: Maker) -> None:

@@ -29,9 +29,11 @@ class AxisNumbers(NamedTuple):
     inner: int
     #: Whether a window may reach beyond the last cell.
     overhangs: int
+    #: The outputs of one bin, each of which sees as many of its cells as the stride says.
+    parts: int
 
 
-KERNEL, STRIDE, DILATION, LO, HI, ADAPTIVE, INNER, OVERHANGS = (
+KERNEL, STRIDE, DILATION, LO, HI, ADAPTIVE, INNER, OVERHANGS, PARTS = (
     tl.constexpr(i) for i in range(len(AxisNumbers._fields))
 )
 
@@ -135,14 +137,31 @@ def found_anew(coords, zero, RANK: tl.constexpr):
 
 
 @triton.jit
+def _bin_start(o, size, out, ADAPTIVE: tl.constexpr):
+    if ADAPTIVE == 3:
+        return (o.to(tl.int64) * size // out).to(o.dtype)
+    else:
+        return o * size // out
+
+
+@triton.jit
+def _bin_end(o, size, out, ADAPTIVE: tl.constexpr):
+    if ADAPTIVE == 3:
+        return (((o + 1).to(tl.int64) * size + out - 1) // out).to(o.dtype)
+    else:
+        return ((o + 1) * size + out - 1) // out
+
+
+@triton.jit
 def window_start(o, size, out, AXES: tl.constexpr, axis: tl.constexpr):
     """The first cell that output o sees along an axis; it may be padding."""
     if AXES[axis][ADAPTIVE] == 2:
         return o * 0
-    elif AXES[axis][ADAPTIVE] == 1:
-        return o * size // out
-    elif AXES[axis][ADAPTIVE] == 3:
-        return (o.to(tl.int64) * size // out).to(o.dtype)
+    elif AXES[axis][PARTS] > 1:
+        start = _bin_start(o // AXES[axis][PARTS], size, out // AXES[axis][PARTS], AXES[axis][ADAPTIVE])
+        return start + o % AXES[axis][PARTS] * AXES[axis][STRIDE]
+    elif AXES[axis][ADAPTIVE]:
+        return _bin_start(o, size, out, AXES[axis][ADAPTIVE])
     else:
         return o * AXES[axis][STRIDE] - AXES[axis][LO]
 
@@ -150,10 +169,11 @@ def window_start(o, size, out, AXES: tl.constexpr, axis: tl.constexpr):
 @triton.jit
 def window_end(o, size, out, AXES: tl.constexpr, axis: tl.constexpr):
     """The cell after the last one that output o can see along an axis."""
-    if AXES[axis][ADAPTIVE] == 1:
-        return ((o + 1) * size + out - 1) // out
-    elif AXES[axis][ADAPTIVE] == 3:
-        return (((o + 1).to(tl.int64) * size + out - 1) // out).to(o.dtype)
+    if AXES[axis][PARTS] > 1:
+        end = _bin_end(o // AXES[axis][PARTS], size, out // AXES[axis][PARTS], AXES[axis][ADAPTIVE])
+        return tl.minimum(end, window_start(o, size, out, AXES, axis) + AXES[axis][STRIDE])
+    elif AXES[axis][ADAPTIVE] == 1 or AXES[axis][ADAPTIVE] == 3:
+        return _bin_end(o, size, out, AXES[axis][ADAPTIVE])
     else:
         return o * 0 + size
 

@@ -2,7 +2,7 @@
 
 direct   all axes at once: the cost is the number of a window's cells
 axes     one axis after the other, from the innermost: the cost is the sum of the kernel's sides
-parts    one long window, cut into parts so that there is work for the whole card
+parts    few long windows, cut into parts so that there is work for the whole card
 """
 
 from __future__ import annotations
@@ -58,10 +58,12 @@ class Axis(NamedTuple):
     lo: int = 0
     hi: int = 0
     adaptive: int = 0
+    #: The outputs of one bin, each of which sees as many of its cells as the stride says; the last may see fewer.
+    parts: int = 1
 
     @property
     def is_carried(self) -> bool:
-        return self.length == self.output and self[2:] == (1, 1, 1, 0, 0, 0)
+        return self.length == self.output and self[2:] == (1, 1, 1, 0, 0, 0, 1)
 
     @property
     def end(self) -> int:
@@ -72,6 +74,11 @@ class Axis(NamedTuple):
     def is_whole(self) -> bool:
         """Whether there is one window, over all cells and nothing else."""
         return self.output == 1 and self.kernel == self.length and not (self.lo or self.hi) and self.dilation == 1
+
+    @property
+    def is_blocks(self) -> bool:
+        """Whether windows lie side by side and leave no cell out."""
+        return self == Axis(self.output * self.kernel, self.output, self.kernel, self.kernel)
 
 
 def carried(length: int) -> Axis:
@@ -146,8 +153,7 @@ def cut(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
     [(3, 3, 1, 1, 1, 0, 0, 0), (7, 7, 1, 1, 1, 0, 0, 0), (32, 1, 32, 32, 1, 0, 0, 0)]
     """
     last = axes[-1]
-    blocks = last == Axis(last.output * last.kernel, last.output, last.kernel, last.kernel)
-    if not blocks or last.kernel < LONG or last.output == 1 or len(axes) == MOST_AXES:
+    if not last.is_blocks or last.kernel < LONG or last.output == 1 or len(axes) == MOST_AXES:
         return axes
     return *axes[:-1], carried(last.output), Axis(last.kernel, 1, last.kernel, last.kernel)
 
@@ -157,19 +163,17 @@ def walks(axes: tuple[Axis, ...]) -> tuple[Walk, ...]:
     pooled = [i for i, axis in enumerate(axes) if not axis.is_carried]
     cells = math.prod(axis.kernel for axis in axes)
     inner = {i: math.prod(axis.kernel for axis in axes[i + 1 :]) for i in pooled}
-    if len(pooled) == 1 and axes[pooled[0]].is_whole and _is_starved(axes, cells):
-        return _parts(axes, pooled[0])
     seen = math.prod(max(1.0, axes[i].kernel / axes[i].stride) for i in pooled)  # how often a cell is
     direct = DIRECT_CELLS_APART if seen <= 2 else DIRECT_CELLS
-    if len(pooled) <= 1 or (cells <= direct and not any(_is_long(axes, i) for i in pooled)):
-        return (Walk(axes, 1, len(pooled) == 1 and _is_long(axes, pooled[0])),)
+    if not pooled or (len(pooled) > 1 and cells <= direct and not any(_is_long(axes, i) for i in pooled)):
+        return (Walk(axes, 1, False),)
     found: list[Walk] = []
     done = {i: axes[i].output for i in range(len(axes)) if i not in pooled}
     # A long last axis comes last, when the others have left little of it. Else the innermost axis comes first.
     inwards = [*reversed(pooled[:-1]), pooled[-1]] if _is_long(axes, pooled[-1]) else list(reversed(pooled))
     for i in inwards:
         alone = tuple(axis if j == i else carried(done.get(j, axis.length)) for j, axis in enumerate(axes))
-        found.append(Walk(alone, inner[i], _is_long(axes, i)))
+        found += _along(alone, i, inner[i])
         done[i] = axes[i].output
     return tuple(found)
 
@@ -181,31 +185,35 @@ def _is_long(axes: tuple[Axis, ...], i: int) -> bool:
     return i == len(axes) - 1 and axis.kernel >= LONG and 2 * apart >= axis.kernel
 
 
-def _is_starved(axes: tuple[Axis, ...], cells: int) -> bool:
+def _along(axes: tuple[Axis, ...], i: int, scale: int) -> tuple[Walk, ...]:
+    """The windows along one axis: at once or, where they are few and long, their parts and then the windows over these.
+
+    Those are cut in the same way, as long as they starve the card.
+    """
+    axis, is_last = axes[i], i == len(axes) - 1
+    if not ((axis.adaptive or axis.is_blocks) and _is_starved(axes, i)):
+        return (Walk(axes, scale, _is_long(axes, i)),)
+    part = PART
+    while not is_last and part > LEAST_PART and math.prod(each.length for each in axes) < part * MANY_OUTPUTS:
+        part //= 2
+    # No part may be empty, not even the last one of the shortest bin.
+    while (-(-axis.kernel // part) - 1) * part >= axis.length // axis.output:
+        part += 1
+    count = -(-axis.kernel // part)
+    parts = Axis(axis.length, axis.output * count, part, part)
+    if not axis.is_whole:
+        parts = parts._replace(adaptive=1, parts=count)
+    windows = Axis(axis.output * count, axis.output, count, count)
+    first = Walk((*axes[:i], parts, *axes[i + 1 :]), scale, is_last)
+    return first, *_along((*axes[:i], windows, *axes[i + 1 :]), i, scale * part)
+
+
+def _is_starved(axes: tuple[Axis, ...], i: int) -> bool:
     """Whether there are so few outputs, of so many cells each, that most of the card would have nothing to do."""
     outputs = math.prod(axis.output for axis in axes)
-    if axes[-1].is_whole:
-        return outputs < MANY_TREES and cells > 2 * PART
-    return outputs < MANY_OUTPUTS and cells > 2 * LEAST_PART
-
-
-def _parts(axes: tuple[Axis, ...], i: int, scale: int = 1) -> tuple[Walk, ...]:
-    """One long window as parts of one length, of which the last may be shorter, and then the window over them.
-
-    That is cut in the same way, as long as it starves the card.
-    """
-    length = axes[i].length
-    outputs = math.prod(axis.output for axis in axes)
-    part = PART
-    while not axes[-1].is_whole and part > LEAST_PART and length * outputs < part * MANY_OUTPUTS:
-        part //= 2
-    count = -(-length // part)
-    first = (*axes[:i], Axis(length, count, part, part), *axes[i + 1 :])
-    second = (*axes[:i], Axis(count, 1, count, count), *axes[i + 1 :])
-    is_last = i == len(axes) - 1
-    if _is_starved(second, count):
-        return Walk(first, scale, is_last), *_parts(second, i, scale * part)
-    return Walk(first, scale, is_last), Walk(second, scale * part, is_last)
+    if i == len(axes) - 1:
+        return 0 < outputs < MANY_TREES and axes[i].kernel > 2 * PART
+    return 0 < outputs < MANY_OUTPUTS and axes[i].kernel > 2 * LEAST_PART
 
 
 def axis_numbers(axes: tuple[Axis, ...], unrolled: bool = True) -> tuple[tuple[int, ...], ...]:
@@ -221,11 +229,11 @@ def axis_numbers(axes: tuple[Axis, ...], unrolled: bool = True) -> tuple[tuple[i
 
 def _axis_numbers(axis: Axis, inner: int, alone: bool) -> AxisNumbers:
     if axis.is_whole and axis.length > 1:
-        return AxisNumbers(0 if alone else axis.kernel, 1, 1, 0, 0, 2, inner, 0)
+        return AxisNumbers(0 if alone else axis.kernel, 1, 1, 0, 0, 2, inner, 0, 1)
     kernel = 0 if alone and axis.kernel > 1 and axis.adaptive else axis.kernel
     overhangs = int(bool(axis.adaptive) or axis.end > axis.length)
     bins = 3 if axis.adaptive and (axis.length + 1) * (axis.output + 1) > LARGEST_INT else axis.adaptive
-    return AxisNumbers(kernel, axis.stride, axis.dilation, axis.lo, axis.hi, bins, inner, overhangs)
+    return AxisNumbers(kernel, axis.stride, axis.dilation, axis.lo, axis.hi, bins, inner, overhangs, axis.parts)
 
 
 def divisor(plan: Plan, axes: tuple[Axis, ...]) -> int:
