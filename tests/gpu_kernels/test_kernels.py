@@ -339,8 +339,8 @@ def test_winners_of_wide_windows_slide_back(shape, window, dtype):
         ((2, 23, 31, 3), Adaptive((4, 2)), (1, 2)),
         ((11, 7, 13), Adaptive((2, 3, 4)), (0, 1, 2)),
         ((2, 24, 30), Window((9, 7), (6, 5), (4, 0), ceil_mode=True), (-2, -1)),
-        ((3, 40), Window((5,), 4, 2, dilation=2), (-1,)),
-        ((2, 3, 40), Global(), (-2, -1)),
+        ((3, 40), Window((3,), 5, 1, dilation=3), (-1,)),
+        ((2, 3, 40), Window((2, 9), (2, 11)), (-2, -1)),
     ],
     ids=str,
 )

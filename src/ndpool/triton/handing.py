@@ -20,8 +20,13 @@ from .windows import DILATION, INNER, KERNEL, row_block, tile_along_axes, tile_o
 
 @triton.jit
 def clear(gx, cells, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr):
-    at = row_block(WIDE) * (ROWS * COLS) + tl.arange(0, ROWS * COLS)
-    tl.store(gx + at, tl.zeros([ROWS * COLS], gx.dtype.element_ty), mask=at < cells)
+    first = row_block(WIDE) * (ROWS * COLS)
+    at = first + tl.arange(0, ROWS * COLS)
+    zeros = tl.zeros([ROWS * COLS], gx.dtype.element_ty)
+    if first + ROWS * COLS <= cells:
+        tl.store(gx + at, zeros)  # without a mask, in whole vectors
+    else:
+        tl.store(gx + at, zeros, mask=at < cells)
 
 
 @triton.jit

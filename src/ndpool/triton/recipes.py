@@ -204,13 +204,13 @@ def tile(rows: int, columns: int, most: int, exact: bool = False) -> tuple[int, 
     return max(1, min(most // cols, power_of_two(rows))), cols
 
 
-def enough(most: int, total: int) -> int:
+def enough(most: int, total: int, fewest: int = FEWEST_PLACES) -> int:
     """The places of a tile, up to so many, with which an array of so many places keeps the card busy.
 
     >>> enough(1024, 10**9), enough(1024, 600_000), enough(1024, 1000)
     (1024, 512, 256)
     """
-    while most > FEWEST_PLACES and total < most * BUSY:
+    while most > fewest and total < most * BUSY:
         most //= 2
     return most
 
@@ -293,8 +293,13 @@ def _one_walk(maker: Maker, step: Walk, flags: dict[str, Any], tensors: list[str
         sides = max(1, min(TREE // cols, power_of_two(rows))), cols
         maker.launch(tree, (rows, 1), sides, tensors, values, constants, warps=8 if cols == COLUMNS_OF_TREE else 4)
     else:
-        places = _places(work, step, constants) if unroll else LOOP_BYTES // ITEM_BYTES[work.plan.dtype]
-        sides = tile(rows, last.output, enough(places, step.outputs))
+        size = ITEM_BYTES[work.plan.dtype]
+        if unroll:
+            places = enough(_places(work, step, constants), step.outputs)
+        else:
+            # A long loop waits for memory: the more threads wait at once, the better. Narrow cells go in pairs.
+            places = enough(LOOP_BYTES // size, step.outputs, THREADS if size >= 4 else FEWEST_PLACES)
+        sides = tile(rows, last.output, places)
         constants |= {"EDGE": last.output % sides[1] > 0, "ALIGN_OUT": align(last.output)}
         maker.launch(walk, (rows, last.output), sides, tensors, values, constants, lengths=_outputs(axes))
 

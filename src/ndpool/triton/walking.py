@@ -48,7 +48,7 @@ from .arithmetic import (
 from .windows import aligned, below, cell, cells_seen, found_anew, tile_along_axes, tile_of_program, widened
 
 #: How many cells of a long loop are on their way from memory at once.
-LOADS_AT_ONCE = tl.constexpr(4)
+LOADS_AT_ONCE = tl.constexpr(8)
 
 
 @triton.jit

@@ -205,7 +205,10 @@ def _along(axes: tuple[Axis, ...], i: int, scale: int) -> tuple[Walk, ...]:
         parts = parts._replace(adaptive=1, parts=count)
     windows = Axis(axis.output * count, axis.output, count, count)
     first = Walk((*axes[:i], parts, *axes[i + 1 :]), scale, is_last)
-    return first, *_along((*axes[:i], windows, *axes[i + 1 :]), i, scale * part)
+    rest = *axes[:i], windows, *axes[i + 1 :]
+    if not is_last and count <= PART and math.prod(each.output for each in rest) < MANY_TREES:
+        return first, Walk(rest, scale * part, True)  # so few that neighbours may read far from each other
+    return first, *_along(rest, i, scale * part)
 
 
 def _is_starved(axes: tuple[Axis, ...], i: int) -> bool:
