@@ -27,8 +27,10 @@ DIRECT_CELLS, DIRECT_CELLS_APART = 32, 256
 #: Loops of up to so many steps are unrolled; those with exponentials and powers in each, which compile for long.
 UNROLLED, UNROLLED_POWERS = 32, 9
 
-#: Windows from this length on are read by neighbouring threads, where they lie along the last axis and apart.
-LONG = 16
+#: Windows from this length on are read by neighbouring threads, where they lie along the last axis and apart: threads
+#: that read so far from each other ask the nearest cache for a line each. On the way back, rows of blocks are cut from
+#: a length on.
+LONG, LONG_BLOCK = 12, 16
 
 #: Outputs that keep the whole card busy: one in each place of a tile, or one a tile.
 MANY_OUTPUTS, MANY_TREES = 1 << 18, 1 << 10
@@ -153,7 +155,7 @@ def cut(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
     [(3, 3, 1, 1, 1, 0, 0, 0), (7, 7, 1, 1, 1, 0, 0, 0), (32, 1, 32, 32, 1, 0, 0, 0)]
     """
     last = axes[-1]
-    if not last.is_blocks or last.kernel < LONG or last.output == 1 or len(axes) == MOST_AXES:
+    if not last.is_blocks or last.kernel < LONG_BLOCK or last.output == 1 or len(axes) == MOST_AXES:
         return axes
     return *axes[:-1], carried(last.output), Axis(last.kernel, 1, last.kernel, last.kernel)
 
