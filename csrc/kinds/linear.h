@@ -224,6 +224,26 @@ struct SumSink {
     }
 };
 
+// Writes totals times one number for all: sums of floats, divided by a common divisor.
+struct ScaledSink {
+    float *row;
+    double share;
+
+    template <class Use>
+    NDPOOL_INLINE void over_arrays(const Use &use) {
+        use(row, row);
+    }
+    template <int N>
+    NDPOOL_INLINE void put(i64 at, const Total<double>::State<N> &s, int) const {
+        store_as<N>(row + at, s.v * share);
+    }
+};
+template <class Use>
+NDPOOL_INLINE void with_simplest(const SumSink<Total<double>, float> &sink, const Use &use) {
+    if (sink.divisor.varies() || sink.divisor.by == Count::EACH) return use(sink);
+    use(ScaledSink{sink.row, sink.divisor.share});
+}
+
 // --- the transpose ------------------------------------------------------------------------------
 
 // What an output hands to each of its cells.
@@ -237,11 +257,17 @@ struct SumSource {
         prefetch<N>(q + output);
     }
     template <int N>
+    NDPOOL_INLINE vec<A, N> of(i64 output) const {
+        return load_as<A, N>(q + output);
+    }
+    template <int N>
     NDPOOL_INLINE vec<A, N> add(vec<A, N> sum, i64 output, i64) const {
-        return sum + load_as<A, N>(q + output);
+        return sum + of<N>(output);
     }
     SumSource with(const Border &border, Scratch<char> *copies) const { return {border.around(q, copies[0])}; }
 };
+template <class T, class Sum>
+constexpr bool HANDS_ALL_THE_SAME<SumSource<T, Sum>> = true;
 
 // SQUARES_TOO says whether the way by squares is compiled for it.
 template <class From, class To, bool SQUARES_TOO>

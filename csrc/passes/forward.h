@@ -116,7 +116,7 @@ struct RowUnits {
           outputs(plan.last().output),
           part(part_of_row(plan, elements)),
           parts((outputs + part - 1) / part),
-          most_rows(parts > 1 ? 1 : (streamed ? 128 : 1024) / plan.out_row + 1) {}
+          most_rows(parts > 1 ? 1 : ((streamed ? 700 : 1024) / plan.out_row + 2) / 2 * 2) {}
     i64 count() const { return plan.outer * plan.out_rows * parts; }
 
     // Units begin..end-1, one after the other.
