@@ -16,6 +16,10 @@ struct FewRows {
         NDPOOL_UNROLL
         for (int r = 0; r < R; ++r) offset[r] = rows.offset[r], tag[r] = rows.tag[r];
     }
+    template <class T>
+    static constexpr std::uintptr_t ahead_of(const T *) {
+        return PREFETCHED;
+    }
 };
 
 // Calls use(sink), or use with one that does the same for all outputs, wherever they are, with less to ask for each
