@@ -29,12 +29,6 @@ NDPOOL_INLINE void with_simplest(const Sink &sink, const Use &use) {
     use(sink);
 }
 
-// Whether cells are widened for a sum, which takes as long as to add them up: two rows of outputs then go together, and
-// the row of cells that both see is widened once.
-template <class P>
-constexpr bool IN_TWO_ROWS =
-    adds_up<P>() && std::is_same_v<typename P::In, float> && std::is_same_v<typename P::Lane, double>;
-
 // Pools rows of outputs, N at a time.
 template <class P, class Sink, int N>
 class DirectPooler {
@@ -82,7 +76,7 @@ class DirectPooler {
             with_simplest(sink, [&](const auto &simple) NDPOOL_INLINED {
                 pool_blocks<K>(x, FewRows<K>(rows), simple, first, stop, more, rows.step);
             });
-        else if (K == 3 && IN_TWO_ROWS<P> && rows.count == 2)  // at an edge
+        else if (K == 3 && WIDENS_FLOATS<P> && rows.count == 2)  // at an edge
             with_simplest(sink, [&](const auto &simple) NDPOOL_INLINED {
                 pool_blocks<K>(x, FewRows<2>(rows), simple, first, stop, more, rows.step);
             });
@@ -100,10 +94,10 @@ class DirectPooler {
         const P own = p;
         Simple to = sink;
         i64 row = 0;
-        if constexpr (std::is_same_v<Rows, FewRows<3>> && IN_TWO_ROWS<P> && !std::is_same_v<Simple, Sink>)
+        if constexpr (std::is_same_v<Rows, FewRows<3>> && WIDENS_FLOATS<P> && !std::is_same_v<Simple, Sink>)
             if (rows.offset[2] == rows.offset[0] + step)
                 for (; row < more; row += 2, x += 2 * step, next_row(to), next_row(to))
-                    pool_two_rows(own, x, rows, step, to, first, stop);
+                    pool_some_rows<2>(own, x, rows, step, to, first, stop);
         for (; row <= more; ++row, x += step, next_row(to)) pool_row_of_blocks<K>(own, x, rows, to, first, stop);
     }
     // The last two cells of N windows are the even and the odd ones of 2N cells; the first of three is the odd one
@@ -130,26 +124,27 @@ class DirectPooler {
         }
     }
 
-    // The same of windows of three cells, for two rows of outputs whose windows start `step` elements apart.
-    template <class Rows, class To>
-    NDPOOL_INLINE void pool_two_rows(const P &own, const In *x, const Rows &rows, i64 step, const To &to, i64 first,
-                                     i64 stop) {
-        const In *const cells = x + 1 - axis.pad_lo,
-                 *const row[5] = {cells + rows.offset[0], cells + rows.offset[1], cells + rows.offset[2],
-                                  cells + rows.offset[1] + step, cells + rows.offset[2] + step};
-        const i64 next = axis.output;
-        State<N> before[2];
+    // The same of windows of three cells, for R rows of outputs whose windows start `step` elements apart: a row of cells
+    // that two of them see is widened once.
+    template <int R, class Rows, class To>
+    NDPOOL_INLINE void pool_some_rows(const P &own, const In *x, const Rows &rows, i64 step, const To &to, i64 first,
+                                      i64 stop) {
+        const In *const cells = x + 1 - axis.pad_lo, *const top = cells + rows.offset[0];
+        const i64 beside = rows.offset[1] - rows.offset[0], next = axis.output;
+        State<N> before[R];
         auto start = [&](i64 at) NDPOOL_INLINED {
             NDPOOL_UNROLL
-            for (int r = 0; r < 2; ++r) before[r] = cell_before(x + r * step, rows, 2 * at - axis.pad_lo);
+            for (int r = 0; r < R; ++r) before[r] = cell_before(x + r * step, rows, 2 * at - axis.pad_lo);
         };
         auto block = [&](i64 at) NDPOOL_INLINED {
-            State<N> above[2] = {own.template lift<N>(row[0] + 2 * at, 0), own.template lift<N>(row[0] + 2 * at + N, 0)};
+            const In *above_it = top + 2 * at;
+            State<N> above[2] = {own.template lift<N>(above_it, 0), own.template lift<N>(above_it + N, 0)};
             NDPOOL_UNROLL
-            for (int r = 0; r < 2; ++r) {
+            for (int r = 0; r < R; ++r) {
                 State<N> pair[2], below[2];
-                lift_pair(own, row[1 + 2 * r] + 2 * at, pair);
-                lift_pair(own, row[2 + 2 * r] + 2 * at, below);
+                lift_pair(own, above_it + beside, pair);
+                above_it += step;
+                lift_pair(own, above_it, below);
                 NDPOOL_UNROLL
                 for (int half = 0; half < 2; ++half) {
                     P::template merge_beside<N>(pair[half], above[half]);

@@ -106,7 +106,8 @@ struct RowUnits {
     const Plan &plan;
     const bool streamed, in_lines;
     const i64 outputs, part, parts;  // of a row, at a time, and how many times
-    // Rows at a time. To send many past the caches at once would keep the memory from being read meanwhile.
+    // Rows at a time, which is an even number. To send many past the caches at once would keep the memory from being
+    // read meanwhile.
     const i64 most_rows;
 
     RowUnits(const Plan &plan, bool streamed, bool in_lines, i64 elements)

@@ -157,6 +157,8 @@ NDPOOL_INLINE void merge_next(const P &p, const typename P::In *x, i64 tag, bool
     auto merge = [&](typename P::template State<N> &to, const auto &next) NDPOOL_INLINED {
         if (first)
             to = next;
+        else if constexpr (WIDENS_FLOATS<P>)
+            P::template merge_beside<N>(to, next);
         else
             p.template merge<N>(to, next);
     };
