@@ -6,8 +6,9 @@ Sums are exact to the last place, which costs additions that other libraries spa
 else, show how many bytes a nanosecond are left. Images that no cache holds cost what it takes to read them and to write
 the result, and with a gradient to read its cotangents and winners and to write it: loops that do this alone show how
 much. Where a library asks the system for the memory of every large result, as XLA does, the system clears it first: a
-loop that writes to such memory shows what that costs. Small tensors with gradients cost what PyTorch asks for any function
-that is written in Python: one that hands its input through shows how much. All contenders take turns, with one thread.
+loop that writes to such memory shows what that costs. Small tensors with gradients cost what PyTorch asks for any
+function that is written in Python: one that hands its input through shows how much. All contenders take turns, with one
+thread.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ def sums() -> str:
 
 # --- large images -----------------------------------------------------------------------------------
 
+
 def pool_of(kind: ndpool.Kind, *window: Any, axes: tuple[int, ...] | None = None) -> ndpool.Pool:
     return ndpool.Pool(kind, ndpool.Window(*window), axes=axes)
 
@@ -121,12 +123,16 @@ def beside_loops(name: str, pool: Callable[[], Any], loops: dict[str, Callable[[
     return [name, f"{loop * 1e3:.2f}", f"{found['pool'] * 1e3:.2f}", f"{found['pool'] / loop:.2f}"]
 
 
+def in_lines(x: Array) -> Array:
+    """A copy that starts with a line of the cache."""
+    copy = lines(x).view(x.dtype).reshape(x.shape)
+    copy[...] = x
+    return copy
+
+
 def images(shape: tuple[int, ...]) -> list[Array]:
     x = np.random.default_rng(0).standard_normal(shape, np.float32)
-    made = [lines(x).view(np.float32).reshape(shape) for _ in range(COPIES)]
-    for image in made:
-        image[...] = x
-    return made
+    return [in_lines(x) for _ in range(COPIES)]
 
 
 def pool_shape(pool: ndpool.Pool) -> tuple[int, ...]:
@@ -138,7 +144,7 @@ def values() -> str:
     rows = []
     for name, pool in POOLS.items():
         xs = images(pool_shape(pool))
-        y = lines(pool(xs[0])).view(np.float32).reshape(pool.output_shape(xs[0].shape))
+        y = in_lines(pool(xs[0]))
         loops = {which: in_turn(partial(move, y=y), xs) for which, move in moves().items()}
         rows.append(beside_loops(name, in_turn(partial(pool, out=y), xs), loops))
     return table([f"{LARGE} from memory, milliseconds", "loop", "pool", "pool / loop"], rows)
@@ -163,9 +169,8 @@ def values_and_gradients() -> str:
     rows = []
     for name, pool in POOLS.items():
         xs = images(pool_shape(pool))
-        y, kept, gx = pool(xs[0]), np.ones(winner_bytes(pool, xs[0]), np.uint8), np.ones_like(xs[0])
-        y, kept, gx = lines(y).view(np.float32).reshape(y.shape), lines(kept), lines(gx).view(np.float32).reshape(gx.shape)
-        g = pool(xs[0])
+        g, gx = pool(xs[0]), in_lines(xs[0])
+        y, kept = in_lines(g), lines(np.empty(winner_bytes(pool, xs[0]), np.uint8))
 
         def work(x: Array, pool: ndpool.Pool = pool, g: Array = g, gx: Array = gx) -> None:
             pool.vjp(x)[1](g, out=gx)
@@ -182,7 +187,7 @@ def values_and_gradients() -> str:
 
 def cleared(shape: tuple[int, ...]) -> Array:
     """Memory that nobody has had, in large pages where the system has them."""
-    memory = mmap.mmap(-1, 4 * int(np.prod(shape)))
+    memory = mmap.mmap(-1, 4 * int(np.prod(shape)), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(memory, np.float32).reshape(shape)
@@ -192,8 +197,8 @@ def fresh_gradients() -> str:
     """Max k2s2 over three axes: the gradient into memory that is kept, and into memory that is new at every call."""
     pool = ndpool.Pool(MAX, ndpool.Window((2, 2, 2)))
     x = np.random.default_rng(0).standard_normal(VOLUME, np.float32)
-    g, kept, kept_gx = pool(x), lines(np.empty(winner_bytes(pool, x), np.uint8)), np.ones_like(x)
-    y = lines(g)
+    g, kept_gx = pool(x), np.ones_like(x)
+    y, kept = in_lines(g), lines(np.empty(winner_bytes(pool, x), np.uint8))
     rows = []
     for name, memory in (("kept", lambda: kept_gx), ("new", lambda: cleared(VOLUME))):
 

@@ -414,8 +414,8 @@ inline vec<double, N> fused_sum(vec<double, N> a, vec<double, N> b, vec<double, 
     return a * b + c;
 }
 
-// a - b and a + b to the bit, by the unit that multiplies. Some processors have others that add: where additions are all that is
-// done, both then work at once.
+// a - b and a + b to the bit, by the unit that multiplies. Some processors have others that add: where additions are
+// all that is done, both then work at once.
 template <int N>
 NDPOOL_INLINE vec<double, N> difference_by_product(vec<double, N> a, vec<double, N> b) {
     if constexpr (FUSED && N == LANES<double>)

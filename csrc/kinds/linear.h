@@ -582,7 +582,7 @@ void sum_vjp(const Plan &plan, Divisor divisor, const G *g, G *gx, const Route &
     constexpr bool FLOATS = std::is_same_v<G, float>;
     // Sums have more bits than what is added up, but for doubles, which have none wider.
     using A = std::conditional_t<sizeof(G) == 2, float, double>;
-    const Way way = way_back<A>(plan, {4, true}, Way::SPREAD, route);
+    const Way way = way_back<A>(plan, {4}, Way::SPREAD, route);
     if (route.tell(way)) return;
     const Gradient gradient(plan, gx, sizeof(G), route);
     auto target = [](auto zero, double scale) {

@@ -72,16 +72,14 @@ class DirectPooler {
             }
         }
         if (first == end) return;
-        if (rows.count == K)
-            with_simplest(sink, [&](const auto &simple) NDPOOL_INLINED {
-                pool_blocks<K>(x, FewRows<K>(rows), simple, first, stop, more, rows.step);
-            });
-        else if (K == 3 && WIDENS_FLOATS<P> && rows.count == 2)  // at an edge
-            with_simplest(sink, [&](const auto &simple) NDPOOL_INLINED {
-                pool_blocks<K>(x, FewRows<2>(rows), simple, first, stop, more, rows.step);
-            });
-        else
-            pool_blocks<K>(x, rows, sink, first, stop, more, rows.step);
+        auto few = [&](const auto &own) NDPOOL_INLINED {
+            with_simplest(sink, [&](const auto &simple)
+                                    NDPOOL_INLINED { pool_blocks<K>(x, own, simple, first, stop, more, rows.step); });
+        };
+        if (rows.count == K) return few(FewRows<K>(rows));
+        if constexpr (K == 3 && WIDENS_FLOATS<P>)
+            if (rows.count == 2) return few(FewRows<2>(rows));  // at an edge
+        pool_blocks<K>(x, rows, sink, first, stop, more, rows.step);
     }
     template <class To>
     NDPOOL_INLINE void next_row(To &to) const {
@@ -124,8 +122,8 @@ class DirectPooler {
         }
     }
 
-    // The same of windows of three cells, for R rows of outputs whose windows start `step` elements apart: a row of cells
-    // that two of them see is widened once.
+    // The same of windows of three cells, for R rows of outputs whose windows start `step` elements apart: a row of
+    // cells that two of them see is widened once.
     template <int R, class Rows, class To>
     NDPOOL_INLINE void pool_some_rows(const P &own, const In *x, const Rows &rows, i64 step, const To &to, i64 first,
                                       i64 stop) {

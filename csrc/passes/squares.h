@@ -159,7 +159,8 @@ struct Squares {
     }
     NDPOOL_INLINE void put_squares(i64 row, i64 m, vec<A, N> (&sum)[2][2]) const {
         const bool all = 2 * (m + N) <= in_row;
-        [[maybe_unused]] const bool again = Target::PAST && half_done<N>(m);  // to store past the caches twice would cost twice
+        // To store past the caches twice would cost twice.
+        [[maybe_unused]] const bool again = Target::PAST && half_done<N>(m);
         NDPOOL_UNROLL
         for (int r = 0; r < 2; ++r) {
             if (row + r == rows) break;
