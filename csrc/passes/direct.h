@@ -77,7 +77,7 @@ class DirectPooler {
                                     NDPOOL_INLINED { pool_blocks<K>(x, own, simple, first, stop, more, rows.step); });
         };
         if (rows.count == K) return few(FewRows<K>(rows));
-        if constexpr (K == 3 && WIDENS_FLOATS<P>)
+        if constexpr (K == 3)
             if (rows.count == 2) return few(FewRows<2>(rows));  // at an edge
         pool_blocks<K>(x, rows, sink, first, stop, more, rows.step);
     }
