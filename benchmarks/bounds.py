@@ -4,14 +4,18 @@
 
 Sums are exact to the last place, which costs additions that other libraries spare: loops that add up, and do nothing
 else, show how many bytes a nanosecond are left. Images that no cache holds cost what it takes to read them and to write
-the result: loops that do this alone show how much. Small tensors with gradients cost what PyTorch asks for any function
-that is written in Python: one that hands its input through shows how much. All contenders take turns, with one thread.
+the result, and with a gradient to read its cotangents and winners and to write it: loops that do this alone show how
+much. Where a library asks the system for the memory of every large result, as XLA does, the system clears it first: a
+loop that writes to such memory shows what that costs. Small tensors with gradients cost what PyTorch asks for any
+function that is written in Python: one that hands its input through shows how much. All contenders take turns, with one
+thread.
 """
 
 from __future__ import annotations
 
 import ctypes
 import itertools
+import mmap
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -30,6 +34,7 @@ NEAR, FAR = 2048, 2**21  # cells in the nearest cache, and in the last one
 BUDGET_S = 0.2
 SMALL = (2, 16, 8, 8)
 LARGE, COPIES = (8, 64, 112, 112), 4  # together more than a cache holds, so that each comes from memory
+VOLUME = (8, 32, 32, 64, 64)
 
 
 def best(works: dict[str, Callable[[], Any]]) -> dict[str, float]:
@@ -72,14 +77,38 @@ def sums() -> str:
 
 # --- large images -----------------------------------------------------------------------------------
 
+
+def pool_of(kind: ndpool.Kind, *window: Any, axes: tuple[int, ...] | None = None) -> ndpool.Pool:
+    return ndpool.Pool(kind, ndpool.Window(*window), axes=axes)
+
+
+MAX, AVG = ndpool.Max(), ndpool.Avg()
 POOLS = {
-    "max k2s2": ndpool.Pool(ndpool.Max(), ndpool.Window((2, 2))),
-    "max k3s2p1": ndpool.Pool(ndpool.Max(), ndpool.Window((3, 3), 2, 1)),
-    "avg k2s2": ndpool.Pool(ndpool.Avg(), ndpool.Window((2, 2))),
-    "avg to (7, 7)": ndpool.Pool(ndpool.Avg(), ndpool.Adaptive((7, 7))),
-    "max to (7, 7)": ndpool.Pool(ndpool.Max(), ndpool.Adaptive((7, 7))),
-    "avg to (9, 9)": ndpool.Pool(ndpool.Avg(), ndpool.Adaptive((9, 9))),
+    "max k2s2": pool_of(MAX, (2, 2)),
+    "max k2s2, channels last": pool_of(MAX, (2, 2), axes=(1, 2)),
+    "max k3s2p1": pool_of(MAX, (3, 3), 2, 1),
+    "avg k2s2": pool_of(AVG, (2, 2)),
+    "avg k3s2p1": pool_of(AVG, (3, 3), 2, 1),
+    "avg to (7, 7)": ndpool.Pool(AVG, ndpool.Adaptive((7, 7))),
+    "max to (7, 7)": ndpool.Pool(MAX, ndpool.Adaptive((7, 7))),
+    "avg to (9, 9)": ndpool.Pool(AVG, ndpool.Adaptive((9, 9))),
 }
+Array = np.ndarray[Any, Any]
+Move = Callable[[Array, Array], None]
+
+
+def moves() -> dict[str, Move]:
+    """Loops that read all of an array and write all of another, by turns: past the caches, and not."""
+    loops = library()
+    if loops is None:
+        return {}
+    loop = loops.move_bytes
+    loop.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+    def move(past_the_caches: int, x: Array, y: Array) -> None:
+        loop(x.ctypes.data, x.nbytes // 4, y.ctypes.data, y.nbytes // 4, past_the_caches)
+
+    return {f"loop {past}": partial(move, past) for past in (0, 1)}
 
 
 def in_turn(work: Callable[[Any], Any], arguments: list[Any]) -> Callable[[], Any]:
@@ -87,32 +116,101 @@ def in_turn(work: Callable[[Any], Any], arguments: list[Any]) -> Callable[[], An
     return lambda: work(next(following))
 
 
-def bare_moves(images: list[np.ndarray[Any, Any]], y: np.ndarray[Any, Any]) -> dict[str, Callable[[], Any]]:
-    """Loops that read an image and write as much as y has: past the caches, and not."""
-    loops, to = library(), lines(y)
-    if loops is None:
-        return {}
-    move = loops.move_bytes
-    move.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-
-    def work(past_the_caches: int, x: np.ndarray[Any, Any]) -> None:
-        move(x.ctypes.data, x.nbytes // 4, to.ctypes.data, to.nbytes // 4, past_the_caches)
-
-    return {f"loop {past}": in_turn(partial(work, past), images) for past in (0, 1)}
+def beside_loops(name: str, pool: Callable[[], Any], loops: dict[str, Callable[[], Any]]) -> list[str]:
+    """A row of a table: the best loop, the pool, and how many times the loop's time that is."""
+    found = best({"pool": pool, **loops})
+    loop = min((found[which] for which in loops), default=float("nan"))
+    return [name, f"{loop * 1e3:.2f}", f"{found['pool'] * 1e3:.2f}", f"{found['pool'] / loop:.2f}"]
 
 
-def large_images() -> str:
-    x = np.random.default_rng(0).standard_normal(LARGE, np.float32)
-    images = [lines(x).view(np.float32).reshape(LARGE) for _ in range(COPIES)]
-    for image in images:
-        image[...] = x
+def in_lines(x: Array) -> Array:
+    """A copy that starts with a line of the cache."""
+    copy = lines(x).view(x.dtype).reshape(x.shape)
+    copy[...] = x
+    return copy
+
+
+def images(shape: tuple[int, ...]) -> list[Array]:
+    x = np.random.default_rng(0).standard_normal(shape, np.float32)
+    return [in_lines(x) for _ in range(COPIES)]
+
+
+def pool_shape(pool: ndpool.Pool) -> tuple[int, ...]:
+    """LARGE, with the axes where the pool has them."""
+    return LARGE if pool.axes is None else (LARGE[0], *LARGE[2:], LARGE[1])
+
+
+def values() -> str:
     rows = []
     for name, pool in POOLS.items():
-        y = pool(x)
-        found = best({"pool": in_turn(partial(pool, out=y), images), **bare_moves(images, y)})
-        loop = min((found[which] for which in found if which != "pool"), default=float("nan"))
-        rows.append([name, f"{loop * 1e3:.2f}", f"{found['pool'] * 1e3:.2f}", f"{found['pool'] / loop:.2f}"])
+        xs = images(pool_shape(pool))
+        y = in_lines(pool(xs[0]))
+        loops = {which: in_turn(partial(move, y=y), xs) for which, move in moves().items()}
+        rows.append(beside_loops(name, in_turn(partial(pool, out=y), xs), loops))
     return table([f"{LARGE} from memory, milliseconds", "loop", "pool", "pool / loop"], rows)
+
+
+def winner_bytes(pool: ndpool.Pool, x: Array) -> int:
+    """Of all winners, where there are any."""
+    winners = pool.linearize(x)[1].residual.winners
+    return 0 if winners is None else int(winners.nbytes)
+
+
+def bare_gradient(move: Move, x: Array, y: Array, kept: Array, gx: Array) -> None:
+    """Reads x and writes y and the winners; reads them, or as many bytes, and writes gx."""
+    move(x, y)
+    if kept.nbytes:
+        move(kept[:0], kept)
+        move(kept, kept[:0])
+    move(y, gx)
+
+
+def values_and_gradients() -> str:
+    rows = []
+    for name, pool in POOLS.items():
+        xs = images(pool_shape(pool))
+        g, gx = pool(xs[0]), in_lines(xs[0])
+        y, kept = in_lines(g), lines(np.empty(winner_bytes(pool, xs[0]), np.uint8))
+
+        def work(x: Array, pool: ndpool.Pool = pool, g: Array = g, gx: Array = gx) -> None:
+            pool.vjp(x)[1](g, out=gx)
+
+        loops = {
+            which: in_turn(partial(bare_gradient, move, y=y, kept=kept, gx=gx), xs) for which, move in moves().items()
+        }
+        rows.append(beside_loops(name, in_turn(work, xs), loops))
+    return table([f"{LARGE} from memory, value and gradient, milliseconds", "loop", "pool", "pool / loop"], rows)
+
+
+# --- memory that the system clears ------------------------------------------------------------------
+
+
+def cleared(shape: tuple[int, ...]) -> Array:
+    """Memory that nobody has had, in large pages where the system has them."""
+    memory = mmap.mmap(-1, 4 * int(np.prod(shape)), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(memory, np.float32).reshape(shape)
+
+
+def fresh_gradients() -> str:
+    """Max k2s2 over three axes: the gradient into memory that is kept, and into memory that is new at every call."""
+    pool = ndpool.Pool(MAX, ndpool.Window((2, 2, 2)))
+    x = np.random.default_rng(0).standard_normal(VOLUME, np.float32)
+    g, kept_gx = pool(x), np.ones_like(x)
+    y, kept = in_lines(g), lines(np.empty(winner_bytes(pool, x), np.uint8))
+    rows = []
+    for name, memory in (("kept", lambda: kept_gx), ("new", lambda: cleared(VOLUME))):
+
+        def work(memory: Callable[[], Array] = memory) -> None:
+            pool.vjp(x)[1](g, out=memory())
+
+        def bare(move: Move, memory: Callable[[], Array] = memory) -> None:
+            bare_gradient(move, x, y, kept, memory())
+
+        loops = {which: partial(bare, move) for which, move in moves().items()}
+        rows.append(beside_loops(f"the gradient's memory is {name}", work, loops))
+    return table([f"max k2s2 of {VOLUME}, value and gradient, milliseconds", "loop", "pool", "pool / loop"], rows)
 
 
 # --- small tensors ----------------------------------------------------------------------------------
@@ -152,7 +250,9 @@ def main() -> None:
     torch.set_num_threads(1)
     ndpool.set_num_threads(1)
     print(sums())
-    print(large_images())
+    print(values())
+    print(values_and_gradients())
+    print(fresh_gradients())
     print(small_tensors())
 
 

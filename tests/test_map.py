@@ -98,6 +98,16 @@ def test_truth_is_the_specification(drawing, truth, kind, window):
     np.testing.assert_allclose(np.reshape(gx, x.shape), spec.vjp(one.pool, x, g), atol=1e-12)
 
 
+def test_windows_of_more_cells_than_are_gathered_go_one_by_one(drawing, truth, monkeypatch):
+    one = drawing.Drawn(Avg(), Window((4, 4), 3), (1, 1, 7, 7), "float64", "channels first")
+    x, g = np.ones(one.shape), np.random.default_rng(0).normal(size=(1, 1, 2, 2))
+    cells = [(0, 0, 3, 3), (0, 0, 3, 0), (0, 0, 6, 6)]  # that four windows see, two and one
+    expected = [spec.vjp(one.pool, x, g)[cell] for cell in cells]
+    monkeypatch.setattr(truth, "NUMBERS", 1)
+    found = [truth.Truth(one, x).gradient(np.array(cell), g)[0] for cell in cells]
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("kind", [Min(), Avg(), SmoothMax(2.0), Lp(3)], ids=repr)
 def test_wrong_numbers_are_found(drawing, truth, kind, dtype):

@@ -131,7 +131,8 @@ class Truth:
         if not len(places):
             return 0.0, 0.0
         total = size = 0.0
-        for part in np.array_split(places, max(1, len(places) * self.kernel // NUMBERS)):
+        parts = min(len(places), max(1, len(places) * self.kernel // NUMBERS))  # each of one window at least
+        for part in np.array_split(places, parts):
             v, flat, real, counts = self.seen(part)
             weights = self.value_and_weights(v, real, counts)[1]
             here = real & (flat == np.ravel_multi_index(tuple(cell[2:]), self.drawn.shape[2:]))

@@ -236,6 +236,31 @@ inline void zip(V &a, V &b) {
     b = picked<N, HighZipped>(a, b);
     a = first;
 }
+// The same of doubles, as floats side by side; ZIPS_AS_FLOATS says that it takes less than to zip doubles.
+template <int N>
+constexpr bool ZIPS_AS_FLOATS = NDPOOL_VECTOR_BYTES >= 32 && (N == 4 || N == LANES<double>);
+template <int N>
+NDPOOL_INLINE vec<float, 2 * N> zipped_as_floats(vec<double, N> a, vec<double, N> b) {
+#if defined(__AVX512F__)
+    if constexpr (N == 8) {
+        const __m512i pick = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+        const __m512 x = _mm512_castps256_ps512(_mm512_cvtpd_ps(bits<__m512d>(a))),
+                     y = _mm512_castps256_ps512(_mm512_cvtpd_ps(bits<__m512d>(b)));
+        return bits<vec<float, 2 * N>>(_mm512_permutex2var_ps(x, pick, y));
+    }
+#endif
+#if defined(__AVX2__)
+    if constexpr (N == 4) {
+        const __m128 x = _mm256_cvtpd_ps(bits<__m256d>(a)), y = _mm256_cvtpd_ps(bits<__m256d>(b));
+        return bits<vec<float, 2 * N>>(_mm256_set_m128(_mm_unpackhi_ps(x, y), _mm_unpacklo_ps(x, y)));
+    }
+#endif
+    zip<N>(a, b);
+    struct {
+        vec<float, N> first, second;
+    } both = {convert<float, N>(a), convert<float, N>(b)};
+    return bits<vec<float, 2 * N>>(both);
+}
 // The last lane of a, and all of b but its last.
 template <int N, class V>
 inline V shift_lane_in(V a, V b) {
@@ -389,14 +414,25 @@ inline vec<double, N> fused_sum(vec<double, N> a, vec<double, N> b, vec<double, 
     return a * b + c;
 }
 
-// a - b to the bit, by the unit that multiplies. Some processors have others that add: where additions are all that is
-// done, both then work at once.
+// a - b and a + b to the bit, by the unit that multiplies. Some processors have others that add: where additions are
+// all that is done, both then work at once.
 template <int N>
 NDPOOL_INLINE vec<double, N> difference_by_product(vec<double, N> a, vec<double, N> b) {
     if constexpr (FUSED && N == LANES<double>)
         return fused_sum<N>(b, splat<double, N>(-1), a);
     else
         return a - b;
+}
+template <int N>
+NDPOOL_INLINE vec<double, N> sum_by_product(vec<double, N> a, vec<double, N> b) {
+    if constexpr (FUSED && N == LANES<double>)
+        return fused_sum<N>(b, splat<double, N>(1), a);
+    else
+        return a + b;
+}
+template <int N>
+NDPOOL_INLINE vec<float, N> sum_by_product(vec<float, N> a, vec<float, N> b) {
+    return a + b;
 }
 
 // Whether the size of every lane is between 2^-900 and 2^900.

@@ -224,6 +224,30 @@ struct SumSink {
     }
 };
 
+// Writes totals times one number for all: sums of floats, divided by a common divisor.
+template <bool PAST>
+struct ScaledSink {
+    float *row;
+    double share;
+
+    template <class Use>
+    NDPOOL_INLINE void over_arrays(const Use &use) {
+        use(row, row);
+    }
+    template <int N>
+    NDPOOL_INLINE void put(i64 at, const Total<double>::State<N> &s, int) const {
+        if constexpr (PAST)
+            stream<N>(row + at, convert<float, N>(s.v * share));
+        else
+            store_as<N>(row + at, s.v * share);
+    }
+};
+template <bool PAST, class Use>
+NDPOOL_INLINE void with_simplest(const SumSink<Total<double>, float, PAST> &sink, const Use &use) {
+    if (sink.divisor.varies() || sink.divisor.by == Count::EACH) return use(sink);
+    use(ScaledSink<PAST>{sink.row, sink.divisor.share});
+}
+
 // --- the transpose ------------------------------------------------------------------------------
 
 // What an output hands to each of its cells.
@@ -237,11 +261,17 @@ struct SumSource {
         prefetch<N>(q + output);
     }
     template <int N>
+    NDPOOL_INLINE vec<A, N> of(i64 output) const {
+        return load_as<A, N>(q + output);
+    }
+    template <int N>
     NDPOOL_INLINE vec<A, N> add(vec<A, N> sum, i64 output, i64) const {
-        return sum + load_as<A, N>(q + output);
+        return sum + of<N>(output);
     }
     SumSource with(const Border &border, Scratch<char> *copies) const { return {border.around(q, copies[0])}; }
 };
+template <class T, class Sum>
+constexpr bool HANDS_ALL_THE_SAME<SumSource<T, Sum>> = true;
 
 // SQUARES_TOO says whether the way by squares is compiled for it.
 template <class From, class To, bool SQUARES_TOO>
@@ -521,29 +551,30 @@ void spread_quotients(const Plan &plan, const Divisor &divisor, const G *g, cons
     });
 }
 
-// The same by squares. Floats are read as they are, with the same divisor for all windows.
+// The same by squares.
 template <class A, class G, class MakeTarget>
 void square_quotients(const Plan &plan, const Divisor &divisor, const G *g, const Gradient &gx,
                       const MakeTarget &target) {
-    if constexpr (std::is_same_v<G, float>) {
-        over_input_parts(plan, gx, [&](const auto &over) {
-            over([&](const InputPart &in) {
-                fill_squares(plan, in, SumSource<float, A>{g + in.slab * plan.out_slab}, target(in.gx));
-            });
+    const SlabGroups groups(plan, gx);
+    parallel(groups.units, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
+        Quotients<A, G> quotients(plan, divisor, g, groups, groups.slabs_of(begin, end), {});
+        groups.over(begin, end, [&](InputPart in, const OutputPart &out, i64 slabs) {
+            const A *q = quotients.of(g + in.slab * plan.out_slab, out, slabs);
+            for (const i64 last = in.slab + slabs; in.slab < last; ++in.slab, q += plan.out_slab) {
+                fill_squares(plan, in, SumSource<A, A>{q}, target(in.gx));
+                in.gx += plan.in_slab * gx.element_bytes;
+            }
         });
-    } else {
-        const SlabGroups groups(plan, gx);
-        parallel(groups.units, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
-            Quotients<A, G> quotients(plan, divisor, g, groups, groups.slabs_of(begin, end), {});
-            groups.over(begin, end, [&](InputPart in, const OutputPart &out, i64 slabs) {
-                const A *q = quotients.of(g + in.slab * plan.out_slab, out, slabs);
-                for (const i64 last = in.slab + slabs; in.slab < last; ++in.slab, q += plan.out_slab) {
-                    fill_squares(plan, in, SumSource<A, A>{q}, target(in.gx));
-                    in.gx += plan.in_slab * gx.element_bytes;
-                }
-            });
+    });
+}
+// With one divisor for all windows, floats are read as they are.
+template <class A, class MakeTarget>
+void square_floats(const Plan &plan, const float *g, const Gradient &gx, const MakeTarget &target) {
+    over_input_parts(plan, gx, [&](const auto &over) {
+        over([&](const InputPart &in) {
+            fill_squares(plan, in, SumSource<float, A>{g + in.slab * plan.out_slab}, target(in.gx));
         });
-    }
+    });
 }
 
 template <class G>
@@ -551,8 +582,7 @@ void sum_vjp(const Plan &plan, Divisor divisor, const G *g, G *gx, const Route &
     constexpr bool FLOATS = std::is_same_v<G, float>;
     // Sums have more bits than what is added up, but for doubles, which have none wider.
     using A = std::conditional_t<sizeof(G) == 2, float, double>;
-    const Way way =
-        way_back<A>(plan, {4, !FLOATS || !(divisor.varies() || divisor.by == Count::EACH)}, Way::SPREAD, route);
+    const Way way = way_back<A>(plan, {4}, Way::SPREAD, route);
     if (route.tell(way)) return;
     const Gradient gradient(plan, gx, sizeof(G), route);
     auto target = [](auto zero, double scale) {
@@ -564,11 +594,13 @@ void sum_vjp(const Plan &plan, Divisor divisor, const G *g, G *gx, const Route &
                 return GradientTarget<G, Sum>{reinterpret_cast<G *>(to), static_cast<Sum>(scale)};
         };
     };
-    if constexpr (FLOATS)  // and a product with a power of two is not rounded at all
-        if (way == Way::SQUARES && one_window_each(plan) && is_power_of_two(divisor.share))
-            return square_quotients<float>(plan, divisor, g, gradient, target(float(), divisor.share));
-    if (way == Way::SQUARES)
-        return square_quotients<A>(plan, divisor, g, gradient, target(A(), FLOATS ? divisor.share : 1));
+    if constexpr (FLOATS)
+        if (way == Way::SQUARES && !divisor.varies() && divisor.by != Count::EACH) {
+            if (one_window_each(plan) && is_power_of_two(divisor.share))  // a product with which is not rounded at all
+                return square_floats<float>(plan, g, gradient, target(float(), divisor.share));
+            return square_floats<A>(plan, g, gradient, target(A(), divisor.share));
+        }
+    if (way == Way::SQUARES) return square_quotients<A>(plan, divisor, g, gradient, target(A(), 1));
     if constexpr (FLOATS)  // a quotient by itself is rounded once
         if (one_window_each(plan) && floats_hold(plan, divisor))
             return spread_quotients<float>(plan, divisor, g, gradient, target(float(), 1));

@@ -49,6 +49,11 @@ struct Total : OneLane<A>, Untagged {
     static void merge_any(State<N> &a, const State<N> &b) {
         merge<N>(a, b);
     }
+    // To the bit the same, where much else is done by the unit that adds.
+    template <int N>
+    NDPOOL_INLINE static void merge_beside(State<N> &a, const State<N> &b) {
+        a.v = sum_by_product<N>(a.v, b.v);
+    }
     template <int N>
     static State<N> empty() {
         return {splat<A, N>(0)};

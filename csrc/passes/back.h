@@ -474,7 +474,17 @@ struct GradientTarget {
         else
             put_some<N>(gx + at, count, [&](G *p) { store_as<N>(p, sum * scale); });
     }
+    template <int N>
+    NDPOOL_INLINE void put_zipped(i64 at, vec<A, N> even, vec<A, N> odd) const {
+        const vec<float, 2 * N> all = zipped_as_floats<N>(even * scale, odd * scale);
+        if constexpr (PAST)
+            stream<2 * N>(gx + at, all);
+        else
+            store<2 * N>(gx + at, all);
+    }
 };
+template <bool STREAMING, int N>
+constexpr bool PUTS_ZIPPED<GradientTarget<float, double, STREAMING>, N> = ZIPS_AS_FLOATS<N>;
 
 }  // namespace NDPOOL_LEVEL
 }  // namespace ndpool

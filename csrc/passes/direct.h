@@ -16,7 +16,18 @@ struct FewRows {
         NDPOOL_UNROLL
         for (int r = 0; r < R; ++r) offset[r] = rows.offset[r], tag[r] = rows.tag[r];
     }
+    template <class T>
+    static constexpr std::uintptr_t ahead_of(const T *) {
+        return PREFETCHED;
+    }
 };
+
+// Calls use(sink), or use with one that does the same for all outputs, wherever they are, with less to ask for each
+// register.
+template <class Sink, class Use>
+NDPOOL_INLINE void with_simplest(const Sink &sink, const Use &use) {
+    use(sink);
+}
 
 // Pools rows of outputs, N at a time.
 template <class P, class Sink, int N>
@@ -61,27 +72,36 @@ class DirectPooler {
             }
         }
         if (first == end) return;
-        if (rows.count == K)
-            pool_blocks<K>(x, FewRows<K>(rows), sink, first, stop, more, rows.step);
-        else
-            pool_blocks<K>(x, rows, sink, first, stop, more, rows.step);
+        auto few = [&](const auto &own) NDPOOL_INLINED {
+            with_simplest(sink, [&](const auto &simple)
+                                    NDPOOL_INLINED { pool_blocks<K>(x, own, simple, first, stop, more, rows.step); });
+        };
+        if (rows.count == K) return few(FewRows<K>(rows));
+        if constexpr (K == 3)
+            if (rows.count == 2) return few(FewRows<2>(rows));  // at an edge
+        pool_blocks<K>(x, rows, sink, first, stop, more, rows.step);
     }
-    NDPOOL_INLINE void next_row(Sink &sink) const {
-        sink.over_arrays([&](auto *, auto *&row) { row += axis.output; });
+    template <class To>
+    NDPOOL_INLINE void next_row(To &to) const {
+        to.over_arrays([&](auto *, auto *&row) { row += axis.output; });
     }
-    template <int K, class Rows>
-    NDPOOL_INLINE void pool_blocks(const In *x, const Rows &rows, const Sink &sink, i64 first, i64 stop, i64 more,
+    template <int K, class Rows, class Simple>
+    NDPOOL_INLINE void pool_blocks(const In *x, const Rows &rows, const Simple &sink, i64 first, i64 stop, i64 more,
                                    i64 step) {
         // Copies, which no store can change.
         const P own = p;
-        Sink to = sink;
-        for (i64 row = 0; row <= more; ++row, x += step, next_row(to))
-            pool_row_of_blocks<K>(own, x, rows, to, first, stop);
+        Simple to = sink;
+        i64 row = 0;
+        if constexpr (std::is_same_v<Rows, FewRows<3>> && WIDENS_FLOATS<P> && !std::is_same_v<Simple, Sink>)
+            if (rows.offset[2] == rows.offset[0] + step)
+                for (; row < more; row += 2, x += 2 * step, next_row(to), next_row(to))
+                    pool_some_rows<2>(own, x, rows, step, to, first, stop);
+        for (; row <= more; ++row, x += step, next_row(to)) pool_row_of_blocks<K>(own, x, rows, to, first, stop);
     }
     // The last two cells of N windows are the even and the odd ones of 2N cells; the first of three is the odd one
     // before.
-    template <int K, class Rows>
-    NDPOOL_INLINE void pool_row_of_blocks(const P &own, const In *x, const Rows &rows, Sink &to, i64 first, i64 stop) {
+    template <int K, class Rows, class To>
+    NDPOOL_INLINE void pool_row_of_blocks(const P &own, const In *x, const Rows &rows, To &to, i64 first, i64 stop) {
         const i64 shift = K - 2 - axis.pad_lo;
         State<N> before;
         for (i64 o = first; o < stop; o += N) {
@@ -100,6 +120,50 @@ class DirectPooler {
             }
             to.template put<N>(at, state, N);
         }
+    }
+
+    // The same of windows of three cells, for R rows of outputs whose windows start `step` elements apart: a row of
+    // cells that two of them see is widened once.
+    template <int R, class Rows, class To>
+    NDPOOL_INLINE void pool_some_rows(const P &own, const In *x, const Rows &rows, i64 step, const To &to, i64 first,
+                                      i64 stop) {
+        const In *const cells = x + 1 - axis.pad_lo, *const top = cells + rows.offset[0];
+        const i64 beside = rows.offset[1] - rows.offset[0], next = axis.output;
+        State<N> before[R];
+        auto start = [&](i64 at) NDPOOL_INLINED {
+            NDPOOL_UNROLL
+            for (int r = 0; r < R; ++r) before[r] = cell_before(x + r * step, rows, 2 * at - axis.pad_lo);
+        };
+        auto block = [&](i64 at) NDPOOL_INLINED {
+            const In *above_it = top + 2 * at;
+            State<N> above[2] = {own.template lift<N>(above_it, 0), own.template lift<N>(above_it + N, 0)};
+            NDPOOL_UNROLL
+            for (int r = 0; r < R; ++r) {
+                State<N> pair[2], below[2];
+                lift_pair(own, above_it + beside, pair);
+                above_it += step;
+                lift_pair(own, above_it, below);
+                NDPOOL_UNROLL
+                for (int half = 0; half < 2; ++half) {
+                    P::template merge_beside<N>(pair[half], above[half]);
+                    P::template merge_beside<N>(pair[half], below[half]);
+                    above[half] = below[half];
+                }
+                P::template unzip<N>(pair[0], pair[1]);
+                P::template merge_beside<N>(pair[0], pair[1]);
+                P::template merge<N>(pair[0], P::template shift_in<N>(before[r], pair[1]));
+                before[r] = pair[1];
+                to.template put<N>(r * next + at, pair[0], N);
+            }
+        };
+        start(first);
+        i64 o = first;
+        for (; o + N <= stop; o += N) block(o);
+        if (o < stop) start(stop - N), block(stop - N);
+    }
+    NDPOOL_INLINE static void lift_pair(const P &own, const In *cells, State<N> (&pair)[2]) {
+        prefetch<2 * N>(cells);
+        pair[0] = own.template lift<N>(cells, 0), pair[1] = own.template lift<N>(cells + N, 0);
     }
 
     // One cell of all rows, merged, in the last lane. A padded cell may tie with a real one, and must not win. Its

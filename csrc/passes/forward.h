@@ -106,7 +106,8 @@ struct RowUnits {
     const Plan &plan;
     const bool streamed, in_lines;
     const i64 outputs, part, parts;  // of a row, at a time, and how many times
-    // Rows at a time. To send many past the caches at once would keep the memory from being read meanwhile.
+    // Rows at a time, which is an even number. To send many past the caches at once would keep the memory from being
+    // read meanwhile.
     const i64 most_rows;
 
     RowUnits(const Plan &plan, bool streamed, bool in_lines, i64 elements)
@@ -116,7 +117,7 @@ struct RowUnits {
           outputs(plan.last().output),
           part(part_of_row(plan, elements)),
           parts((outputs + part - 1) / part),
-          most_rows(parts > 1 ? 1 : (streamed ? 128 : 1024) / plan.out_row + 1) {}
+          most_rows(parts > 1 ? 1 : ((streamed ? 700 : 1024) / plan.out_row + 2) / 2 * 2) {}
     i64 count() const { return plan.outer * plan.out_rows * parts; }
 
     // Units begin..end-1, one after the other.

@@ -20,6 +20,7 @@ class OutputRow {
     i64 real = 1;
 
     explicit OutputRow(const Plan &plan) : plan(plan) {
+        for (int power = 0; power < 4; ++power) asked[power] = asked_ahead(plan, std::uintptr_t(1) << power);
         block.grow(2 * plan.outer_cells, "input rows of a window");
         offset = block.data();
         tag = offset + plan.outer_cells;
@@ -50,6 +51,12 @@ class OutputRow {
         if (plan.dim_count) look_ahead(plan.dims[plan.dim_count - 1], index[plan.dim_count - 1]);
     }
 
+    // How many bytes ahead cells are asked for.
+    template <class T>
+    NDPOOL_INLINE std::uintptr_t ahead_of(const T *) const {
+        return asked[sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3];
+    }
+
     // How many of the rows that follow see the same cells as this one, each `step` elements further on.
     i64 ahead = 0, step = 0;
 
@@ -65,6 +72,15 @@ class OutputRow {
     const Plan &plan;
     Scratch<i64> block;
     i64 at = 0;
+    std::uintptr_t asked[4];  // for cells of 1, 2, 4 and 8 bytes
+
+    // Windows that see several planes at once would ask, in each, for what they are just reading of the next one.
+    static std::uintptr_t asked_ahead(const Plan &plan, std::uintptr_t bytes) {
+        const int d = plan.dim_count - 2;
+        if (d < 0 || plan.dims[d].axis < 0 || plan.outer_cells < 4) return PREFETCHED;
+        const std::uintptr_t plane = static_cast<std::uintptr_t>(plan.dims[d].in_stride) * bytes;
+        return plane >= PREFETCHED / 4 && plane <= 2 * PREFETCHED ? plane / 4 : PREFETCHED;
+    }
 
     void look_ahead(const Dim &dim, i64 o) {
         if (dim.axis < 0) {
@@ -141,6 +157,8 @@ NDPOOL_INLINE void merge_next(const P &p, const typename P::In *x, i64 tag, bool
     auto merge = [&](typename P::template State<N> &to, const auto &next) NDPOOL_INLINED {
         if (first)
             to = next;
+        else if constexpr (WIDENS_FLOATS<P>)
+            P::template merge_beside<N>(to, next);
         else
             p.template merge<N>(to, next);
     };
@@ -176,11 +194,12 @@ NDPOOL_INLINE void merge_cells(const P &p, const typename P::In *x, const Rows &
             for (int u = 0; u < U; ++u) state[u] = p.template lift<N>(x + rows.offset[0] + i + u * N, rows.tag[0]);
             return prefetch<U * N>(x + rows.offset[0] + i);
         }
+    const std::uintptr_t ahead = rows.ahead_of(x);
     merge_next<U, N>(p, x + rows.offset[0] + i, rows.tag[0], true, state);
-    prefetch<U * N>(x + rows.offset[0] + i);
+    prefetch<U * N>(x + rows.offset[0] + i, ahead);
     for (i64 r = 1; r < rows.count; ++r) {
         const typename P::In *row = x + rows.offset[r] + i;
-        prefetch<U * N>(row);
+        prefetch<U * N>(row, ahead);
         merge_next<U, N>(p, row, rows.tag[r], false, state);
     }
     zip_pairs<U, N, P>(state);

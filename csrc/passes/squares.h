@@ -58,6 +58,14 @@ struct Border {
 template <class Source>
 constexpr bool LOOKS_AT_CELLS = false;
 
+// Whether an output hands the same to all its cells, which of<N>(output) gives.
+template <class Source>
+constexpr bool HANDS_ALL_THE_SAME = false;
+
+// Whether a Target has put_zipped<N>(at, even, odd), which stores the sums of 2N cells in one line of memory or less.
+template <class Target, int N>
+constexpr bool PUTS_ZIPPED = false;
+
 // Rows of squares, with all that is needed in one place, of which the compiler knows that no store changes it. With
 // padding E, modulo 2, cell b of a square is at place c of the window that is (b + E - c) / 2 after the square's own.
 template <int N, int K, int E, class Source, class Target>
@@ -72,7 +80,12 @@ struct Squares {
 
     void fill() const {
         const Squares own = *this;
-        for (i64 row = 0; row < own.rows; row += 2) own.fill_pair(row);
+        for (i64 row = 0; row < own.rows; row += 2) {
+            if constexpr (K == 3 && HANDS_ALL_THE_SAME<Source>)
+                own.fill_pair_alike(row);
+            else
+                own.fill_pair(row);
+        }
     }
 
   private:
@@ -115,16 +128,52 @@ struct Squares {
                     }
                 }
             }
-            const bool again = Target::PAST && half_done<N>(m);  // to store past the caches twice would cost twice
-            NDPOOL_UNROLL
-            for (int r = 0; r < 2; ++r) {
-                if (row + r == own.rows) break;
-                i64 cell = own.at + (row + r) * own.in_row + 2 * m;
-                zip<N>(sum[r][0], sum[r][1]);
-                if (!again) own.target.template put<N>(cell, sum[r][0], N);
-                own.target.template put<N>(cell + N, sum[r][1], 2 * (m + N) > own.in_row ? N - 1 : N);
-            }
+            put_squares(row, m, sum);
         });
+    }
+    // The same where windows have 3 by 3 cells, and hand the same to all. Of the two rows of a square, one is under a
+    // single row of windows and the other under two; and so are its columns. What two columns of windows hand to the
+    // rows is added up for both.
+    NDPOOL_INLINE void fill_pair_alike(i64 row) const {
+        constexpr int ONE = 1 - E, TWO = E, NEXT = E ? 1 : -1;
+        const Squares &own = *this;
+        const i64 below = own.output + row / 2 * own.apart.row;
+        whole_blocks<N>((own.in_row + 1) / 2, [&](i64 m) NDPOOL_INLINED {
+            vec<A, N> seen[2][2] = {}, sum[2][2];
+            auto over = [&](i64 p, const auto &use) NDPOOL_INLINED {
+                const i64 output = own.plane[p] * own.apart.plane + below + m;
+                NDPOOL_UNROLL
+                for (int r = 0; r < 2; ++r) NDPOOL_UNROLL
+                for (int c = 0; c < 2; ++c)
+                    use(seen[r][c], own.from.template of<N>(output + NEXT * (r * own.apart.row + c)));
+            };
+            if (own.planes) over(0, [](vec<A, N> &to, vec<A, N> first) NDPOOL_INLINED { to = first; });
+            for (i64 p = 1; p < own.planes; ++p)
+                over(p, [](vec<A, N> &to, vec<A, N> next) NDPOOL_INLINED { to += next; });
+            sum[ONE][ONE] = seen[0][0];
+            sum[ONE][TWO] = sum_by_product<N>(seen[0][0], seen[0][1]);
+            sum[TWO][ONE] = sum_by_product<N>(seen[0][0], seen[1][0]);
+            sum[TWO][TWO] = sum_by_product<N>(sum[TWO][ONE], sum_by_product<N>(seen[0][1], seen[1][1]));
+            put_squares(row, m, sum);
+        });
+    }
+    NDPOOL_INLINE void put_squares(i64 row, i64 m, vec<A, N> (&sum)[2][2]) const {
+        const bool all = 2 * (m + N) <= in_row;
+        // To store past the caches twice would cost twice.
+        [[maybe_unused]] const bool again = Target::PAST && half_done<N>(m);
+        NDPOOL_UNROLL
+        for (int r = 0; r < 2; ++r) {
+            if (row + r == rows) break;
+            const i64 cell = at + (row + r) * in_row + 2 * m;
+            if constexpr (PUTS_ZIPPED<Target, N>)
+                if (all) {
+                    target.template put_zipped<N>(cell, sum[r][0], sum[r][1]);
+                    continue;
+                }
+            zip<N>(sum[r][0], sum[r][1]);
+            if (!again) target.template put<N>(cell, sum[r][0], N);
+            target.template put<N>(cell + N, sum[r][1], all ? N : N - 1);
+        }
     }
 };
 

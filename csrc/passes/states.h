@@ -16,7 +16,7 @@
 //   empty()               the State of no cell, where there is one
 //   IDEMPOTENT            whether a cell may be merged twice
 //   ADDS_UP               whether it is a sum, which has only_last(a, count): the last `count` lanes, and in the others
-//                         what changes no sum
+//                         what changes no sum; a sum of floats has merge_beside(a, b), to the bit the same as merge
 //   TAGGED, CARRIES       whether places matter, and whether another array is read along
 //   PLANES                how many arrays of lanes a State takes when it rests in memory
 //   put, get              a State to and from memory
@@ -110,6 +110,11 @@ constexpr bool adds_up() {
     else
         return L::ADDS_UP;
 }
+// Whether floats are widened for a sum, which keeps the unit that adds as busy as the sum does.
+template <class P>
+constexpr bool WIDENS_FLOATS = adds_up<P>() && P::PLANES == 1 && std::is_same_v<typename P::In, float> &&
+                               std::is_same_v<typename P::Lane, double>;
+
 template <class P>
 constexpr bool in_pairs() {
     if constexpr (P::TAGGED)

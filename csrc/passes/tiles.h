@@ -31,9 +31,10 @@ class TilePooler {
     static i64 rows_at_a_time(const OutputRow &, const Sink &, i64) { return 1; }
 
     void pool(i64 base, const OutputRow &rows, Sink &sink, i64 begin, i64 end, i64, i64) {
+        auto pool = [&](const auto &to) { pool_to(base, rows, to, begin, end); };
         if constexpr (Sink::STREAMS)
-            if (in_lines) return pool_to(base, rows, sink.past_the_caches(), begin, end);
-        pool_to(base, rows, sink, begin, end);
+            if (in_lines) return with_simplest(sink.past_the_caches(), pool);
+        with_simplest(sink, pool);
     }
 
   private:
@@ -155,6 +156,8 @@ class TilePooler {
             State<N> next = own.template lift<N>(cell + u * N, tag);
             if (first)
                 state[u] = next;
+            else if constexpr (WIDENS_FLOATS<P>)
+                P::template merge_beside<N>(state[u], next);
             else
                 own.template merge<N>(state[u], next);
         }
