@@ -231,6 +231,7 @@ template <class T, class Sum = double>
 struct SumSource {
     using A = Sum;
     static constexpr bool SPARES_PADDING = false;
+    static constexpr Lines FIRST = Lines::NONE;
     const T *q;  // the slab's
     template <int N>
     NDPOOL_INLINE void ahead(i64 output) const {
