@@ -108,7 +108,8 @@ def compare(rng: np.random.Generator, pool: Pool, x: np.ndarray, chunks: Any, co
     y, linear = pool.linearize(x)
     lazy_y, lazy_linear = pool.linearize(lazy)
     t, g = (rng.standard_normal(a.shape).astype(x.dtype) for a in (x, y))
-    name = f"{type(pool.kind).__name__}{', wide windows' if wide(pool) else ''}"
+    kind = repr(pool.kind) if isinstance(pool.kind, Lp) else type(pool.kind).__name__
+    name = f"{kind}{', wide windows' if wide(pool) else ''}"
     counts[name, x.dtype.name, "value"].add(lazy_y.compute(), y)
     counts[name, x.dtype.name, "push"].add(lazy_linear.push(t).compute(), linear.push(t))
     counts[name, x.dtype.name, "pull"].add(lazy_linear.pull(g).compute(), linear.pull(g))

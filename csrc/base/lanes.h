@@ -450,6 +450,18 @@ NDPOOL_INLINE bool all_of_middle_size(vec<double, N> v) {
     return outside == 0;
 }
 
+// One over whole numbers, as a division gives it: a division of floats, and two steps of Newton's, the last of which is
+// exact but for its rounding. A division of doubles takes longer.
+template <int N>
+NDPOOL_INLINE vec<double, N> one_over(vec<double, N> n) {
+    const vec<double, N> one = splat<double, N>(1);
+    if constexpr (FUSED && N == LANES<double>) {
+        const vec<double, N> guess = convert<double, N>(1.0f / convert<float, N>(n)), near = guess * (2.0 - n * guess);
+        return fused_sum<N>(fused_sum<N>(-n, near, one), near, near);
+    }
+    return one / n;
+}
+
 // The quotients of doubles and one whole number below 2^50, rounded once. A product with the reciprocal is off by a
 // unit in the last place at most; what is left over, which is exact, sets it right (Markstein). A division takes five
 // times as long.

@@ -25,11 +25,9 @@ struct EachDivisor {
         // Bytes become floats by way of integers, for which there are instructions.
         return few ? convert<A, N>(load_as<std::int32_t, N>(few + i)) : load_as<A, N>(many + i);
     }
-    // One over it, with twice as many digits as floats have: a division of floats, and a step of Newton's.
     template <int N>
     NDPOOL_INLINE vec<double, N> share(i64 i) const {
-        const vec<double, N> near = convert<double, N>(1.0f / at<float, N>(i));
-        return near * (2.0 - at<double, N>(i) * near);
+        return one_over<N>(at<double, N>(i));
     }
 };
 
@@ -53,29 +51,28 @@ struct Divisor {
     bool varies() const { return by == Count::COUNTED || by == Count::REAL; }
 };
 
-// How many cells each output of a row counts along the row, or one over it; of long rows only where that varies.
+// How many cells each output of a row counts along the row; of long rows only where that varies.
 struct CountsAlong {
     i64 whole_from = 0, whole_to = 0, left_out = 0;  // elements that count as many as the kernel has, and are not kept
     double common = 1;
     const double *table = nullptr;
 
     // Sets itself up; what it gives is to be held as long as it is used.
-    Scratch<double> fill(const Plan &plan, Count by, bool reciprocals) {
+    Scratch<double> fill(const Plan &plan, Count by) {
         const Axis &axis = plan.last();
         const i64 inner = plan.inner;
         auto cells = [&](i64 o) { return by == Count::REAL ? axis.taps(o).count : axis.counted(o); };
-        auto kept = [&](i64 n) { return reciprocals ? 1 / static_cast<double>(n) : static_cast<double>(n); };
         i64 first = 0, stop = axis.adaptive ? 0 : axis.output;
         while (first < stop && cells(first) != axis.kernel) ++first;
         while (stop > first && cells(stop - 1) != axis.kernel) --stop;
-        whole_from = first * inner, whole_to = stop * inner, common = kept(axis.kernel);
+        whole_from = first * inner, whole_to = stop * inner, common = static_cast<double>(axis.kernel);
         // A register that is not all in the middle starts before it, or less than a register before its end.
         const i64 middle = stop - first - 2 * (MARGIN / inner + 1), gap = first + MARGIN / inner + 1;
         left_out = middle > 0 ? middle : 0;
         Scratch<double> block((axis.output - left_out) * inner + MARGIN, "divisors of a row");
         double *to = block.data();
         for (i64 o = 0; o < axis.output; o += o + 1 == gap ? 1 + left_out : 1)
-            for (i64 e = 0; e < inner; ++e) *to++ = kept(cells(o));
+            for (i64 e = 0; e < inner; ++e) *to++ = static_cast<double>(cells(o));
         for (i64 i = 0; i < MARGIN; ++i) *to++ = 1;  // what is left in memory may be numbers that are slow to work with
         left_out *= inner;
         table = block.data();
@@ -98,8 +95,9 @@ struct CountsAlong {
     static constexpr i64 MARGIN = 64;
 };
 
-// Writes totals of P, divided, as R. A total that is wider than R may be multiplied by the reciprocal instead: the
-// error is far below R's last place. AnyInteger is 64 bits, or a mean that is rounded to an integer of fewer.
+// Writes totals of P, divided, as R. A total that is wider than R may be multiplied by the reciprocal of all that its
+// window counts instead: the error is far below R's last place. AnyInteger is 64 bits, or a mean that is rounded to an
+// integer of fewer.
 template <class P, class R, bool PAST = false>
 struct SumSink {
     using A = typename P::Lane;
@@ -110,17 +108,20 @@ struct SumSink {
     Divisor divisor;
     Pointer row = {};
     CountsAlong along = {};       // where divisors vary
-    double across = 1;            // the row's part of the divisor, or one over it
+    double across = 1;            // the row's part of the divisor
+    double whole_share = 1;       // one over the divisor of the row's windows that count as many as the kernel has
     const Plan *whole = nullptr;  // with the first axis, where that was done before, from output `lo` on
     i64 lo = 0, from = 0;         // and, where that was the only one, from which element of the counts on
     EachDivisor each = {};        // the row's divisors, where every output has its own
     Rounding rounding = Rounding::NONE;
     Rounder rounder = {};  // by the common divisor
 
-    SumSink<P, R, true> past_the_caches() const { return {y, divisor, row, along, across, whole, lo, from, each}; }
+    SumSink<P, R, true> past_the_caches() const {
+        return {y, divisor, row, along, across, whole_share, whole, lo, from, each};
+    }
     Scratch<double> take_room(const Plan &plan) {
         if (!divisor.varies()) return {};
-        return along.fill(whole && whole->axis_count == 1 ? *whole : plan, divisor.by, BY_RECIPROCAL);
+        return along.fill(whole && whole->axis_count == 1 ? *whole : plan, divisor.by);
     }
     void move_to(const Plan &plan, i64 index, const OutputRow &rows) {
         row = y + index * plan.out_row;
@@ -132,7 +133,8 @@ struct SumSink {
             const i64 o = lo + index / (whole->out_rows / first.output) % first.output;
             cells *= divisor.by == Count::REAL ? first.taps(o).count : first.counted(o);
         }
-        across = BY_RECIPROCAL ? 1 / static_cast<double>(cells) : static_cast<double>(cells);
+        across = static_cast<double>(cells);
+        whole_share = 1 / (along.common * across);
         if (INTEGERS && rounding != Rounding::NONE)
             if (const i64 n = cells * static_cast<i64>(along.common); n != rounder.n) rounder = {rounding, n};
     }
@@ -180,11 +182,19 @@ struct SumSink {
     NDPOOL_INLINE vec<double, N> quotients(i64 at, vec<double, N> sum) const {
         if (divisor.by == Count::EACH)
             return BY_RECIPROCAL ? sum * each.template share<N>(at) : sum / each.template at<double, N>(at);
-        if (divisor.varies() && BY_RECIPROCAL) return sum * (along.at<N>(from + at) * across);
+        if (divisor.varies() && BY_RECIPROCAL)
+            return sum * (along.are_whole<N>(from + at) ? splat<double, N>(whole_share) : edge_shares<N>(at));
         if (divisor.varies()) return sum / (along.at<N>(from + at) * across);
         if (BY_RECIPROCAL) return sum * divisor.share;
         if (divisor.by == Count::NONE) return sum;
         return divisor.whole ? quotient<N>(sum, divisor.fixed, divisor.share) : sum / divisor.fixed;
+    }
+
+    // One over what windows count that do not all count as many as the kernel has. Not inlined, so that what others
+    // need can be.
+    template <int N>
+    __attribute__((noinline)) vec<double, N> edge_shares(i64 at) const {
+        return 1 / (along.at<N>(from + at) * across);
     }
 
     // --- integers ---
@@ -255,7 +265,8 @@ template <class T, class Sum = double>
 struct SumSource {
     using A = Sum;
     static constexpr bool SPARES_PADDING = false;
-    const T *q;  // the slab's
+    static constexpr Lines FIRST = std::is_same_v<T, double> ? Lines::PLANES : Lines::NONE;  // as by spreading
+    const T *q;                                                                              // the slab's
     template <int N>
     NDPOOL_INLINE void ahead(i64 output) const {
         prefetch<N>(q + output);
@@ -293,8 +304,9 @@ void transpose_all(const Plan &plan, void *gx, i64 element_bytes, Way way, const
                 if constexpr (Job::SQUARES)
                     if (way == Way::SQUARES && fill_squares(plan, in, job.from, job.to)) return;
                 const i64 rows = plan.dim_count ? plan.in_rows / plan.axes[0].length * (in.end - in.begin) : 1;
-                PartSpreader<typename decltype(job.from)::A, decltype(job.to)>(plan, rows, false)
-                    .fill(job.from.q, in, job.to);
+                using A = typename decltype(job.from)::A;
+                const bool exact = sizeof(A) == static_cast<std::size_t>(element_bytes);
+                PartSpreader<A, decltype(job.to)>(plan, rows, false, exact).fill(job.from.q, in, job.to);
             });
         });
     });
@@ -372,8 +384,17 @@ class SlabGroups {
     i64 edge(i64 cut) const { return cut == cuts ? axis.length : axis.length * cut / cuts / 2 * 2; }
 };
 
-// What outputs hand to their cells, in lanes of A: cotangents over divisors. Where that is rounded to fewer bits in the
-// end, the reciprocal of the divisor will do.
+// Of cells of a window without padding, if that is the same for all of them; or else 1.
+inline double cells_of_whole(const Plan &plan) {
+    for (int a = 0; a < plan.axis_count; ++a)
+        if (plan.axes[a].adaptive) return 1;
+    return static_cast<double>(plan.cells);
+}
+
+// What outputs hand to their cells, in lanes of A: cotangents over divisors.
+//
+// Where that is rounded to fewer bits in the end, whole windows hand on their cotangents as they are, whose sums are
+// exact as a rule, and others the more the fewer cells they count. What a cell gets is multiplied by scale() at last.
 template <class A, class G>
 class Quotients {
     static constexpr int N = LANES<A>;
@@ -393,8 +414,13 @@ class Quotients {
         zeros(block.data() + start + rows * pitch, MARGIN);
         for (i64 row = 0; row < rows; ++row) clear_around(block.data() + start + row * pitch, outputs * plan.inner);
         if (!divisor.varies()) return;
-        counts = along.fill(plan, divisor.by, !EXACT);
+        counts = along.fill(plan, divisor.by);
         list_counts(slabs > 1);
+    }
+
+    static double scale(const Plan &plan, const Divisor &divisor) {
+        if (EXACT || divisor.by == Count::EACH) return 1;
+        return divisor.varies() ? 1 / cells_of_whole(plan) : divisor.share;
     }
 
     // Of a part of a slab whose cotangents are at g, or of several slabs, from the first output of the slab on.
@@ -434,18 +460,27 @@ class Quotients {
     CountsAlong along;
     Scratch<double> counts;
     i64 at_row = -2, outputs[MAX_DIMS], cells_up_to[MAX_DIMS];
+    const double whole_cells = cells_of_whole(plan);
+    double listed = 0;  // of the one row that is kept, how many cells it counts along the other axes
 
-    // The divisors of a slab, or one over them; or of one row, without what it counts along the other axes.
+    // The factors of a slab, or of one row.
     void list_counts(bool many) {
         rows_kept = many && plan.out_slab <= MOST_KEPT ? plan.out_rows : plan.out_row <= MOST_KEPT ? 1 : 0;
         table.grow(rows_kept * plan.out_row + N, "divisors of a slab");
-        for (i64 row = 0; row < rows_kept; ++row) {
-            const auto across = static_cast<A>(rows_kept == plan.out_rows ? across_of(row) : 1);
-            for (i64 i = 0; i < plan.out_row; i += N)
-                store<N>(table.data() + row * plan.out_row + i, convert<A, N>(along.at<N>(i)) * across);
-        }
+        if (rows_kept == plan.out_rows)
+            for (i64 row = 0; row < rows_kept; ++row) list_row(table.data() + row * plan.out_row, across_of(row));
     }
-    // What a row's windows count along the other axes, or one over it. Rows are mostly asked for in order.
+    void list_row(A *to, double across) {
+        for (i64 i = 0; i < plan.out_row; i += N) store<N>(to + i, factors(i, across));
+        listed = across;
+    }
+    // What outputs from element i of a row on are divided by, or multiplied with. The row counts so many cells along
+    // the other axes.
+    NDPOOL_INLINE vec<A, N> factors(i64 i, double across) const {
+        const vec<double, N> cells = along.at<N>(i) * across;
+        return convert<A, N>(EXACT ? cells : whole_cells / cells);
+    }
+    // What a row's windows count along the other axes. Rows are mostly asked for in order.
     double across_of(i64 row) {
         if (row != at_row + 1 || plan.dim_count == 0) {
             i64 index = row;
@@ -460,8 +495,7 @@ class Quotients {
             count_from(d);
         }
         at_row = row;
-        const auto cells = static_cast<double>(plan.dim_count ? cells_up_to[plan.dim_count - 1] : 1);
-        return EXACT ? cells : 1 / cells;
+        return static_cast<double>(plan.dim_count ? cells_up_to[plan.dim_count - 1] : 1);
     }
     void count_from(int d) {
         for (; d < plan.dim_count; ++d) {
@@ -502,16 +536,19 @@ class Quotients {
         }
         if (!divisor.varies()) {
             const V by = splat<A, N>(static_cast<A>(divisor.fixed)), share = splat<A, N>(static_cast<A>(divisor.share));
-            return each([&](V v, i64) NDPOOL_INLINED { return EXACT ? near_quotient<A, N>(v, by, share) : v * share; });
+            return each([&](V v, i64) NDPOOL_INLINED { return EXACT ? near_quotient<A, N>(v, by, share) : v; });
         }
-        const A *counts = table.data() + first;
+        const A *kept = table.data() + first;
         if (rows_kept == plan.out_rows) {
-            counts += row * plan.out_row;
-            return over([&](i64 i) NDPOOL_INLINED { return load<N>(counts + i); });
+            kept += row * plan.out_row;
+            return over([&](i64 i) NDPOOL_INLINED { return load<N>(kept + i); });
         }
-        const auto across = static_cast<A>(across_of(row));
-        if (rows_kept) return over([&](i64 i) NDPOOL_INLINED { return load<N>(counts + i) * across; });
-        over([&](i64 i) NDPOOL_INLINED { return convert<A, N>(along.at<N>(first + i)) * across; });
+        const double across = across_of(row);
+        if (rows_kept && across != listed) list_row(table.data(), across);
+        if (rows_kept) return over([&](i64 i) NDPOOL_INLINED { return load<N>(kept + i); });
+        const V common =
+            splat<A, N>(static_cast<A>(EXACT ? along.common * across : whole_cells / (along.common * across)));
+        over([&](i64 i) NDPOOL_INLINED { return along.are_whole<N>(first + i) ? common : factors(first + i, across); });
     }
 };
 
@@ -543,7 +580,7 @@ void spread_quotients(const Plan &plan, const Divisor &divisor, const G *g, cons
     const SlabGroups groups(plan, gx);
     parallel(groups.units, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
         PartSpreader<A, decltype(target(gx.gx))> spreader(plan, plan.in_rows * groups.group, true,
-                                                          groups.start_of(end));
+                                                          sizeof(A) == sizeof(G), groups.start_of(end));
         Quotients<A, G> quotients(plan, divisor, g, groups, groups.slabs_of(begin, end), spreader.missing());
         groups.over(begin, end, [&](const InputPart &in, const OutputPart &out, i64 slabs) {
             spreader.fill(quotients.of(g + in.slab * plan.out_slab, out, slabs), in, target(in.gx), slabs);
@@ -567,6 +604,7 @@ void square_quotients(const Plan &plan, const Divisor &divisor, const G *g, cons
         });
     });
 }
+
 // With one divisor for all windows, floats are read as they are.
 template <class A, class MakeTarget>
 void square_floats(const Plan &plan, const float *g, const Gradient &gx, const MakeTarget &target) {
@@ -577,12 +615,26 @@ void square_floats(const Plan &plan, const float *g, const Gradient &gx, const M
     });
 }
 
-template <class G>
-void sum_vjp(const Plan &plan, Divisor divisor, const G *g, G *gx, const Route &route) {
-    constexpr bool FLOATS = std::is_same_v<G, float>;
-    // Sums have more bits than what is added up, but for doubles, which have none wider.
-    using A = std::conditional_t<sizeof(G) == 2, float, double>;
-    const Way way = way_back<A>(plan, {4}, Way::SPREAD, route);
+// How many windows are over a cell at most, as the window says.
+inline i64 windows_over_cell(const Plan &plan) {
+    i64 over = 1;
+    for (int a = 0; a < plan.axis_count; ++a) {
+        const Axis &axis = plan.axes[a];
+        over *= axis.adaptive ? axis.output / axis.length + 2 : axis.dilation * (axis.kernel - 1) / axis.stride + 1;
+    }
+    return over;
+}
+
+// Sums in A, which has more bits than what is added up, but for doubles, which have none wider.
+template <class A, class G>
+void sum_vjp_in(const Plan &plan, const Divisor &divisor, const G *g, G *gx, const Route &route) {
+    constexpr bool FLOATS = std::is_same_v<G, float>, MANY_NARROW = sizeof(A) > 2 * sizeof(G);
+    // Doubles are added up in one order, which squares keep over a few planes.
+    bool in_order = plan.axis_count <= 3 || !std::is_same_v<G, double>;
+    for (int a = 0; a + 2 < plan.axis_count; ++a)
+        in_order = in_order && (!std::is_same_v<G, double> || !RunningSums<A>::suit(plan.axes[a], true));
+    const bool squares = in_order && !MANY_NARROW;
+    const Way way = way_back<A>(plan, {4, squares}, Way::SPREAD, route);
     if (route.tell(way)) return;
     const Gradient gradient(plan, gx, sizeof(G), route);
     auto target = [](auto zero, double scale) {
@@ -600,11 +652,22 @@ void sum_vjp(const Plan &plan, Divisor divisor, const G *g, G *gx, const Route &
                 return square_floats<float>(plan, g, gradient, target(float(), divisor.share));
             return square_floats<A>(plan, g, gradient, target(A(), divisor.share));
         }
-    if (way == Way::SQUARES) return square_quotients<A>(plan, divisor, g, gradient, target(A(), 1));
+    const double scale = Quotients<A, G>::scale(plan, divisor);
+    if constexpr (!MANY_NARROW)
+        if (way == Way::SQUARES) return square_quotients<A>(plan, divisor, g, gradient, target(A(), scale));
     if constexpr (FLOATS)  // a quotient by itself is rounded once
         if (one_window_each(plan) && floats_hold(plan, divisor))
             return spread_quotients<float>(plan, divisor, g, gradient, target(float(), 1));
-    spread_quotients<A>(plan, divisor, g, gradient, target(A(), 1));
+    spread_quotients<A>(plan, divisor, g, gradient, target(A(), scale));
+}
+
+template <class G>
+void sum_vjp(const Plan &plan, const Divisor &divisor, const G *g, G *gx, const Route &route) {
+    if constexpr (sizeof(G) == 2) {
+        constexpr i64 FEW = 9;  // of 16 bits, whose sums are exact in floats as a rule
+        if (windows_over_cell(plan) <= FEW) return sum_vjp_in<float>(plan, divisor, g, gx, route);
+    }
+    sum_vjp_in<double>(plan, divisor, g, gx, route);
 }
 
 }  // namespace NDPOOL_LEVEL

@@ -3,6 +3,7 @@
 #include "kinds/keys.h"
 #include "passes/columns.h"
 #include "passes/places.h"
+#include "passes/row_bands.h"
 #include "passes/winner_columns.h"
 #include "plan/call.h"
 
@@ -164,8 +165,10 @@ template <class G, class Sum>
 struct WinnerSource {
     using A = Sum;
     static constexpr bool SPARES_PADDING = true;
+    static constexpr Lines FIRST = Lines::NONE;
     const std::uint8_t *winners;  // the slab's
     const G *g;
+    bool rows_first = true;
     const ByteRows *bytes = byte_rows();
     template <int N>
     NDPOOL_INLINE void ahead(i64 output) const {
@@ -176,7 +179,7 @@ struct WinnerSource {
         return add_where_equal<A, N>(sum, winners + output, place, *bytes, load_as<A, N>(g + output));
     }
     WinnerSource with(const Border &border, Scratch<char> *copies) const {
-        return {border.around(winners, copies[0]), border.around(g, copies[1])};
+        return {border.around(winners, copies[0]), border.around(g, copies[1]), rows_first};
     }
 };
 
@@ -197,22 +200,22 @@ inline const float *widened(const Plan &plan, const InputPart &in, const FloatRo
 // gx[winner] += g, by asking every window over a cell: for small windows. The cotangents of a part are cotangents(part,
 // block), with a block to hold them in, and its Target is target(part).
 template <class A, class Cotangents, class Make>
-void gather_winners(const Plan &plan, const std::uint8_t *winners, const Gradient &gradient, Way way,
+void gather_winners(const Plan &plan, const std::uint8_t *winners, const Gradient &gradient, Way way, bool rows_first,
                     const Cotangents &cotangents, const Make &target) {
     over_input_parts(plan, gradient, [&](const auto &over) {
         InputRow rows(plan);
         over([&](const InputPart &part) {
             Scratch<A> block;
-            WinnerSource<A, A> from{winners + part.slab * plan.out_slab, cotangents(part, block)};
+            WinnerSource<A, A> from{winners + part.slab * plan.out_slab, cotangents(part, block), rows_first};
             gather_part(plan, rows, part, from, target(part), way);
         });
     });
 }
 
 inline void gather_narrow_winners(const Plan &plan, const std::uint8_t *winners, const Gradient &gradient, Way way,
-                                  bool brain, const FloatRows<float> &floats, const void *g) {
+                                  bool rows_first, bool brain, const FloatRows<float> &floats, const void *g) {
     gather_winners<float>(
-        plan, winners, gradient, way,
+        plan, winners, gradient, way, rows_first,
         [&](const InputPart &in, Scratch<float> &block) { return widened(plan, in, floats, g, block); },
         [&](const InputPart &in) { return NarrowTarget<float>{in.gx, brain, 1}; });
 }
@@ -227,12 +230,97 @@ struct WinnerCells {
     }
 };
 
-// Calls f(output, cell) for all outputs of a slab that may be won by a cell of a part, with the cell counted from the
-// part's first, and for no cell outside of it. The winners are the slab's.
+// Some parts of the input whose winners are visited in turn, each in the order of its outputs.
 //
 // Windows side by side often have the same winner, and to add to a cell over and over takes as long as the memory takes
-// to hand back what was just written. So the outputs go in four strands, far from each other, in turn. That order, in
-// which a cell adds up, follows from the shape alone.
+// to hand back what was just written. Cells of different parts have no windows in common to wait for.
+template <class W, class A>
+class PartsInTurn {
+  public:
+    static constexpr int MOST = 4;
+
+    PartsInTurn(const Plan &plan, const WinnerCells &cells)
+        : plan(plan), axis(plan.last()), cells(cells), one_row(plan.dim_count == 0) {}
+
+    bool are_all() const { return count == MOST; }
+    // With the winners and the cotangents of its slab, and the sums of its cells, which are cleared.
+    void take(const InputPart &in, const W *winners, const A *g, A *sum) {
+        const i64 low = in.begin * first_stride(plan), size = in.end * first_stride(plan) - low;
+        std::memset(sum, 0, sizeof(A) * static_cast<std::size_t>(size));
+        const OutputPart outputs = outputs_over(plan, in.begin, in.end);
+        parts[count++] = {outputs, one_row ? outputs.end - outputs.begin : outputs.row_end - outputs.row_begin,
+                          low,     static_cast<std::uint64_t>(size),
+                          winners, g,
+                          sum};
+    }
+    // Adds what their windows hand on.
+    void visit() {
+        if (count == MOST) {
+            i64 least = parts[0].length;
+            for (const Part &part : parts) least = part.length < least ? part.length : least;
+            if (one_row && least)
+                along<MOST>(parts, 0, least);
+            else
+                for (i64 r = 0; r < least; ++r) along<MOST>(parts, r, axis.output);
+            for (Part &part : parts) rest(part, least);
+        } else {
+            for (int p = 0; p < count; ++p) rest(parts[p], 0);
+        }
+        count = 0;
+    }
+
+  private:
+    struct Part {
+        OutputPart outputs;
+        i64 length;  // in rows or, of one row, in outputs
+        i64 low;     // the part's first cell in the slab
+        std::uint64_t size;
+        const W *winners;
+        const A *g;
+        A *sum;
+    };
+    const Plan &plan;
+    const Axis &axis;
+    const WinnerCells &cells;
+    const bool one_row;
+    int count = 0;
+    Part parts[MOST];
+
+    // All but the first rows, or the first outputs of the row.
+    void rest(const Part &part, i64 first) const {
+        if (one_row && first < part.length) return along<1>(&part, first, part.length - first);
+        for (i64 r = first; r < part.length && !one_row; ++r) along<1>(&part, r, axis.output);
+    }
+    // `many` outputs of each of Q parts, from a row (or output) of the part on.
+    template <int Q>
+    NDPOOL_INLINE void along(const Part *of, i64 first, i64 many) const {
+        const W *winners[Q];
+        const A *g[Q];
+        A *sum[Q];
+        i64 start[Q];
+        std::uint64_t size[Q];
+        for (int q = 0; q < Q; ++q) {
+            const i64 row = one_row ? 0 : of[q].outputs.row_begin + first,
+                      o = one_row ? of[q].outputs.begin + first : 0;
+            winners[q] = of[q].winners + row * plan.out_row + o;
+            g[q] = of[q].g + row * plan.out_row + o;
+            sum[q] = of[q].sum, size[q] = of[q].size;
+            start[q] = cells.starts[row] + axis.start(o) - of[q].low;
+        }
+        const i64 stride = axis.stride;
+        for (i64 i = 0, step = 0; i < many; ++i, step += stride) {
+            NDPOOL_UNROLL
+            for (int q = 0; q < Q; ++q) {
+                const i64 cell = start[q] + step + cells.places.distance(winners[q][i]);
+                if (static_cast<std::uint64_t>(cell) < size[q]) sum[q][cell] += g[q][i];
+            }
+        }
+    }
+};
+
+// Calls f(output, cell) for all outputs of a slab that may be won by a cell of a part, with the cell counted from the
+// part's first, and for no cell outside of it. The winners are the slab's, and no cell is seen by two windows. The
+// outputs go in four strands, far from each other, in turn.
 template <class W, class F>
 NDPOOL_INLINE void over_winners(const Plan &plan, const InputPart &in, const WinnerCells &cells, const W *winners,
                                 const F &f) {
@@ -275,23 +363,55 @@ NDPOOL_INLINE void over_winners(const Plan &plan, const InputPart &in, const Win
 
 // gx[winner] += g, by visiting every winner. Narrow floats are added up as floats and rounded once.
 template <class W, class A, class Cotangents>
-void scatter_winners(const Plan &plan, const W *winners, const Gradient &gradient, const FloatRows<A> &floats,
-                     const Cotangents &cotangents) {
+void scatter_winners(const Plan &plan, const W *winners, const Gradient &gradient, bool rows_first,
+                     const FloatRows<A> &floats, const Cotangents &cotangents) {
     const WinnerCells cells(plan);
-    over_input_parts(plan, gradient, [&](const auto &over) {
-        Scratch<A> block, wider;
+    const bool wide = gradient.element_bytes == sizeof(A),
+               in_turn = !rows_first && !plan.last().adaptive && plan.inner == 1;
+    const Axis &axis = plan.axes[0];
+    const i64 reach = axis.adaptive ? axis.kernel : axis.dilation * axis.kernel;
+    // So many that there are some to take turns.
+    constexpr i64 NEAR = 1 << 15, TURNS = PartsInTurn<W, A>::MOST;
+    const bool many = plan.outer >= TURNS || plan.in_slab >= TURNS * NEAR;
+    const i64 each = many || plan.in_slab < TURNS ? NEAR : plan.in_slab / TURNS;
+    const i64 cuts = in_turn && plan.dim_count < 2 ? cuts_of(plan, each, reach) : cuts_of(plan);
+    over_input_parts(plan, gradient, cuts, [&](const auto &over) {
+        constexpr int MOST = PartsInTurn<W, A>::MOST;
+        Scratch<A> block[MOST], wider[MOST];
+        InputPart taken[MOST];
+        int count = 0;
+        PartsInTurn<W, A> parts(plan, cells);
+        RowBands<A> bands(plan, rows_first);
+        auto size_of = [&](const InputPart &in) { return (in.end - in.begin) * first_stride(plan); };
+        auto first_of = [&](const InputPart &in) {
+            return in.gx + in.begin * first_stride(plan) * gradient.element_bytes;
+        };
+        auto finish = [&] {
+            parts.visit();
+            for (int p = 0; p < count && !wide; ++p)
+                floats.write(wider[p].data(), size_of(taken[p]), first_of(taken[p]));
+            count = 0;
+        };
         over([&](const InputPart &in) {
-            const i64 low = in.begin * first_stride(plan), size = in.end * first_stride(plan) - low;
-            char *to = in.gx + low * gradient.element_bytes;
-            const bool wide = gradient.element_bytes == sizeof(A);
-            if (!wide) wider.grow(size, "sums of a part");
-            A *sum = wide ? reinterpret_cast<A *>(to) : wider.data();
-            std::memset(sum, 0, sizeof(A) * static_cast<std::size_t>(size));
-            const A *g = cotangents(in, block);
-            over_winners(plan, in, cells, winners + in.slab * plan.out_slab,
-                         [&](i64 output, i64 cell) NDPOOL_INLINED { sum[cell] += g[output]; });
-            if (!wide) floats.write(sum, size, to);
+            if (!wide) wider[count].grow(size_of(in), "sums of a part");
+            A *sum = wide ? reinterpret_cast<A *>(first_of(in)) : wider[count].data();
+            const A *g = cotangents(in, block[count]);
+            const W *own = winners + in.slab * plan.out_slab;
+            taken[count++] = in;
+            if (in_turn) {
+                parts.take(in, own, g, sum);
+                if (parts.are_all()) finish();
+                return;
+            }
+            std::memset(sum, 0, sizeof(A) * static_cast<std::size_t>(size_of(in)));
+            if (rows_first)
+                bands.scatter(in, cells.places, cells.starts.data(), own, g, sum);
+            else
+                over_winners(plan, in, cells, own,
+                             [&](i64 output, i64 cell) NDPOOL_INLINED { sum[cell] += g[output]; });
+            finish();
         });
+        finish();
     });
 }
 
@@ -333,19 +453,21 @@ void winners_vjp(const Plan &plan, const W *winners, const G *g, G *gx, const Ro
         else
             return widened(plan, in, floats, g, block);
     };
+    const bool rows_first = plan.dim_count > 0 && adds_rows_first(plan, LANES<A>, route.one_of_column);
     if constexpr (sizeof(W) == 1) {
         const Gradient gradient(plan, gx, sizeof(G), route);
         if (way == Way::COLUMNS) return pull_by_winner_columns<A>(plan, winners, g, gradient, floats);
         if (way != Way::SCATTER) {
             if constexpr (std::is_same_v<G, A>)
-                return gather_winners<A>(plan, winners, gradient, way, cotangents, [&](const InputPart &in) {
-                    return GradientTarget<G, A>{reinterpret_cast<G *>(in.gx), 1};
-                });
+                return gather_winners<A>(
+                    plan, winners, gradient, way, rows_first, cotangents,
+                    [&](const InputPart &in) { return GradientTarget<G, A>{reinterpret_cast<G *>(in.gx), 1}; });
             else
-                return gather_narrow_winners(plan, winners, gradient, way, std::is_same_v<G, BFloat>, floats, g);
+                return gather_narrow_winners(plan, winners, gradient, way, rows_first, std::is_same_v<G, BFloat>,
+                                             floats, g);
         }
     }
-    scatter_winners<W, A>(plan, winners, Gradient(gx, sizeof(G)), floats, cotangents);
+    scatter_winners<W, A>(plan, winners, Gradient(gx, sizeof(G)), rows_first, floats, cotangents);
 }
 
 // The flat index over the pooled axes of every winner: where it is in a slab without the dimensions that are carried

@@ -10,13 +10,6 @@
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
-// One over numbers of cells, with twice as many digits as floats have: a division of floats, and a step of Newton's.
-template <int N>
-NDPOOL_INLINE vec<double, N> reciprocals(vec<double, N> n) {
-    const vec<double, N> near = convert<double, N>(1.0f / convert<float, N>(n));
-    return near * (2.0 - n * near);
-}
-
 // A sum of doubles, and beside it the number of cells.
 struct CountedTotal : TwoLanes<double>, Untagged {
     static constexpr bool IDEMPOTENT = false, ADDS_UP = true;
@@ -92,7 +85,7 @@ struct CountedSink : FloatRowSink {
     void advance(i64 elements) { y += elements; }
     template <int N>
     NDPOOL_INLINE void put(i64 at, const CountedTotal::State<N> &s, int count) const {
-        const vec<double, N> mean = divisor.by_count ? s.v * reciprocals<N>(s.with) : s.v / divisor.fixed;
+        const vec<double, N> mean = divisor.by_count ? s.v * one_over<N>(s.with) : s.v / divisor.fixed;
         const auto none = bits<vec<double, N>>(splat<std::uint64_t, N>(absent));
         put_some<N>(row + at, count, [&](float *p) { store_as<N>(p, s.with >= divisor.least ? mean : none); });
     }

@@ -40,6 +40,7 @@ struct TieSource {
     template <int N>
     using Cells = TiedCells<N>;
     static constexpr bool SPARES_PADDING = false;
+    static constexpr Lines FIRST = Lines::ROWS;
     const float *x, *y, *share;  // the slab's
 
     template <int N>

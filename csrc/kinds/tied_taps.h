@@ -81,9 +81,10 @@ class TapRows {
     }
 };
 
-// In how many layers windows are laid out over the row; 0, if they are not.
+// In how many layers windows are laid out over the row; 0, if they are not. Which layer a window is in depends on where
+// it is, so that more than two of them would be added up in any order.
 inline i64 layers_of(const Axis &axis) {
-    constexpr i64 MOST = 4;
+    constexpr i64 MOST = 2;
     if (axis.adaptive) return axis.length % axis.output == 0 ? 1 : axis.length > axis.output ? 2 : 0;
     const i64 layers = (axis.kernel + axis.stride - 1) / axis.stride;
     return axis.dilation == 1 && layers <= MOST ? layers : 0;
@@ -240,12 +241,19 @@ class TapMaker {
 
     // --- cells ask the windows over them ---
 
-    // Elements first.. of a phase of the row, and so the outputs whose keys start at `window`.
+    // Elements first.. of a phase of the row, and so the outputs whose keys start at `window`: of rows of outputs, so
+    // many of each. A row is added up first, as it is by the best of each column.
     template <int M>
-    NDPOOL_INLINE static vec<A, M> asked(const I *cell, const i64 *window, i64 asks, const I *keys, const A *shares) {
+    NDPOOL_INLINE static vec<A, M> asked(const I *cell, const i64 *window, i64 rows, i64 each, const I *keys,
+                                         const A *shares) {
         const vec<I, M> key = load<M>(cell);
         vec<A, M> sum{}, none{};
-        for (i64 a = 0; a < asks; ++a) sum += load<M>(keys + window[a]) == key ? load<M>(shares + window[a]) : none;
+        for (i64 r = 0; r < rows; ++r) {
+            vec<A, M> part{};
+            for (i64 a = 0; a < each; ++a, ++window)
+                part += load<M>(keys + *window) == key ? load<M>(shares + *window) : none;
+            sum += part;
+        }
         return sum;
     }
     void ask_phase(const InputRow &over, const I *row, i64 phase, i64 from, i64 length, A *to) {
@@ -256,10 +264,10 @@ class TapMaker {
         i64 *at = list.data();
         for (i64 r = 0; r < over.count; ++r)
             for (i64 a = 0; a < each; ++a) at[r * each + a] = over.row[r] % turns * room + window[a];
-        ask(asks, row + phase * columns->apart, from, length, to);
+        ask(over.count, each, row + phase * columns->apart, from, length, to);
     }
     // The outputs that are listed.
-    void ask(i64 asks, const I *cell, i64 from, i64 length, A *to) const {
+    void ask(i64 rows, i64 each, const I *cell, i64 from, i64 length, A *to) const {
         const i64 *at = list.data();
         const I *keys = this->keys.data() + from;
         const A *shares = this->shares.data() + from;
@@ -268,11 +276,11 @@ class TapMaker {
             const i64 one[] = {at[0]};
             exact_blocks<N>(length, [&](auto size, i64 i) NDPOOL_INLINED {
                 constexpr int M = decltype(size)::value;
-                store<M>(to + i, alone ? asked<M>(cell + i, one, 1, keys + i, shares + i)
-                                       : asked<M>(cell + i, at, asks, keys + i, shares + i));
+                store<M>(to + i, alone ? asked<M>(cell + i, one, 1, 1, keys + i, shares + i)
+                                       : asked<M>(cell + i, at, rows, each, keys + i, shares + i));
             });
         };
-        asks == 1 ? fill(std::true_type()) : fill(std::false_type());
+        rows *each == 1 ? fill(std::true_type()) : fill(std::false_type());
     }
     void ask_phases(const InputRow &over, const I *row) {
         A *phases = cells.data() + columns->column_room();
@@ -381,7 +389,7 @@ class TapMaker {
         list.grow(over.count * layers, "windows over a cell");
         for (i64 r = 0; r < over.count; ++r)
             for (i64 l = 0; l < layers; ++l) list[r * layers + l] = over.row[r] % turns * room + l * layer;
-        ask(over.count * layers, row, from, length, to);
+        ask(over.count, layers, row, from, length, to);
     }
 
     // --- channels last ---
@@ -417,7 +425,7 @@ class TapMaker {
             const I *keys = this->keys.data(), *cell = row + w * inner;
             const A *shares = this->shares.data();
             whole_blocks<N>(inner, [&](i64 e) NDPOOL_INLINED {
-                store<N>(to + e, asked<N>(cell + e, at, asks, keys + e, shares + e));
+                store<N>(to + e, asked<N>(cell + e, at, over.count, each, keys + e, shares + e));
             });
         }
     }

@@ -108,7 +108,10 @@ bool goes_by_taps(const Plan &plan, const Call &call, bool floats, const Route &
 void run_ties(const Plan &plan, const Call &call, const Route &route) {
     if (call.op == Op::FIND_WINNERS) return find(plan, call);
     constexpr i64 FEW = 64;  // that floats can add up without losing more than a last place or two
-    const bool one = is_one_window(plan), few = most_terms(plan, call.op) <= FEW && plan.cells < (1 << 24);
+    // A window of few cells is added up as its neighbours are, should it have any.
+    constexpr i64 ONE_OF_MANY = 1024;
+    const bool one = is_one_window(plan) && (call.op != Op::TIES_JVP || plan.cells > ONE_OF_MANY),
+               few = most_terms(plan, call.op) <= FEW && plan.cells < (1 << 24);
     const bool floats = call.derivative != Type::F64 && (one || few);
     const bool in_one_pass = call.op == Op::TIES_JVP && call.ties != Ties::FIRST && !one &&
                              (call.type == Type::F64 || (call.type == Type::F32 && floats));

@@ -141,7 +141,7 @@ struct WindowSums {
         double *sums = block.data();
         for (i64 i = 0; i < all; ++i) sums[i] = 0;
         terms.over_pieces(with_weights, [&](const Plan &piece, i64 from, i64 many) {
-            pool_plan<double>(piece, cells(from, many), to);
+            pool_plan<PlainSum<E, double>>(piece, cells(from, many), to);
             for (i64 i = 0; i < all; ++i) sums[i] += static_cast<double>(to[i]);
         });
         for (i64 i = 0; i < all; ++i) to[i] = static_cast<S>(sums[i]);
@@ -150,19 +150,23 @@ struct WindowSums {
     // Sums over the windows of the part.
     void pool(const E *cells, S *to) const {
         if constexpr (std::is_same_v<S, float>)
-            if (float_sums) return pool_as<float>(cells, to);
-        pool_as<double>(cells, to);
+            if (float_sums) return pool_as<PlainSum<E, float>>(cells, to);
+        // Powers are the same but for a power of two, whatever the scale, and so are their sums if no order matters.
+        if constexpr (std::is_same_v<E, double>)
+            if (kind.lp) return pool_as<ExactSum<double>>(cells, to);
+        pool_as<PlainSum<E, double>>(cells, to);
     }
-    template <class A>
+    template <class P>
     void pool_as(const E *cells, S *to) const {
-        if (terms.has_plan()) return pool_plan<A>(terms.own_plan(), cells + terms.low(), to);
-        const PlainSum<E, A> p{};
-        SumSink<Total<A>, S> sink{to, {Count::NONE, 1}};
+        using Lanes = typename P::Lanes;
+        if (terms.has_plan()) return pool_plan<P>(terms.own_plan(), cells + terms.low(), to);
+        const P p{};
+        SumSink<Lanes, S> sink{to, {Count::NONE, 1}};
         OutputRow rows(plan);
         const auto lanes = p.lanes();
         const auto from = source_of(p, cells, terms.in_end * first_stride(plan));
-        LanePooler<Total<A>, SumSink<Total<A>, S>> pooler(plan, lanes, from, plan.last().output,
-                                                          choose_forward(plan, lanes_alone<Total<A>>(), Way::NONE));
+        LanePooler<Lanes, SumSink<Lanes, S>> pooler(plan, lanes, from, plan.last().output,
+                                                    choose_forward(plan, lanes_alone<Lanes>(), Way::NONE));
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
             rows.move_to(row);
             sink.move_to(plan, row - part.row_begin, rows);
@@ -171,13 +175,13 @@ struct WindowSums {
         }
     }
 
-    template <class A>
+    template <class P>
     static void pool_plan(const Plan &plan, const E *cells, S *to) {
-        constexpr Tuned TUNED = std::is_same_v<A, float>   ? Tuned::ALL
-                                : std::is_same_v<E, float> ? Tuned::ROWS
-                                                           : Tuned::NOT;
-        const SumSink<Total<A>, S> sink{to, {Count::NONE, 1}};
-        pool_all<TUNED>(plan, PlainSum<E, A>{}, cells, sink, {});
+        constexpr Tuned TUNED = std::is_same_v<typename P::Lane, float> ? Tuned::ALL
+                                : std::is_same_v<E, float>              ? Tuned::ROWS
+                                                                        : Tuned::NOT;
+        const SumSink<typename P::Lanes, S> sink{to, {Count::NONE, 1}};
+        pool_all<TUNED>(plan, P{}, cells, sink, {});
     }
 
     // A padded cell that counts is the number 0.

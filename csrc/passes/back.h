@@ -1,12 +1,14 @@
 // The way back, the transposed map: what every cell of the input gets from the windows that see it, an input row at a
 // time.
 //
-// Nothing is scattered: a cell's windows are known, so a register of cells gathers from each of them in turn, in the
-// order of the outputs. What a window hands to its cells is a Source:
+// Nothing is scattered: a cell's windows are known, so a register of cells gathers from each of them in turn, in an
+// order that does not depend on where the cell is. What a window hands to its cells is a Source:
 //   A                      the type in which a cell's share is summed
 //   add<N>(sum, output, place)  a sum, and what N outputs hand to the cell at that place in their windows
 //   ahead<N>(output)       asks for what outputs that follow these will hand on
 //   with(border, copies)   the same from copies with a border, whose first output is number 0
+//   FIRST                  by squares: the lines of outputs that are added up by themselves first
+//   rows_first             by gathering: whether rows are; or else none
 //   SPARES_PADDING         whether outputs hand nothing on at the places of their windows that are padding
 // and where the result goes is a Target:
 //   put<N>(at, sum, count) the first `count` of N sums, for the cells from element `at` of the slab on
@@ -375,27 +377,45 @@ class RowGatherer {
     // Channels last: along the elements of a place.
     template <class To>
     void gather_places(const InputRow &rows, i64 at, i64 begin, i64 end, const To &target) const {
+        if (from.rows_first)
+            gather_places_by<true>(rows, at, begin, end, target);
+        else
+            gather_places_by<false>(rows, at, begin, end, target);
+    }
+    template <bool ROWS, class To>
+    void gather_places_by(const InputRow &rows, i64 at, i64 begin, i64 end, const To &target) const {
         constexpr int U = 4;
         i64 inner = plan.inner;
         Cursor seen;
         seen.move_to(axis, begin);
         for (i64 w = begin; w < end; ++w, seen.step(axis)) {
             i64 i = 0;
-            for (; i + U * N <= inner; i += U * N) gather_place<U>(rows, seen, at + w * inner, i, target);
-            for (; i + N <= inner; i += N) gather_place<1>(rows, seen, at + w * inner, i, target);
-            if (i < inner) gather_place<1>(rows, seen, at + w * inner, inner - N, target);
+            for (; i + U * N <= inner; i += U * N) gather_place<U, ROWS>(rows, seen, at + w * inner, i, target);
+            for (; i + N <= inner; i += N) gather_place<1, ROWS>(rows, seen, at + w * inner, i, target);
+            if (i < inner) gather_place<1, ROWS>(rows, seen, at + w * inner, inner - N, target);
         }
     }
-    template <int U, class To>
+    template <int U, bool ROWS, class To>
     void gather_place(const InputRow &rows, const Cursor &seen, i64 at, i64 i, const To &target) const {
         vec<A, N> sum[U] = {};
-        for (i64 r = 0; r < rows.count; ++r)
+        auto add_row = [&](i64 r, vec<A, N>(&to)[U]) NDPOOL_INLINED {
             seen.over(axis, [&](i64 o, i64 place) {
                 i64 output = rows.row[r] * plan.out_row + o * plan.inner + i;
                 NDPOOL_UNROLL
                 for (int u = 0; u < U; ++u)
-                    sum[u] = from.template add<N>(sum[u], output + u * N, rows.tag[r] * axis.kernel + place);
+                    to[u] = from.template add<N>(to[u], output + u * N, rows.tag[r] * axis.kernel + place);
             });
+        };
+        for (i64 r = 0; r < rows.count; ++r) {
+            if constexpr (!ROWS) {
+                add_row(r, sum);
+            } else {
+                vec<A, N> part[U] = {};
+                add_row(r, part);
+                NDPOOL_UNROLL
+                for (int u = 0; u < U; ++u) sum[u] += part[u];
+            }
+        }
         NDPOOL_UNROLL
         for (int u = 0; u < U; ++u) target.template put<N>(at + i + u * N, sum[u], N);
     }

@@ -48,40 +48,79 @@ inline i64 most_over(const Axis &axis) {
 
 // --- sums of arrays -------------------------------------------------------------------------------
 
-// to = the sum of `count` arrays that are `apart` elements apart, each of `width`; `times` times, one after the other.
+// A sum of registers. EXACT keeps the rounding error of every addition beside it: it is rounded once, and so the order
+// of additions does not matter.
+template <class A, int N, bool EXACT>
+struct LaneSum {
+    vec<A, N> v{};
+    void add(vec<A, N> x) { v += x; }
+    void add(const LaneSum &x) { v += x.v; }
+    vec<A, N> total() const { return v; }
+    static LaneSum get(const A *p, i64) { return {load<N>(p)}; }
+    void put(A *p, i64) const { store<N>(p, v); }
+};
+template <class A, int N>
+struct LaneSum<A, N, true> {
+    vec<A, N> v{}, lost{};
+    NDPOOL_INLINE void add(vec<A, N> x) {
+        const vec<A, N> sum = v + x, part = difference_by_product<N>(sum, v);
+        lost += difference_by_product<N>(v, sum - part) + difference_by_product<N>(x, part);
+        v = sum;
+    }
+    NDPOOL_INLINE void add(const LaneSum &x) { add(x.v), lost += x.lost; }
+    // Beside an infinity the error is not a number, and the infinity is the sum.
+    NDPOOL_INLINE vec<A, N> total() const { return lost - lost == 0 ? v + lost : v; }
+    // From two arrays, of which one is so much further on.
+    NDPOOL_INLINE static LaneSum get(const A *p, i64 further) { return {load<N>(p), load<N>(p + further)}; }
+    NDPOOL_INLINE void put(A *p, i64 further) const { store<N>(p, v), store<N>(p + further, lost); }
+};
+
+// Calls f(exact) with a constant that says so; only doubles are ever added up exactly, as others have wider lanes.
+template <class A, class F>
+NDPOOL_INLINE void with_exact([[maybe_unused]] bool exact, const F &f) {
+    if constexpr (std::is_same_v<A, double>)
+        if (exact) return f(std::true_type());
+    f(std::false_type());
+}
+
+// to = the sum of `count` arrays that are `apart` elements apart, each of `width`, from the last one on; `times` times,
+// one after the other.
 template <class A>
 struct ArraySum {
-    template <int N, int U>
+    template <int N, int U, bool EXACT>
     NDPOOL_INLINE static void block(const A *from, i64 count, i64 apart, A *to, i64 times, i64 width) {
-        vec<A, N> sum[U] = {};
-        for (i64 j = 0; j < count; ++j, from += apart) {
+        LaneSum<A, N, EXACT> sum[U] = {};
+        from += (count - 1) * apart;
+        for (i64 j = 0; j < count; ++j, from -= apart) {
             NDPOOL_UNROLL
-            for (int u = 0; u < U; ++u) sum[u] += load<N>(from + u * N);
+            for (int u = 0; u < U; ++u) sum[u].add(load<N>(from + u * N));
         }
         for (i64 t = 0; t < times; ++t, to += width) {
             NDPOOL_UNROLL
-            for (int u = 0; u < U; ++u) store<N>(to + u * N, sum[u]);
+            for (int u = 0; u < U; ++u) store<N>(to + u * N, sum[u].total());
         }
     }
-    template <int N>
+    template <int N, bool EXACT>
     NDPOOL_INLINE static void blocks_of(const A *from, i64 count, i64 apart, i64 width, A *to, i64 times) {
-        whole_blocks<N>(width,
-                        [&](i64 i) NDPOOL_INLINED { block<N, 1>(from + i, count, apart, to + i, times, width); });
+        whole_blocks<N>(
+            width, [&](i64 i) NDPOOL_INLINED { block<N, 1, EXACT>(from + i, count, apart, to + i, times, width); });
     }
+    template <bool EXACT = false>
     NDPOOL_INLINE static void of(const A *from, i64 count, i64 apart, i64 width, A *to, i64 times = 1) {
         constexpr int N = LANES<A>, FEW = FEW_LANES<A>;
-        if (width < N && times > 2) return repeat(from, count, apart, width, to, times);
+        if (width < N && times > 2) return repeat<EXACT>(from, count, apart, width, to, times);
         i64 i = 0;
-        for (; i + 4 * N <= width; i += 4 * N) block<N, 4>(from + i, count, apart, to + i, times, width);
-        for (; i + N <= width; i += N) block<N, 1>(from + i, count, apart, to + i, times, width);
+        for (; i + 4 * N <= width; i += 4 * N) block<N, 4, EXACT>(from + i, count, apart, to + i, times, width);
+        for (; i + N <= width; i += N) block<N, 1, EXACT>(from + i, count, apart, to + i, times, width);
         if (i == width) return;
-        if (width >= N) return block<N, 1>(from + width - N, count, apart, to + width - N, times, width);
-        if (width >= FEW) return blocks_of<FEW>(from, count, apart, width, to, times);
-        blocks_of<1>(from, count, apart, width, to, times);
+        if (width >= N) return block<N, 1, EXACT>(from + width - N, count, apart, to + width - N, times, width);
+        if (width >= FEW) return blocks_of<FEW, EXACT>(from, count, apart, width, to, times);
+        blocks_of<1, EXACT>(from, count, apart, width, to, times);
     }
     // Once, and then copies of what is there, ever longer ones.
+    template <bool EXACT>
     static void repeat(const A *from, i64 count, i64 apart, i64 width, A *to, i64 times) {
-        of(from, count, apart, width, to);
+        of<EXACT>(from, count, apart, width, to);
         for (i64 filled = width, all = times * width; filled < all;) {
             const i64 more = filled < all - filled ? filled : all - filled;
             std::memcpy(to + filled, to, sizeof(A) * static_cast<std::size_t>(more));
@@ -92,60 +131,88 @@ struct ArraySum {
 
 // The sums over the windows of one cell after the other, where these are many. Outputs first..middle-1 are held as the
 // sums of each of them with all that follow, those from the middle on as their sum. So every output is added twice,
-// however many cells see it, and nothing is ever taken away.
+// however many cells see it, and nothing is ever taken away. Where the middle is depends on which cells are asked for;
+// exact sums do not.
 template <class A>
 class RunningSums {
   public:
-    // Worth it for so many.
-    static bool suit(const Axis &axis) { return axis.dilation == 1 && most_over(axis) >= 6; }
-    static i64 room(const Axis &axis, i64 width) { return suit(axis) ? (most_over(axis) + 1) * width + 64 : 0; }
+    // Worth it for so many, as the window says, whatever the number of outputs; exact ones take longer.
+    static bool suit(const Axis &axis, bool exact) {
+        const i64 over = axis.adaptive ? most_over(axis) : (axis.kernel - 1) / axis.stride + 1;
+        return axis.dilation == 1 && over >= (exact ? 10 : 6);
+    }
+    static i64 room(const Axis &axis, i64 width, bool exact) {
+        return suit(axis, exact) ? (exact ? 2 : 1) * (most_over(axis) + 1) * width + 64 : 0;
+    }
 
     RunningSums() = default;
-    RunningSums(const Axis &axis, i64 width, A *room)
-        : width(width), front(room), back(room + most_over(axis) * width) {}
+    RunningSums(const Axis &axis, i64 width, A *room, bool exact)
+        : width(width),
+          errors((most_over(axis) + 1) * width),
+          exact(exact),
+          front(room),
+          back(room + most_over(axis) * width) {}
     // Before other outputs, or cells that are before those asked for.
     void restart() { middle = next = INT64_MIN; }
 
     void sum(const A *q, const Seen &seen, A *to) {
-        const i64 stop = seen.first + seen.count;
-        if (seen.count == 0) {
+        if (seen.count == 0)
             std::memset(to, 0, sizeof(A) * static_cast<std::size_t>(width));
-        } else if (seen.first >= middle) {
-            refill(q, seen);
-            std::memcpy(to, front, sizeof(A) * static_cast<std::size_t>(width));
-        } else {
-            for (; next < stop; ++next) add(next == middle, q + next * width);
-            const A *sums = front + (seen.first - begin) * width;
-            if (next == middle)
-                std::memcpy(to, sums, sizeof(A) * static_cast<std::size_t>(width));
-            else
-                two(sums, back, to);
-        }
+        else
+            with_exact<A>(exact, [&](auto exactly) NDPOOL_INLINED { sum_some<exactly.value>(q, seen, to); });
     }
 
   private:
     static constexpr int N = LANES<A>;
     i64 width = 0, begin = 0, middle = 0, next = 0;
+    i64 errors = 0;  // how much further on than the sums their errors are
+    bool exact = false;
     A *front = nullptr, *back = nullptr;
 
-    void refill(const A *q, const Seen &seen) {
-        begin = seen.first;
-        middle = next = seen.first + seen.count;
-        ArraySum<A>::of(q + (middle - 1) * width, 1, 0, width, front + (seen.count - 1) * width);
-        for (i64 o = seen.count - 2; o >= 0; --o)
-            two(q + (begin + o) * width, front + (o + 1) * width, front + o * width);
+    // Calls f(lanes, i) for all elements.
+    template <class F>
+    NDPOOL_INLINE void over_elements(const F &f) const {
+        i64 i = 0;
+        for (; i + N <= width; i += N) f(Size<N>(), i);
+        for (; i < width; ++i) f(Size<1>(), i);
     }
+    template <bool EXACT>
+    void sum_some(const A *q, const Seen &seen, A *to) {
+        const i64 stop = seen.first + seen.count;
+        const bool anew = seen.first >= middle;
+        if (anew) {
+            begin = seen.first, middle = next = stop;
+            for (i64 o = seen.count - 1; o >= 0; --o) extend<EXACT>(o == seen.count - 1, q + (begin + o) * width, o);
+        }
+        for (; next < stop; ++next) add<EXACT>(next == middle, q + next * width);
+        const A *sums = front + (seen.first - begin) * width;
+        const bool alone = next == middle;
+        over_elements([&](auto lanes, i64 i) NDPOOL_INLINED {
+            using Sum = LaneSum<A, decltype(lanes)::value, EXACT>;
+            Sum all = Sum::get(sums + i, errors);
+            if (!alone) all.add(Sum::get(back + i, errors));
+            store<decltype(lanes)::value>(to + i, all.total());
+        });
+    }
+    // The sum from output o of the front on; it may be the last.
+    template <bool EXACT>
+    void extend(bool is_last, const A *q, i64 o) {
+        A *to = front + o * width;
+        over_elements([&](auto lanes, i64 i) NDPOOL_INLINED {
+            using Sum = LaneSum<A, decltype(lanes)::value, EXACT>;
+            Sum all = is_last ? Sum{} : Sum::get(to + width + i, errors);
+            all.add(load<decltype(lanes)::value>(q + i));
+            all.put(to + i, errors);
+        });
+    }
+    template <bool EXACT>
     void add(bool is_first, const A *q) {
-        if (is_first) return ArraySum<A>::of(q, 1, 0, width, back);
-        i64 i = 0;
-        for (; i + N <= width; i += N) store<N>(back + i, load<N>(back + i) + load<N>(q + i));
-        for (; i < width; ++i) back[i] += q[i];
-    }
-    // None of the arrays is the other's.
-    NDPOOL_INLINE void two(const A *a, const A *b, A *to) {
-        i64 i = 0;
-        for (; i + N <= width; i += N) store<N>(to + i, load<N>(a + i) + load<N>(b + i));
-        for (; i < width; ++i) to[i] = a[i] + b[i];
+        over_elements([&](auto lanes, i64 i) NDPOOL_INLINED {
+            using Sum = LaneSum<A, decltype(lanes)::value, EXACT>;
+            Sum all = is_first ? Sum{} : Sum::get(back + i, errors);
+            all.add(load<decltype(lanes)::value>(q + i));
+            all.put(back + i, errors);
+        });
     }
 };
 
@@ -165,13 +232,15 @@ class RowSpreader {
     // What RUNS and STEPS ask for; see with_missing().
     Missing missing;
 
-    // For so many rows. `in_lanes` says that cells are wanted as lanes.
-    RowSpreader(const Axis &axis, i64 inner, i64 rows, bool in_lanes)
-        : way(choose(axis, inner, rows, in_lanes)),
+    // For so many rows. `in_lanes` says that cells are wanted as lanes, and `exact` that what many windows bring is to
+    // be added up exactly.
+    RowSpreader(const Axis &axis, i64 inner, i64 rows, bool in_lanes, bool exact)
+        : way(choose(axis, inner, rows, in_lanes, exact)),
           chunk(chunk_of(axis, inner, way)),
           axis(axis),
           inner(inner),
           step(step_of(axis)),
+          exact(exact),
           reach(axis.adaptive ? 0 : axis.dilation * (axis.kernel - 1)) {
         if (way == RowWay::RUNS) {
             runs.take_room(axis, inner, chunk);
@@ -241,7 +310,9 @@ class RowSpreader {
 
   private:
     const Axis axis;
-    const i64 inner, step, reach;
+    const i64 inner, step;
+    const bool exact;
+    const i64 reach;
     Runs<A> runs;
     Scratch<A> middle, places, columns, sums, queue;
     Scratch<i64> shifts;
@@ -253,7 +324,7 @@ class RowSpreader {
     void take_room() {
         if (way == RowWay::PLACES) {
             places.grow(chunk * inner + N, "sums of places");
-            queue.grow(RunningSums<A>::room(axis, 2 * N), "sums of outputs");
+            queue.grow(RunningSums<A>::room(axis, 2 * N, exact), "sums of outputs");
             return;
         }
         const i64 stride = axis.adaptive ? 1 : axis.stride, rows = way == RowWay::COLUMNS ? N : 1;
@@ -266,13 +337,14 @@ class RowSpreader {
         sums.grow(cells * rows * inner + 8 * N, "cells as columns");
         Axis endless = axis;
         if (!axis.adaptive) endless.output = INT64_MAX;
-        queue.grow(RunningSums<A>::room(endless, 2 * N), "sums of outputs");
+        queue.grow(RunningSums<A>::room(endless, 2 * N, exact), "sums of outputs");
     }
 
-    static RowWay choose(const Axis &axis, i64 inner, i64 rows, bool in_lanes) {
+    static RowWay choose(const Axis &axis, i64 inner, i64 rows, bool in_lanes, bool exact) {
         if (in_lanes && inner >= N) return RowWay::PLACES;
-        if (Runs<A>::suit(axis, inner)) return RowWay::RUNS;
-        const bool steps = !axis.adaptive && axis.stride <= (inner == 1 ? 2 : 1);
+        const bool running = exact && RunningSums<A>::suit(axis, true);  // or else in the order of the others
+        if (!running && Runs<A>::suit(axis, inner)) return RowWay::RUNS;
+        const bool steps = !running && !axis.adaptive && axis.stride <= (inner == 1 ? 2 : 1);
         if (steps && axis.kernel <= most_steps(axis, inner) * axis.stride) return RowWay::STEPS;
         if (inner >= N) return RowWay::PLACES;
         const bool few = rows == 1 || 2 * rows < N;
@@ -318,11 +390,16 @@ class RowSpreader {
 
     // Cells begin..end-1 of an axis whose places have `width` elements.
     void spread_places(const Axis &along, i64 width, const A *q, i64 begin, i64 end, A *to) {
-        if (RunningSums<A>::suit(along) && width >= N) {
+        with_exact<A>(exact && RunningSums<A>::suit(along, true),
+                      [&](auto exactly) { spread_places<exactly.value>(along, width, q, begin, end, to); });
+    }
+    template <bool EXACT>
+    void spread_places(const Axis &along, i64 width, const A *q, i64 begin, i64 end, A *to) {
+        if (RunningSums<A>::suit(along, exact) && width >= N) {
             i64 i = 0;
-            for (; i + 2 * N <= width; i += 2 * N) run_places<2>(along, width, q + i, begin, end, to + i);
-            for (; i + N <= width; i += N) run_places<1>(along, width, q + i, begin, end, to + i);
-            if (i < width) run_places<1>(along, width, q + width - N, begin, end, to + width - N);
+            for (; i + 2 * N <= width; i += 2 * N) run_places<2, EXACT>(along, width, q + i, begin, end, to + i);
+            for (; i + N <= width; i += N) run_places<1, EXACT>(along, width, q + i, begin, end, to + i);
+            if (i < width) run_places<1, EXACT>(along, width, q + width - N, begin, end, to + width - N);
             return;
         }
         Cursor at;
@@ -331,17 +408,19 @@ class RowSpreader {
             i64 stop = along.dilation == 1 ? at.same_until() : w + 1;
             if (stop > end) stop = end;
             const Seen seen = seen_from(along, step, at);
-            ArraySum<A>::of(q + seen.first * width, seen.count, step * width, width, to, stop - w);
+            ArraySum<A>::template of<EXACT>(q + seen.first * width, seen.count, step * width, width, to, stop - w);
             to += (stop - w) * width;
             w = stop;
             at.move_on(along, w);
         }
     }
     // The same for U registers of every place, as RunningSums does it.
-    template <int U>
+    template <int U, bool EXACT>
     void run_places(const Axis &along, i64 width, const A *q, i64 begin, i64 end, A *to) const {
+        using Sum = LaneSum<A, N, EXACT>;
         A *front = queue.data();
-        vec<A, N> back[U] = {}, sum[U] = {};
+        const i64 errors = (most_over(along) + 1) * U * N;
+        Sum back[U] = {}, sum[U] = {};
         i64 first = 0, middle = INT64_MIN, next = 0;
         Cursor at;
         at.move_to(along, begin);
@@ -351,25 +430,28 @@ class RowSpreader {
             if (at.lo >= middle) {
                 first = at.lo, middle = next = at.hi;
                 NDPOOL_UNROLL
-                for (int u = 0; u < U; ++u) sum[u] = back[u] = vec<A, N>{};
+                for (int u = 0; u < U; ++u) sum[u] = back[u] = Sum{};
                 for (i64 o = middle - 1; o >= first; --o) {
                     NDPOOL_UNROLL
                     for (int u = 0; u < U; ++u) {
-                        sum[u] += load<N>(q + o * width + u * N);
-                        store<N>(front + ((o - first) * U + u) * N, sum[u]);
+                        sum[u].add(load<N>(q + o * width + u * N));
+                        sum[u].put(front + ((o - first) * U + u) * N, errors);
                     }
                 }
             } else {
                 for (; next < at.hi; ++next) {
                     NDPOOL_UNROLL
-                    for (int u = 0; u < U; ++u) back[u] += load<N>(q + next * width + u * N);
+                    for (int u = 0; u < U; ++u) back[u].add(load<N>(q + next * width + u * N));
                 }
                 NDPOOL_UNROLL
-                for (int u = 0; u < U; ++u) sum[u] = load<N>(front + ((at.lo - first) * U + u) * N) + back[u];
+                for (int u = 0; u < U; ++u) {
+                    sum[u] = Sum::get(front + ((at.lo - first) * U + u) * N, errors);
+                    sum[u].add(back[u]);
+                }
             }
             for (; w < stop; ++w, to += width) {
                 NDPOOL_UNROLL
-                for (int u = 0; u < U; ++u) store<N>(to + u * N, sum[u]);
+                for (int u = 0; u < U; ++u) store<N>(to + u * N, sum[u].total());
             }
             at.move_on(along, w);
         }
@@ -447,11 +529,12 @@ class PartSpreader {
 
   public:
     // For parts of so many rows. `may_pad` says that rows of outputs can have room around them, where there are zeros.
-    // What is before `limit` is written in order, and nothing after it.
-    PartSpreader(const Plan &plan, i64 rows, bool may_pad, const char *limit = nullptr)
+    // What is before `limit` is written in order, and nothing after it. `exact` says that lanes have no more bits than
+    // results, so that sums of many are to be exact along each axis.
+    PartSpreader(const Plan &plan, i64 rows, bool may_pad, bool exact, const char *limit = nullptr)
         : plan(plan),
           limit(limit),
-          row_spreader(plan.last(), plan.inner, rows, !Target::REPEATS),
+          row_spreader(plan.last(), plan.inner, rows, !Target::REPEATS, exact),
           padded(may_pad && pays(plan, row_spreader.missing)),
           levels(plan.dim_count, "axes of a pool") {
         i64 in_each = plan.in_row, out_each = out_row(), room = 0;
@@ -459,13 +542,13 @@ class PartSpreader {
             const Dim &dim = plan.dims[d];
             levels[d] = Level{};
             levels[d].in_each = in_each, levels[d].out_each = out_each;
-            if (dim.axis >= 0) room += levels[d].room(plan.axes[dim.axis]);
+            if (dim.axis >= 0) room += levels[d].room(plan.axes[dim.axis], exact);
             in_each *= dim.in_count, out_each *= dim.out_count;
         }
         sum_block.grow(room, "sums of output planes");
         A *block = sum_block.data();
         for (int d = 0; d < plan.dim_count; ++d)
-            if (plan.dims[d].axis >= 0) block = levels[d].take(plan.axes[plan.dims[d].axis], block);
+            if (plan.dims[d].axis >= 0) block = levels[d].take(plan.axes[plan.dims[d].axis], block, exact);
     }
 
     // How much room there is around a row of outputs, if there is any, and the elements of one with it.
@@ -495,13 +578,15 @@ class PartSpreader {
         A *sum = nullptr;
         RunningSums<A> running;
 
-        i64 room(const Axis &axis) const { return out_each + 64 + RunningSums<A>::room(axis, out_each); }
-        A *take(const Axis &axis, A *block) {
+        i64 room(const Axis &axis, bool exact) const {
+            return out_each + 64 + RunningSums<A>::room(axis, out_each, exact);
+        }
+        A *take(const Axis &axis, A *block, bool exact) {
             step = step_of(axis);
-            runs = RunningSums<A>::suit(axis);
+            runs = RunningSums<A>::suit(axis, exact);
             sum = block;
-            running = RunningSums<A>(axis, out_each, block + out_each + 64);
-            return block + room(axis);
+            running = RunningSums<A>(axis, out_each, block + out_each + 64, exact);
+            return block + room(axis, exact);
         }
     };
     static constexpr i64 BEYOND = 256;  // bytes that a row may be longer while it is made

@@ -54,6 +54,10 @@ struct Border {
     }
 };
 
+// What a cell adds up first: the outputs of a row; or, of all planes, those of a place, and then of a column; or one
+// output after the other, row by row.
+enum class Lines { NONE, ROWS, PLANES };
+
 // Whether a Source is asked with the cells themselves, and not with their places.
 template <class Source>
 constexpr bool LOOKS_AT_CELLS = false;
@@ -104,6 +108,37 @@ struct Squares {
             return 0;
         }
     }
+    // What the windows of a plane hand on: one output after the other or, if rows are first, a row after the other.
+    // Calls add(sum, plane, r, c) for the places r, c.
+    template <class Add>
+    NDPOOL_INLINE void add_plane(vec<A, N> (&sum)[2][2], i64 p, const Add &add) const {
+        NDPOOL_UNROLL
+        for (int r = K - 1; r >= 0; --r) {
+            vec<A, N> part[2] = {};
+            NDPOOL_UNROLL
+            for (int c = K - 1; c >= 0; --c)
+                add(K > 2 && Source::FIRST == Lines::ROWS ? part[(c + E) % 2] : sum[(r + E) % 2][(c + E) % 2], p, r, c);
+            if constexpr (K > 2 && Source::FIRST == Lines::ROWS)
+                sum[(r + E) % 2][0] += part[0], sum[(r + E) % 2][1] += part[1];
+        }
+    }
+    // What all windows hand on, where planes are first, then rows: there may be one plane ALONE.
+    template <bool ALONE, class Add>
+    NDPOOL_INLINE void add_planes(vec<A, N> (&sum)[2][2], const Add &add) const {
+        NDPOOL_UNROLL
+        for (int c = K - 1; c >= 0; --c) {
+            vec<A, N> part[2] = {};
+            NDPOOL_UNROLL
+            for (int r = K - 1; r >= 0; --r) {
+                vec<A, N> one{};
+                for (i64 p = ALONE ? 0 : planes - 1; p >= 0; --p) add(one, p, r, c);
+                part[(r + E) % 2] = r >= K - 2 ? one : part[(r + E) % 2] + one;
+            }
+            NDPOOL_UNROLL
+            for (int a = 0; a < 2; ++a) sum[a][(c + E) % 2] = c >= K - 2 ? part[a] : sum[a][(c + E) % 2] + part[a];
+        }
+    }
+
     // The squares that have their upper cells in a row.
     NDPOOL_INLINE void fill_pair(i64 row) const {
         const Squares &own = *this;
@@ -111,21 +146,25 @@ struct Squares {
         whole_blocks<N>((own.in_row + 1) / 2, [&](i64 m) NDPOOL_INLINED {
             vec<A, N> sum[2][2] = {};
             [[maybe_unused]] const auto cells = look(row, m);
-            for (i64 p = 0; p < own.planes; ++p) {
-                const i64 output = own.plane[p] * own.apart.plane + below + m, place = own.tag[p] * K * K;
-                if (K == 2 || Source::SPARES_PADDING) own.from.template ahead<N>(output);
-                // Each lane adds up in the order of the outputs.
-                NDPOOL_UNROLL
-                for (int r = K - 1; r >= 0; --r) {
-                    NDPOOL_UNROLL
-                    for (int c = K - 1; c >= 0; --c) {
-                        const int a = (r + E) % 2, b = (c + E) % 2;
-                        const i64 at = output + (a + E - r) / 2 * own.apart.row + (b + E - c) / 2;
-                        if constexpr (LOOKS_AT_CELLS<Source>)
-                            sum[a][b] = own.from.template add<N>(sum[a][b], at, cells.of[a][b]);
-                        else
-                            sum[a][b] = own.from.template add<N>(sum[a][b], at, place + r * K + c);
-                    }
+            const auto add = [&](vec<A, N> &to, i64 p, int r, int c) NDPOOL_INLINED {
+                const int a = (r + E) % 2, b = (c + E) % 2;
+                const i64 at =
+                    own.plane[p] * own.apart.plane + below + m + (a + E - r) / 2 * own.apart.row + (b + E - c) / 2;
+                if constexpr (LOOKS_AT_CELLS<Source>)
+                    to = own.from.template add<N>(to, at, cells.of[a][b]);
+                else
+                    to = own.from.template add<N>(to, at, own.tag[p] * K * K + r * K + c);
+            };
+            if constexpr (Source::FIRST == Lines::PLANES) {
+                if (own.planes == 1)
+                    own.template add_planes<true>(sum, add);
+                else
+                    own.template add_planes<false>(sum, add);
+            } else {
+                for (i64 p = 0; p < own.planes; ++p) {
+                    const i64 output = own.plane[p] * own.apart.plane + below + m;
+                    if (K == 2 || Source::SPARES_PADDING) own.from.template ahead<N>(output);
+                    own.add_plane(sum, p, add);
                 }
             }
             put_squares(row, m, sum);

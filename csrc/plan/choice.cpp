@@ -230,9 +230,8 @@ bool suits_batch(const Plan &plan, bool forward, Adds adds, bool tagged, i64 lan
     // bins so large that to reduce one by itself takes less time than to transpose its cells.
     const i64 short_row_of = axis.adaptive || plan.dim_count == 0 ? 2 * lanes : lanes / 2;
     const bool large_bins = axis.adaptive && plan.dim_count > 0 && plan.in_slab >= (sums ? 48 : 128) * plan.out_slab;
-    const bool near =
-        slabs_stay_near(plan, lanes, bytes) ||
-        (!large_bins && plan.out_row <= short_row_of && plan.in_slab <= (8 << 20) / (lanes * bytes));
+    const bool near = slabs_stay_near(plan, lanes, bytes) ||
+                      (!large_bins && plan.out_row <= short_row_of && plan.in_slab <= (8 << 20) / (lanes * bytes));
     // Half of the lanes, or a quarter, are enough for rows that would fill no more.
     const bool as_full = (2 * plan.outer >= lanes && 2 * plan.out_row <= lanes) ||
                          (4 * plan.outer >= lanes && 4 * plan.out_row <= lanes);
@@ -296,6 +295,26 @@ bool suits_tied_taps(const Plan &plan, bool far_apart, i64 lanes) {
     return far_apart ? plan.in_row >= 2 * lanes : plan.dim_count == 0;
 }
 
+// Whether no cell is within the reach of two rows of outputs.
+bool one_row_over_each(const Plan &plan) {
+    for (int a = 0; a + 1 < plan.axis_count; ++a)
+        if (plan.axes[a].adaptive || plan.axes[a].stride <= plan.axes[a].dilation * (plan.axes[a].kernel - 1))
+            return false;
+    return true;
+}
+
+bool adds_rows_first(const Plan &plan, i64 lanes, bool one_of_column) {
+    constexpr i64 MOST = 256;  // cells, whose places are bytes
+    for (int a = 0; a < plan.axis_count; ++a)
+        if (plan.axes[a].adaptive) return false;
+    const Axis &axis = plan.last();
+    if (plan.cells > MOST || axis.stride > 1) return false;
+    // By columns a cell takes less than a winner's visit at best; see below.
+    const double along = windows_over(plan, plan.axis_count - 1, plan.axis_count),
+                 across = windows_over(plan, 0, plan.axis_count - 1);
+    return one_of_column && 16 / static_cast<double>(lanes) * (0.3 + 0.11 * along + 0.09 * across) < 1.5;
+}
+
 struct WinnerWays {
     const Plan &plan;
     const Lanes &lanes;
@@ -310,7 +329,8 @@ struct WinnerWays {
             case Way::GATHER: return asks && plan.inner >= lanes.many;
             case Way::COLUMNS:
                 return one_of_column && in_bytes && !axis.adaptive && axis.kernel < 256 &&
-                       (axis.stride == 1 || (axis.stride == 2 && plan.inner == 1));
+                       (axis.stride == 1 || (axis.stride == 2 && plan.inner == 1)) &&
+                       (one_row_over_each(plan) || adds_rows_first(plan, lanes.many, true));
             default: return way == Way::SCATTER;
         }
     }

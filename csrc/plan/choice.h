@@ -97,6 +97,11 @@ struct BySquares {
 // The way back: SQUARES, or the one that can always be gone.
 Way choose_back(const Plan &plan, const Lanes &lanes, const BySquares &squares, Way always, Way asked);
 
+// Whether a cell adds up what a row of outputs hands to it first, and then the rows; or else one output after the
+// other. That follows from the window, and not from how many of them there are: a part of an array adds up as the whole
+// does, whichever way each of them goes. Rows are first where windows may go by COLUMNS.
+bool adds_rows_first(const Plan &plan, i64 lanes, bool one_of_column);
+
 // The way back of winners, which are places of so many bytes. `one_of_column` says that windows of a row which are won
 // in the same column are won by the same cell.
 Way choose_winners_back(const Plan &plan, const Lanes &lanes, int winner_bytes, bool one_of_column, Way asked);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import dask.array as da
 import numpy as np
 from hypothesis import strategies as st
@@ -38,6 +40,23 @@ def numbers(shape, dtype, seed, hostile=True):
 
 def derivative_of(x):
     return np.dtype(np.float64) if x.dtype.kind in "biu" else x.dtype
+
+
+@st.composite
+def few_chunks(draw, shape):
+    """Up to four chunks along each axis."""
+    found = []
+    for length in shape:
+        cuts = {draw(st.integers(1, length)) for _ in range(draw(st.integers(0, 3)))}
+        edges = [0, *sorted(cuts - {length}), length]
+        found.append(tuple(b - a for a, b in pairwise(edges)))
+    return tuple(found)
+
+
+def directions(shapes, dtype, seed):
+    """Random tangents and cotangents, whose sums are rounded."""
+    rng = np.random.default_rng(seed)
+    return tuple(rng.standard_normal(shape).astype(dtype) for shape in shapes)
 
 
 def whole_numbers(shape, dtype, seed):
