@@ -141,6 +141,7 @@ def pooled_in_a_child(n):
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:os.fork.* was called:RuntimeWarning")  # JAX's, if a test before has imported it
 def test_a_forked_child_has_threads_of_its_own():
     """A child of fork() inherits none of its parent's threads, and must not wait for them."""
     expected = [pooled_in_a_child(n) for n in (1, 2, 3)]
