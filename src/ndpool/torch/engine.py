@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -27,6 +27,9 @@ from ..plan import put as put
 from ..plan import strides as strides
 from ..pool import Pool
 from .devices import check_same_device, engine_on
+
+if TYPE_CHECKING:
+    from ..triton import TensorPlan as CudaPlan
 
 Size: TypeAlias = tuple[int, ...]
 
@@ -179,11 +182,12 @@ class Tensors:
     def native(self) -> _engine.Plan:
         return native.engine_plan(self.plan)
 
-    def _quick(self) -> Any:
-        """The engine's short way: to the native one, in a PyTorch that opens it."""
+    def _quick(self) -> _engine.TensorPlan | CudaPlan | None:
+        """The engine's short way; to the native one, only in a PyTorch that opens its tensors."""
         plan = self.plan
         if self.engine is not native:
-            return self.engine.TensorPlan(plan, self.dtype, self.result, self.winner)
+            made: CudaPlan = self.engine.TensorPlan(plan, self.dtype, self.result, self.winner)
+            return made
         empty = not math.prod(plan.shape) or not math.prod(plan.output_shape)
         if empty or plan.residual.winners > 4 or not hasattr(Tensor, "__dlpack_c_exchange_api__"):
             return None
@@ -255,7 +259,7 @@ class Tensors:
             except MemoryError:
                 raise native.starved(self.plan) from None
             if made is not None:
-                return made  # type: ignore[no-any-return]
+                return made
         y = self.new_y(self.result, x.device)
         self.run("forward", self.inside(x), self.bare(y))
         return y
@@ -267,7 +271,7 @@ class Tensors:
             except MemoryError:
                 raise native.starved(self.plan) from None
             if made is not None:
-                return made  # type: ignore[no-any-return]
+                return made  # type: ignore[return-value]
         assert self.winner is not None
         y, winners = self.new_y(self.result, x.device), self.new_y(self.winner, x.device)
         self.run("linearize", self.inside(x), self.bare(y), winners)
@@ -278,7 +282,7 @@ class Tensors:
         if self.quick is None or g.is_neg() or (x is not None and x.is_neg()) or _profiled():
             return None
         try:
-            return self.quick.pull(x, y, winners, g, torch.get_num_threads())  # type: ignore[no-any-return]
+            return self.quick.pull(x, y, winners, g, torch.get_num_threads())
         except MemoryError:
             raise native.starved(self.plan) from None
 

@@ -6,7 +6,8 @@ All cells are cleared first. Then each window looks at the cell that won it, and
                 \\     /
     cells      . . . * . . .
 
-The first window that a cell has won hands it all that it gets, so no cell is written twice and nothing is atomic.
+The first window that a cell has won hands it all that it gets. So one window at most writes to a cell, and nothing is
+atomic.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import triton
 import triton.language as tl
 
 from .arithmetic import rounded, two_sum
-from .windows import DILATION, INNER, KERNEL, row_block, tile_along_axes, tile_of_program, widened, window_start
+from .windows import cell, row_block, tile_along_axes, tile_of_program, widened
 
 
 @triton.jit
@@ -53,10 +54,8 @@ def hand_over(
     error = tl.zeros([ROWS, COLS], SLOPE)
     for number in tl.static_range(NUMBER):
         if number != NUMBER // 2:
-            cell, wins, share = _won(
-                number, coords, col, inside, g, winners, all_cells, sizes, outs, RANK, AXES, AROUND
-            )
-            shared = wins & (cell == own)
+            won, wins, share = _won(number, coords, col, inside, g, winners, all_cells, sizes, outs, RANK, AXES, AROUND)
+            shared = wins & (won == own)
             if number < NUMBER // 2:
                 hands = hands & ~shared
             else:
@@ -68,30 +67,30 @@ def hand_over(
 
 @triton.jit
 def _won(
-    number, coords, col, real, g, winners, all_cells, sizes, outs,
+    number: tl.constexpr, coords, col, real, g, winners, all_cells, sizes, outs,
     RANK: tl.constexpr, AXES: tl.constexpr, AROUND: tl.constexpr,
 ):  # fmt: skip
     """The cell that has won one of the windows around, whether there is such, and the gradient of the window."""
-    at = col * 0
+    last = col + _away(number, AROUND, RANK - 1)
+    around = ()
+    for axis in tl.static_range(RANK - 1):
+        around = around + (coords[axis] + _away(number, AROUND, axis),)
+    at = last * 0
     step = 1
     for axis in tl.static_range(RANK - 1, -1, -1):
-        o = _beside(number, col if axis == RANK - 1 else coords[axis], AROUND, axis)
+        o = last if axis == RANK - 1 else around[axis]
         if AROUND[axis][0] > 1:
             real = real & (o >= 0) & (o < outs[axis])
         at = at + o * step
         step = step * outs[axis]
     place = tl.load(winners + at, mask=real, other=0).to(tl.int64)
     wins = real & (place < all_cells)  # else too few of its cells are there
-    cell = col * 0
-    step = 1
-    for axis in tl.static_range(RANK - 1, -1, -1):
-        o = _beside(number, col if axis == RANK - 1 else coords[axis], AROUND, axis)
-        k = (place // AXES[axis][INNER] % AXES[axis][KERNEL]).to(o.dtype)
-        cell = cell + (window_start(o, sizes[axis], outs[axis], AXES, axis) + k * AXES[axis][DILATION]) * step
-        step = step * sizes[axis]
-    return cell, wins, tl.load(g + at, mask=wins, other=0)
+    won, _, wins = cell(place, around if RANK > 1 else coords, last, wins, sizes, outs, RANK, AXES, False)
+    return won, wins, tl.load(g + at, mask=wins, other=0)
 
 
-@triton.jit
-def _beside(number, o, AROUND: tl.constexpr, axis: tl.constexpr):
-    return o + (number // AROUND[axis][1] % AROUND[axis][0] - AROUND[axis][0] // 2)
+@triton.constexpr_function
+def _away(number, around, axis):
+    """How many outputs away one of the windows around lies, along an axis."""
+    count, inside = around[axis]
+    return number // inside % count - count // 2

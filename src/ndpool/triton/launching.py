@@ -106,9 +106,12 @@ class Recipe:
             with torch.cuda.device(some.device):
                 made = [launch.run(given, num_warps=launch.warps) for launch in self.launches]
             self._prepare(made, given, some.get_device())
-        else:
-            for launch in self.launches:
-                launch.trace(given) if some.is_cuda else launch.run(given)
+            return
+        for launch in self.launches:
+            if some.is_cuda:
+                launch.trace(given)
+            else:
+                launch.run(given)
 
     def _prepare(self, made: Sequence[Any], given: dict[str, Tensor], device: int) -> None:
         """Keeps what Triton has compiled, if that was for tensors that start at multiples of 16 bytes."""
@@ -129,7 +132,7 @@ class Recipe:
         if ready is None or device != torch._C._cuda_getDevice():
             return False
         if self.rooms:
-            made = [torch.empty(length, dtype=dtype, device=like.device) for length, dtype in self.rooms.values()]
-            addresses += [room.data_ptr() for room in made]
+            rooms = [torch.empty(length, dtype=dtype, device=like.device) for length, dtype in self.rooms.values()]
+            addresses += [room.data_ptr() for room in rooms]
         stream = torch._C._cuda_getCurrentRawStream(device)
         return not any(launch.run(stream, addresses) for launch in ready[0])
