@@ -1,6 +1,7 @@
 #include "bindings/cuda.h"
 
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
@@ -8,9 +9,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
+
+#include "bindings/tensors.h"
 
 namespace nb = nanobind;
 
@@ -81,9 +85,32 @@ class KernelLaunch {
     std::vector<std::int64_t> numbers;
 };
 
+// Dense tensors of one layout on CUDA, whose addresses the kernels take.
+class CudaTensors {
+  public:
+    CudaTensors(nb::object type, const std::vector<std::int64_t> &shape, const std::vector<std::int64_t> &strides,
+                const std::string &dtype)
+        : type(std::move(type)), layout(shape, strides, dtype, dlpack::CUDA) {
+        if (!this->type.table) throw std::invalid_argument("the type shares no tensors in C");
+    }
+
+    // 0 where the tensor is not such a one.
+    std::uintptr_t address(nb::handle tensor) const {
+        return reinterpret_cast<std::uintptr_t>(layout.memory_of(type, tensor).data);
+    }
+
+  private:
+    TensorType type;
+    TensorLayout layout;
+};
+
 }  // namespace
 
 void bind_cuda(nb::module_ &m) {
+    nb::class_<CudaTensors>(m, "CudaTensors", "Dense tensors of one layout on CUDA.")
+        .def(nb::init<nb::object, std::vector<std::int64_t>, std::vector<std::int64_t>, const std::string &>(), nb::arg("tensor"),
+             nb::arg("size"), nb::arg("strides"), nb::arg("dtype"))
+        .def("address", &CudaTensors::address, nb::arg("x").none());
     nb::class_<KernelLaunch>(m, "KernelLaunch", "A compiled kernel of a GPU with all of its arguments but addresses.")
         .def(nb::init<std::uintptr_t, std::uintptr_t, std::tuple<unsigned, unsigned, unsigned>, unsigned, unsigned,
                       std::vector<std::size_t>, std::vector<std::pair<std::int64_t, int>>>(),

@@ -191,25 +191,6 @@ class BoundPool {
 
 // --- tensors that the engine makes ---------------------------------------------------------------
 
-// Dense tensors of one layout on CUDA, of which an engine elsewhere needs the addresses.
-class CudaTensors {
-  public:
-    CudaTensors(nb::object type, const std::vector<i64> &shape, const std::vector<i64> &strides,
-                const std::string &dtype)
-        : type(std::move(type)), layout(shape, strides, dtype, dlpack::CUDA) {
-        if (!this->type.table) throw std::invalid_argument("the type shares no tensors in C");
-    }
-
-    // 0 where the tensor is not such a one.
-    std::uintptr_t address(nb::handle tensor) const {
-        return reinterpret_cast<std::uintptr_t>(layout.memory_of(type, tensor).data);
-    }
-
-  private:
-    TensorType type;
-    TensorLayout layout;
-};
-
 // A pool for tensors of one layout, which makes the tensors that it returns. Where a tensor is not what it was made
 // for, or there is no memory for a result, the answer is None, and the caller finds another way or the words.
 class TensorPlan {
@@ -549,10 +530,6 @@ NB_MODULE(_engine, m) {
         .def("linearize", &TensorPlan::linearize, nb::arg("x"), threads)
         .def("pull", &TensorPlan::pull, nb::arg("x").none(), nb::arg("y").none(), nb::arg("winners").none(),
              nb::arg("g"), threads);
-    nb::class_<CudaTensors>(m, "CudaTensors", "Dense tensors of one layout on CUDA.")
-        .def(nb::init<nb::object, std::vector<i64>, std::vector<i64>, const std::string &>(), nb::arg("tensor"),
-             nb::arg("size"), nb::arg("strides"), nb::arg("dtype"))
-        .def("address", &CudaTensors::address, nb::arg("x").none());
     nb::class_<BoundBoxedPool>(m, "BoxedPool", "A plan over boxes: its results at both ends, rounded outward.")
         .def(nb::init<Dims, std::string, std::string, double, std::string, std::string, std::string, int,
                       const SkipNumbers &, std::vector<i64>>(),

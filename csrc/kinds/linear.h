@@ -628,12 +628,13 @@ inline i64 windows_over_cell(const Plan &plan) {
 // Sums in A, which has more bits than what is added up, but for doubles, which have none wider.
 template <class A, class G>
 void sum_vjp_in(const Plan &plan, const Divisor &divisor, const G *g, G *gx, const Route &route) {
-    constexpr bool FLOATS = std::is_same_v<G, float>, MANY_NARROW = sizeof(A) > 2 * sizeof(G);
-    // Doubles are added up in one order, which squares keep over a few planes.
-    bool in_order = plan.axis_count <= 3 || !std::is_same_v<G, double>;
-    for (int a = 0; a + 2 < plan.axis_count; ++a)
-        in_order = in_order && (!std::is_same_v<G, double> || !RunningSums<A>::suit(plan.axes[a], true));
-    const bool squares = in_order && !MANY_NARROW;
+    constexpr bool FLOATS = std::is_same_v<G, float>, DOUBLES = std::is_same_v<G, double>,
+                   MANY_NARROW = sizeof(A) > 2 * sizeof(G);
+    bool squares = !MANY_NARROW;
+    if constexpr (DOUBLES) {  // which are added up in one order: squares keep it over one axis of few planes
+        squares = plan.axis_count <= 3;
+        if (plan.axis_count == 3 && RunningSums<A>::suit(plan.axes[0], true)) squares = false;
+    }
     const Way way = way_back<A>(plan, {4, squares}, Way::SPREAD, route);
     if (route.tell(way)) return;
     const Gradient gradient(plan, gx, sizeof(G), route);

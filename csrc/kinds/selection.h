@@ -361,6 +361,17 @@ NDPOOL_INLINE void over_winners(const Plan &plan, const InputPart &in, const Win
     for (i64 r = first + 4 * quarter; r < end; ++r) along(Size<1>(), r, 0, one_row ? 1 : part.end - part.begin);
 }
 
+// Into how many parts a slab is cut whose winners are visited, so many parts by turns: an array that is smaller than
+// these would be is cut into as many.
+inline i64 cuts_for_winners(const Plan &plan, i64 turns) {
+    constexpr i64 NEAR = 1 << 15;  // elements of a part that stays near
+    if (turns == 1 || plan.dim_count > 1) return cuts_of(plan);
+    const Axis &axis = plan.axes[0];
+    const bool many = plan.outer >= turns || plan.in_slab >= turns * NEAR || plan.in_slab < turns;
+    return cuts_of(plan, many ? NEAR : plan.in_slab / turns,
+                   axis.adaptive ? axis.kernel : axis.dilation * axis.kernel);
+}
+
 // gx[winner] += g, by visiting every winner. Narrow floats are added up as floats and rounded once.
 template <class W, class A, class Cotangents>
 void scatter_winners(const Plan &plan, const W *winners, const Gradient &gradient, bool rows_first,
@@ -368,17 +379,10 @@ void scatter_winners(const Plan &plan, const W *winners, const Gradient &gradien
     const WinnerCells cells(plan);
     const bool wide = gradient.element_bytes == sizeof(A),
                in_turn = !rows_first && !plan.last().adaptive && plan.inner == 1;
-    const Axis &axis = plan.axes[0];
-    const i64 reach = axis.adaptive ? axis.kernel : axis.dilation * axis.kernel;
-    // So many that there are some to take turns.
-    constexpr i64 NEAR = 1 << 15, TURNS = PartsInTurn<W, A>::MOST;
-    const bool many = plan.outer >= TURNS || plan.in_slab >= TURNS * NEAR;
-    const i64 each = many || plan.in_slab < TURNS ? NEAR : plan.in_slab / TURNS;
-    const i64 cuts = in_turn && plan.dim_count < 2 ? cuts_of(plan, each, reach) : cuts_of(plan);
-    over_input_parts(plan, gradient, cuts, [&](const auto &over) {
-        constexpr int MOST = PartsInTurn<W, A>::MOST;
-        Scratch<A> block[MOST], wider[MOST];
-        InputPart taken[MOST];
+    constexpr int TURNS = PartsInTurn<W, A>::MOST;
+    over_input_parts(plan, gradient, cuts_for_winners(plan, in_turn ? TURNS : 1), [&](const auto &over) {
+        Scratch<A> block[TURNS], wider[TURNS];
+        InputPart taken[TURNS];
         int count = 0;
         PartsInTurn<W, A> parts(plan, cells);
         RowBands<A> bands(plan, rows_first);

@@ -1,7 +1,7 @@
 """The engine for GPUs, in Triton: what a plan does to tensors that lie on one.
 
-It has the operations of `ndpool.native`, on dense tensors in the plan's order of axes. Nothing is added in an order that
-depends on who is first, so every result is the same to the bit, every time.
+It has the operations of `ndpool.native`, on dense tensors in the plan's order of axes. Nothing is added in an order
+that depends on who is first, so every result is the same to the bit, every time.
 """
 
 from __future__ import annotations
