@@ -14,7 +14,7 @@ import hostile
 from closeness import jvp_allowance, same, same_bytes, value_allowance, vjp_allowance, within
 from ndpool import Adaptive, Avg, Global, Lp, Max, Median, Min, Mode, Pool, Quantile, SmoothMax, Sum, Window, spec
 from ndpool.plan import plan_of
-from ndpool.triton import recipes
+from ndpool.triton import recipes, times
 from ndpool.triton.engine import recipe, work_of
 from strategies import Case, cases
 
@@ -347,7 +347,8 @@ def test_winners_of_wide_windows_slide_back(shape, window, dtype):
 @pytest.mark.parametrize("skip", [None, 0.0], ids=["all cells", "skip 0"])
 def test_winners_of_large_windows_are_visited(shape, window, axes, dtype, skip, monkeypatch):
     """To the last bit what exact sums are, though windows share the cells that win them."""
-    monkeypatch.setattr(recipes, "SCARCE_BYTES", 1e-6)
+    monkeypatch.setattr(times, "LAUNCH", 0)
+    monkeypatch.setattr(times, "HANDED", 0)
     pool, rng = Pool(Max(), window, axes, skip), np.random.default_rng(14)
     x = rng.integers(-3, 4, shape).astype(dtype)
     x[..., : shape[-1] // 2] = 0

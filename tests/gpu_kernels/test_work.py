@@ -11,17 +11,19 @@ from on_device import OnDevice
 from closeness import jvp_allowance, same_bytes, value_allowance, vjp_allowance, within
 from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, spec
 from ndpool.plan import plan_of
-from ndpool.triton import recipes, work
+from ndpool.triton import recipes, times, work
 from ndpool.triton.engine import work_of
 
 KINDS = [Max(), Min("split"), Max("all"), Sum(), Avg(count_include_pad=False), SmoothMax(-0.5), Lp(2)]
 
 #: Numbers of the planner that send every pool one way.
+BACK_BY_AXES = {"LAUNCH": 0, "BYTE": 0, "TAP": 1, "ASKED": 1, "SLID_BACK": 1e-3, "ALONG": 1e-3, "HANDED": 10**9}
 WAYS = {
-    "direct": {"DIRECT_CELLS": 10**6, "LONG": 10**6, "PART": 10**9},
-    "axis by axis": {"DIRECT_CELLS": 0, "DIRECT_CELLS_APART": 0, "LONG": 10**6, "PART": 10**9},
-    "tree": {"DIRECT_CELLS": 0, "DIRECT_CELLS_APART": 0, "LONG": 2, "PART": 10**9},
-    "parts": {"DIRECT_CELLS": 0, "DIRECT_CELLS_APART": 0, "LONG": 2, "PART": 2, "LEAST_PART": 2},
+    "direct": {"LAUNCH": 10**9, "DIRECT_CELLS": 10**6, "LONG": 10**6, "PART": 10**9},
+    "axis by axis": {"DIRECT_CELLS": 0, "LONG": 10**6, "PART": 10**9, **BACK_BY_AXES},
+    "tree": {"DIRECT_CELLS": 0, "LONG": 2, "PART": 10**9},
+    "parts": {"DIRECT_CELLS": 0, "LONG": 2, "PART": 2, "LEAST_PART": 2},
+    "winners visited": {"LAUNCH": 0, "HANDED": 0},
     "loops": {"UNROLLED": 0, "UNROLLED_POWERS": 0},
 }
 WINDOWS = {
@@ -43,7 +45,7 @@ CASES += [(kind, window) for kind in (Min("split"), SmoothMax(-0.5)) for window 
 def send(monkeypatch, numbers):
     """All pools go by these numbers of the planner, wherever they are read."""
     for name, value in numbers.items():
-        for module in (work, recipes):
+        for module in (times, work, recipes):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, value)
 
@@ -91,17 +93,26 @@ def test_the_first_nan_wins_every_way(way, window, monkeypatch):
 
 def test_the_ways_are_gone(monkeypatch):
     """Each set of numbers leads where its name says."""
-    axes = work.joined(plan_of(Pool(Sum(), Window((5, 4), 1, 2), (-2, -1)), (4, 7, 19), "float64"))
-    rows = work.joined(plan_of(Pool(Sum(), Window((6,), 6), (-1,)), (4, 7, 19), "float64"))
-    whole = work.joined(plan_of(Pool(Sum(), Global(), (-2, -1)), (4, 7, 19), "float64"))
+    windows = {"boxes": Window((5, 4), 1, 2), "rows": Window((6,), 6), "whole": Global()}
+
+    def kernels(name, operation, kind="sum"):
+        axes = (-1,) if name == "rows" else (-2, -1)
+        plan = plan_of(Pool({"sum": Sum(), "max": Max()}[kind], windows[name], axes), (4, 7, 19), "float64")
+        return [launch.kernel.__name__ for launch in recipes.Work(plan).recipe(operation).launches]
+
     send(monkeypatch, WAYS["direct"])
-    assert [len(work.walks(each)) for each in (axes, rows, whole)] == [1, 1, 1]
+    assert [len(kernels(name, "forward")) for name in windows] == [1, 1, 1]
+    assert kernels("boxes", "pull", "max") == ["gather_taps"]
     send(monkeypatch, WAYS["axis by axis"])
-    assert [len(work.walks(each)) for each in (axes, rows, whole)] == [2, 1, 1]
+    assert [len(kernels(name, "forward")) for name in windows] == [2, 1, 1]
+    assert kernels("boxes", "pull") == ["gather_taps", "gather_taps"]
+    assert kernels("boxes", "pull", "max") == ["slide_back", "slide_back"]
     send(monkeypatch, WAYS["tree"])
-    assert [walk.tree for walk in work.walks(rows)] == [True]
+    assert kernels("rows", "forward") == ["tree"]
     send(monkeypatch, WAYS["parts"])
-    assert len(work.walks(whole)) > 3  # parts, and parts of these
+    assert len(kernels("whole", "forward")) > 3  # parts, and parts of these
+    send(monkeypatch, WAYS["winners visited"])
+    assert kernels("rows", "pull", "max") == ["clear", "hand_over"]
 
 
 @pytest.mark.parametrize("kind", [Max(), Min("split"), Sum(), SmoothMax(1.0)], ids=repr)

@@ -66,10 +66,15 @@ def winners_along(
     sum = tl.zeros([ROWS, COLS], SLOPE)
     rest = tl.full([ROWS, COLS], -1, tl.int32)
     for j in range(windows):
-        o = top - j
-        away = i + LO - o * STRIDE
-        place = away // DILATION
-        seen = inside & (o >= 0) & (place < KERNEL) & (away == place * DILATION)
+        if STRIDE == 1:
+            o = i + LO - j * DILATION
+            place = j
+            seen = inside & (o >= 0) & (o < out)
+        else:
+            o = top - j
+            away = i + LO - o * STRIDE
+            place = away // DILATION
+            seen = inside & (o >= 0) & (place < KERNEL) & (away == place * DILATION)
         offset = row * out * inner + o * inner + col % inner
         sum, rest = _taken(sum, rest, g, winners, offset, place, seen, all_cells, KERNEL, FIRST, LAST, SLOPE)
     at = row * columns + col

@@ -251,14 +251,17 @@ def _window_at(
 
 @triton.jit
 def gather_any(
-    g, winners, reference, x, gx, rows, windows,
+    g, winners, reference, x, gx, rows, windows, all_cells,
     s0, s1, s2, s3, s4, s5, s6, s7,
     o0, o1, o2, o3, o4, o5, o6, o7,
     KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, ASKED: tl.constexpr, ALIGN: tl.constexpr,
     DIVISOR: tl.constexpr, FORM: tl.constexpr, COMPUTE: tl.constexpr, SLOPE: tl.constexpr, UNROLL: tl.constexpr,
     WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    """`ASKED` has for each axis how many windows may see a cell, and how many of these numbers lie inside it."""
+    """`ASKED` has for each axis how many windows may see a cell, and how many of these numbers lie inside it.
+
+    A `DIVISOR` of 0 is the number of all cells of a window.
+    """
     sizes = widened((s0, s1, s2, s3, s4, s5, s6, s7), WIDE)
     outs = widened((o0, o1, o2, o3, o4, o5, o6, o7), WIDE)
     size = sizes[RANK - 1]
@@ -292,6 +295,9 @@ def gather_any(
             share, winner, r = _read(offset, seen, g, winners, reference, FORM)
             sum, error = part_of(sum, error, cells, place, seen, share, winner, r, KIND, FORM, SLOPE, ERROR, False)
     sum = finished(sum, error, cells, KIND, DIVISOR, FORM, ERROR)
+    if DIVISOR == 0:
+        by = tl.zeros_like(sum) + all_cells
+        sum = sum / by if tl.float64 == SLOPE else tl.div_rn(sum, by)
     found = tl.broadcast_to(rounded(sum, gx.dtype), [ROWS, COLS])
     tl.store(gx + at, found, mask=inside)
 
@@ -305,7 +311,7 @@ def _found(number, coords, col, seen, sizes, outs, RANK: tl.constexpr, AXES: tl.
     for axis in tl.static_range(RANK - 1, -1, -1):
         i = col if axis == RANK - 1 else coords[axis]
         j = number // ASKED[axis][1] % ASKED[axis][0]
-        o, at, is_seen = _window(i, j, seen, sizes[axis], outs[axis], AXES, axis)
+        o, at, is_seen = _window(i, j, seen, sizes[axis], outs[axis], AXES, axis, ASKED[axis][0])
         seen = is_seen
         place = place + at * AXES[axis][INNER]
         offset = offset + o * step
@@ -314,7 +320,7 @@ def _found(number, coords, col, seen, sizes, outs, RANK: tl.constexpr, AXES: tl.
 
 
 @triton.jit
-def _window(i, j, seen, size, out, AXES: tl.constexpr, axis: tl.constexpr):
+def _window(i, j, seen, size, out, AXES: tl.constexpr, axis: tl.constexpr, COUNT: tl.constexpr):
     """The j-th output over cell i along an axis, the cell's place in it, and whether there is such an output."""
     if AXES[axis][ADAPTIVE] == 2:
         return 0, i, seen
@@ -327,6 +333,9 @@ def _window(i, j, seen, size, out, AXES: tl.constexpr, axis: tl.constexpr):
         return o, place, seen & (o >= (i.to(tl.int64) * out // size).to(i.dtype))
     elif AXES[axis][KERNEL] == 1 and AXES[axis][STRIDE] == 1 and AXES[axis][LO] == 0:
         return i, i * 0, seen
+    elif AXES[axis][STRIDE] == 1 and AXES[axis][KERNEL] == COUNT:
+        o = i + AXES[axis][LO] - j * AXES[axis][DILATION]
+        return o, i * 0 + j, seen & (o >= 0) & (o < out)
     else:
         o = tl.minimum((i + AXES[axis][LO]) // AXES[axis][STRIDE], out - 1) - j
         away = i + AXES[axis][LO] - o * AXES[axis][STRIDE]

@@ -40,7 +40,8 @@ def hand_over(
 ):  # fmt: skip
     """`AROUND` has for each axis how many windows around one may share its cells, and how many of these lie inside it.
 
-    They are NUMBER in all, in row-major order, with the window itself in the middle.
+    Last, it has the steps between them. There are NUMBER in all, in row-major order, and the window itself is in the
+    middle.
     """
     sizes = widened((s0, s1, s2, s3, s4, s5, s6, s7), WIDE)
     outs = widened((o0, o1, o2, o3, o4, o5, o6, o7), WIDE)
@@ -92,5 +93,5 @@ def _won(
 @triton.constexpr_function
 def _away(number, around, axis):
     """How many outputs away one of the windows around lies, along an axis."""
-    count, inside = around[axis]
-    return number // inside % count - count // 2
+    count, inside, step = around[axis]
+    return (number // inside % count - count // 2) * step

@@ -10,6 +10,7 @@ import torch
 import triton.language as tl
 
 from ..plan import ITEM_BYTES, Plan
+from . import times
 from .blocks import pull_blocks
 from .columns import slide_back, winners_along
 from .gathering import gather_any, gather_taps
@@ -22,11 +23,11 @@ from .tree import tree
 from .walking import walk
 from .work import (
     COLUMNS_OF_TREE,
-    DIRECT_CELLS,
     LARGEST_INT,
     MOST_AXES,
     UNROLLED,
     UNROLLED_POWERS,
+    WIDE_KERNEL,
     Axis,
     Walk,
     asked,
@@ -38,6 +39,7 @@ from .work import (
     numbers,
     taps,
     walks,
+    windows_in_reach,
     windows_over_a_cell,
 )
 
@@ -62,17 +64,16 @@ NARROW = 64
 #: The programs that keep the card busy. Small arrays have tiles of fewer places, down to so many, to have as many.
 BUSY, FEWEST_PLACES = 1056, 256
 
-#: Kernels from this side on slide, so many neighbouring outputs at a time, in smaller tiles for their many numbers.
+#: Wide kernels slide, so many neighbouring outputs at a time, in smaller tiles for their many numbers.
 #: Sums have fewer numbers than maxima with their places, and take more neighbours.
-WIDE_KERNEL, NEIGHBOURS, NEIGHBOURS_IN_A_ROW, SLIDE_TILE = 8, 8, 4, 256
+NEIGHBOURS, NEIGHBOURS_IN_A_ROW, SLIDE_TILE = 8, 4, 256
 NEIGHBOURS_OF_SUMS, SLIDE_TILE_OF_SUMS = 16, 128
 
 #: The same on the way back from winners.
 NEIGHBOURS_BACK, NEIGHBOURS_BACK_IN_A_ROW = 16, 8
 
-#: Windows that have so many bytes of cells to themselves are visited on the way back, if so few around may share them.
-#: What is cleared at a time.
-SCARCE_BYTES, MOST_AROUND, CLEARED = 256, 27, 4096
+#: Winners are visited on the way back if no more windows around may share a cell; and what is cleared at a time.
+MOST_AROUND, CLEARED = 27, 4096
 
 #: The threads of a program, and the bytes of cells that each of them may keep: more of those that it takes in pairs.
 THREADS, KEPT_BYTES, KEPT_BYTES_OF_PAIRS = 128, 80, 160
@@ -82,6 +83,9 @@ VECTOR = 16
 
 #: The rows of tiles that a grid can have along its second axis.
 GRID_ROWS = 65535
+
+#: Up to here, a float32 is every whole number.
+MOST_WHOLE_FLOATS = 2**24
 
 #: Exact tiles are at least so wide.
 LEAST_COLUMNS = 8
@@ -98,14 +102,11 @@ class Work:
         self.plan = plan
         self.axes = joined(plan)
         self.cells = math.prod(axis.kernel for axis in self.axes)
-        self.walks = walks(self.axes)
+        self.walks = walks(plan, self.axes)
         self.numbers = numbers(plan, self.walks)
         self.divisor = divisor(plan, self.axes)
         self.whole = axis_numbers(self.axes, unrolled=False)
         self.inputs, self.outputs = math.prod(plan.shape), math.prod(plan.output_shape)
-        over = [windows_over_a_cell(axis) for axis in self.axes]
-        #: Whether cells are seen by so many windows that the way back goes along one axis after the other.
-        self.back_by_axes = math.prod(over) > DIRECT_CELLS and sum(n > 1 for n in over) > 1
         between = [step.outputs for step in self.walks]
         between += [math.prod(axis.length for axis in axes) for _, axes in _one_by_one(self.axes)]
         #: Whether offsets are beyond 32 bits, in what is made on the way as well.
@@ -291,7 +292,8 @@ def _one_walk(maker: Maker, step: Walk, flags: dict[str, Any], tensors: list[str
         del constants["CLAMP"]
         cols = min(COLUMNS_OF_TREE, power_of_two(step.cells))
         sides = max(1, min(TREE // cols, power_of_two(rows))), cols
-        maker.launch(tree, (rows, 1), sides, tensors, values, constants, warps=8 if cols == COLUMNS_OF_TREE else 4)
+        warps = 8 if cols == COLUMNS_OF_TREE else 4
+        maker.launch(tree, (rows, 1), sides, tensors, values, constants, warps, lengths=_outputs(axes))
     else:
         size = ITEM_BYTES[work.plan.dtype]
         if unroll:
@@ -401,16 +403,60 @@ def _scale(maker: Maker, share: str) -> None:
 # --- the way back ---------------------------------------------------------------------------------
 
 
+def _time_asked(axes: tuple[Axis, ...], item: int) -> float:
+    """How long it should take if cells ask all windows over them at once."""
+    inputs, found = math.prod(axis.length for axis in axes), taps(axes)
+    if found is not None:
+        work = times.TAP * sum(map(len, found.taps)) / math.prod(found.steps)
+    else:
+        by_rows = axes[-1].is_whole or cut(axes) != axes
+        work = (times.ASKED_BY_ROWS if by_rows else times.ASKED) * asked(axes)[0][0] * asked(axes)[0][1]
+    return times.of_kernel(item * (inputs + math.prod(_outputs(axes))), work * inputs)
+
+
+def _sums_by_axes(axes: tuple[Axis, ...], item: int) -> bool:
+    """Whether to go along one axis after the other should be quicker, with numbers of twice the bits in between."""
+    steps = [each for _, each in _one_by_one(axes)]
+    return len(steps) > 1 and sum(_time_asked(each, 2 * item) for each in steps) < _time_asked(axes, item)
+
+
 def _sums_back(maker: Maker, g: str, by: int) -> None:
-    work = maker.work
-    if not work.back_by_axes:
-        _gather(maker, work.axes, "sums", (g, "", "", ""), "gx", by)
+    work, wide = maker.work, g != "g"
+    if not _sums_by_axes(work.axes, ITEM_BYTES[work.plan.derivative]):
+        _gather(maker, work.axes, "sums", (g, "", "", ""), "gx", by, wide)
         return
     for left, axes in _one_by_one(work.axes):
         cells = math.prod(axis.length for axis in axes)
         made = maker.room(f"sum{left}", cells, work.numbers.slope) if left else "gx"
-        _gather(maker, axes, "sums", (g, "", "", ""), made, 1 if left else by)
+        _gather(maker, axes, "sums", (g, "", "", ""), made, 1 if left else by, wide=True)
         g = made
+
+
+def _way_of_winners(work: Work) -> str:
+    """The way back that should take the least time: cells "ask", winners are "visited", or "axes" go one by one."""
+    item, inputs = ITEM_BYTES[work.plan.derivative], work.inputs
+    found = {"ask": _time_asked(work.axes, item)}
+    around = math.prod(count for count, *_ in _around(work.axes))
+    # One window over whole axes is found without a division, and cells ask it in one pass.
+    if around <= MOST_AROUND and not _are_whole(work):
+        found["visited"] = times.of_kernel(item * inputs, 0) + times.of_kernel(0, times.HANDED * work.outputs * around)
+    steps = [axes for _, axes in _one_by_one(work.axes)]
+    if len(steps) > 1 and not any(axis.adaptive for axis in work.axes):
+        found["axes"] = sum(map(_time_along, steps))
+    return min(found, key=lambda way: found[way])
+
+
+def _are_whole(work: Work) -> bool:
+    return all(axis.is_carried or axis.is_whole for axis in work.axes)
+
+
+def _time_along(axes: tuple[Axis, ...]) -> float:
+    """How long it should take to bring winners back along the one pooled axis: a double, and the rest of a place."""
+    cells = math.prod(axis.length for axis in axes)
+    (axis,) = (axis for axis in axes if not axis.is_carried)
+    window = times.SLID_BACK if _slides_back(axis) else times.ALONG
+    moved = 9 * (cells + math.prod(_outputs(axes)))
+    return times.of_kernel(0, times.BYTE * moved + window * windows_over_a_cell(axis) * cells)
 
 
 def _winners_by_axes(maker: Maker) -> None:
@@ -426,7 +472,7 @@ def _winners_by_axes(maker: Maker) -> None:
         rest = maker.room(f"rest{left}", cells, "int8" if places < 128 else "int32") if left else "gx"
         first, final = left == len(steps) - 1, left == 0
         constants = {"KERNEL": axis.kernel, "LO": axis.lo, "FIRST": first, "LAST": final, "SLOPE": _TYPES[slope]}
-        if axis.stride == axis.dilation == 1 and axis.kernel <= UNROLLED and not axis.is_carried:
+        if _slides_back(axis):
             cells_of_a_place = NEIGHBOURS_BACK if inner > 1 else NEIGHBOURS_BACK_IN_A_ROW
             columns = -(-axis.length // cells_of_a_place) * inner
             constants |= {"CELLS": cells_of_a_place, "LOW": work.plan.dtype == "float32"}
@@ -437,10 +483,15 @@ def _winners_by_axes(maker: Maker) -> None:
         else:
             columns = axis.length * inner
             constants |= {"STRIDE": axis.stride, "DILATION": axis.dilation}
-            values = [rows, windows_over_a_cell(axis), work.cells, axis.length, axis.output, inner]
+            windows = axis.kernel if axis.stride == 1 else windows_over_a_cell(axis)
+            values = [rows, windows, work.cells, axis.length, axis.output, inner]
             sides = tile(rows, columns, enough(TILE, rows * columns))
             maker.launch(winners_along, (rows, columns), sides, [g, winners, made, rest], values, constants)
         g, winners = made, rest
+
+
+def _slides_back(axis: Axis) -> bool:
+    return axis.stride == axis.dilation == 1 and axis.kernel <= UNROLLED
 
 
 def _one_by_one(axes: tuple[Axis, ...]) -> Iterator[tuple[int, tuple[Axis, ...]]]:
@@ -453,12 +504,22 @@ def _one_by_one(axes: tuple[Axis, ...]) -> Iterator[tuple[int, tuple[Axis, ...]]
 
 
 def _gather(
-    maker: Maker, axes: tuple[Axis, ...], form: str, given: tuple[str, str, str, str], gx: str, by: int
+    maker: Maker,
+    axes: tuple[Axis, ...],
+    form: str,
+    given: tuple[str, str, str, str],
+    gx: str,
+    by: int,
+    wide: bool = False,
 ) -> None:
-    """`given` are the gradients of windows, their winners, their references and x; "" for those that are not asked."""
+    """`given` are the gradients of windows, their winners, their references and x; "" for those that are not asked.
+
+    Sums are divided by `by`, or by the number of a window's cells if that is 0. `wide` gradients have more bits than
+    cells have, or go on in as many.
+    """
     work, counts, found, last = maker.work, asked(axes), taps(axes), axes[-1]
     windows = counts[0][0] * counts[0][1]
-    slope, sums = _added_in(work, form, windows)
+    slope, sums = _added_in(work, form, windows, by, wide)
     sums = "powers" if work.numbers.kind.sums == "powers" else sums
     tensors = [*(each or given[0] for each in given), gx]
     constants = {
@@ -487,7 +548,7 @@ def _gather(
         values = [over[0], *_both(axes), *_sizes(found.blocks)]
         maker.launch(gather_taps, over, sides, tensors, values, constants, lengths=found.blocks)
     else:
-        axes = cut(axes)
+        given_axes, axes = axes, cut(axes)
         counts, last = asked(axes), axes[-1]
         constants |= {"RANK": len(axes), "ALIGN": align(last.length)}
         over = math.prod(axis.length for axis in axes[:-1]), last.length
@@ -497,9 +558,9 @@ def _gather(
         most = max(TILE, TILE_BYTES // ITEM_BYTES[work.plan.derivative])
         most = max(most, TILE_OF_BINS) if any(axis.adaptive for axis in axes) else most
         # Few columns are many rows, and what is found for a row serves few cells.
-        most = most if over[1] >= NARROW else TILE // 2
+        most = most if last.length >= NARROW or axes != given_axes else TILE // 2
         sides = tile(*over, enough(most, over[0] * over[1]))
-        values, lengths = [over[0], windows, *_both(axes)], [axis.length for axis in axes]
+        values, lengths = [over[0], windows, work.cells, *_both(axes)], [axis.length for axis in axes]
         maker.launch(gather_any, over, sides, tensors, values, constants, lengths=lengths)
 
 
@@ -513,22 +574,19 @@ def _places_of_taps(work: Work, form: str, windows: int, channels_last: bool) ->
     return (2 * TILE if narrow else TILE // 2 if channels_last else TILE // 4), True
 
 
-def _around(axes: tuple[Axis, ...]) -> tuple[tuple[int, int], ...]:
-    """For each axis, how many windows around one may share its cells, itself among them, and the product inside it."""
-    counts = [2 * windows_over_a_cell(axis) - 1 for axis in axes]
-    return tuple((count, math.prod(counts[i + 1 :])) for i, count in enumerate(counts))
+def _around(axes: tuple[Axis, ...]) -> tuple[tuple[int, int, int], ...]:
+    """For each axis, how many windows around one may share its cells, itself among them, and the steps between these.
 
-
-def _are_scarce(work: Work) -> bool:
-    """Whether windows are so few beside the cells that to clear these and visit the winners is all but free.
-
-    One window over whole axes is found without a division, and cells ask it in one pass.
+    Also, how many of them lie inside that axis.
     """
-    around = math.prod(count for count, _ in _around(work.axes))
-    few = around <= MOST_AROUND and around * work.outputs <= work.inputs
-    bytes_of_cells = work.inputs * ITEM_BYTES[work.plan.derivative]
-    found_by_division = not all(axis.is_carried or axis.is_whole for axis in work.axes)
-    return found_by_division and few and 0 < work.outputs * SCARCE_BYTES <= bytes_of_cells
+    counts, steps = zip(*(_sharing(axis) for axis in axes), strict=True)
+    return tuple((count, math.prod(counts[i + 1 :]), steps[i]) for i, count in enumerate(counts))
+
+
+def _sharing(axis: Axis) -> tuple[int, int]:
+    """Cells of two windows are the same where their distance is a multiple of the stride, and of the dilation."""
+    step = 1 if axis.adaptive or axis.is_whole else axis.dilation // math.gcd(axis.stride, axis.dilation)
+    return (windows_in_reach(axis) - 1) // step * 2 + 1, step
 
 
 def _hand_over(maker: Maker) -> None:
@@ -537,7 +595,7 @@ def _hand_over(maker: Maker) -> None:
     over = math.prod(axis.output for axis in axes[:-1]), axes[-1].output
     slope, _ = _added_in(work, "winners", 2)
     constants = {"RANK": len(axes), "AXES": axis_numbers(axes), "AROUND": around, "SLOPE": _TYPES[slope]}
-    constants["NUMBER"] = math.prod(count for count, _ in around)
+    constants["NUMBER"] = math.prod(count for count, *_ in around)
     values, sides = [over[0], work.cells, *_both(axes)], tile(*over, THREADS)
     maker.launch(hand_over, over, sides, ["g", "winners", "gx"], values, constants, lengths=_outputs(axes))
 
@@ -582,9 +640,13 @@ def _pull_blocks(maker: Maker) -> None:
     maker.launch(pull_blocks, over, sides, ["g", "x", "gx"], values, constants, lengths=found.blocks)
 
 
-def _added_in(work: Work, form: str, windows: int) -> tuple[str, str]:
+def _added_in(work: Work, form: str, windows: int, by: int = 1, wide: bool = False) -> tuple[str, str]:
     """The dtype in which gradients are added up, and how: more bits than they have, where there is more than one."""
     dtype = work.plan.derivative
+    if by == 0 and dtype != "float64":
+        return "float32", "plain"
+    if wide and dtype != "float64":
+        return work.numbers.slope, "plain"
     if windows == 1 and form == "winners":
         return dtype, "plain"
     if windows > 1 and dtype in ("float32", "float64") and form != "slopes":
@@ -618,14 +680,17 @@ def _jvp(work: Work) -> Maker:
 def _pull(work: Work) -> Maker:
     maker, plan, kind = Maker(work), work.plan, work.numbers
     if plan.residual.winners:
-        if _are_scarce(work):
+        way = _way_of_winners(work)
+        if way == "visited":
             _hand_over(maker)
-        elif work.back_by_axes and not any(axis.adaptive for axis in work.axes):
+        elif way == "axes":
             _winners_by_axes(maker)
         else:
             _gather(maker, work.axes, "winners", ("g", "winners", "", ""), "gx", 1)
     elif plan.is_linear and work.divisor:
         _sums_back(maker, "g", work.divisor)
+    elif plan.is_linear and _are_whole(work) and work.cells <= MOST_WHOLE_FLOATS and plan.skipped is None:
+        _gather(maker, work.axes, "sums", ("g", "", "", ""), "gx", by=0)
     elif plan.is_linear:
         _scale(maker, maker.room("share", work.outputs, kind.slope))
         _sums_back(maker, "share", 1)

@@ -13,19 +13,22 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .arithmetic import NAME, WORST, beats, better, number
+from .arithmetic import NAME, WORST, are_equal, beats, better, number
 from .groups import parted, side_by_side
 from .walking import store_result
 from .windows import aligned, along_axes, below, tile_of_program, wide_number, widened
 
 
 @triton.jit
-def _joined(a, p, b, q, KIND: tl.constexpr, PLACES: tl.constexpr):
-    """Two ranges as one, of which the first comes before the other; a place of -1 is no cell."""
+def _joined(a, p, b, q, KIND: tl.constexpr, PLACES: tl.constexpr, SOURCE: tl.constexpr):
+    """Two ranges as one, of which the first comes before the other, but for states; a place of -1 is no cell."""
     if KIND[NAME] == "sum" or KIND[NAME] == "avg":
         return a + b, p
     elif PLACES:
-        wins = (q >= 0) & (beats(b, a, KIND) | (p < 0))
+        wins = beats(b, a, KIND) | (p < 0)
+        if SOURCE == "states":
+            wins = wins | (are_equal(a, b) & (q < p))
+        wins = wins & (q >= 0)
         return tl.where(wins, b, a), tl.where(wins, q, p)
     else:
         return better(a, b, KIND), p
@@ -97,7 +100,13 @@ def slide(
                     joined_places = joined_places + (places[r],)
                 else:
                     a, p = _joined(
-                        found[r], found_places[r], values[r + TAKEN[digit]], places[r + TAKEN[digit]], KIND, PLACES
+                        found[r],
+                        found_places[r],
+                        values[r + TAKEN[digit]],
+                        places[r + TAKEN[digit]],
+                        KIND,
+                        PLACES,
+                        SOURCE,
                     )
                     joined = joined + (a,)
                     joined_places = joined_places + (p,)
@@ -108,7 +117,9 @@ def slide(
             twice_places = ()
             for j in tl.static_range(OUTPUTS + KERNEL - 1):
                 if j + 2 * 2**digit <= OUTPUTS + KERNEL - 1:
-                    a, p = _joined(values[j], places[j], values[j + 2**digit], places[j + 2**digit], KIND, PLACES)
+                    a, p = _joined(
+                        values[j], places[j], values[j + 2**digit], places[j + 2**digit], KIND, PLACES, SOURCE
+                    )
                     twice = twice + (a,)
                     twice_places = twice_places + (p,)
             values = twice

@@ -11,7 +11,7 @@ import triton.language as tl
 
 from .arithmetic import LEAD, NAME, SUMS, WORST, any_lacking, are_equal, finds_later, lacking, none_yet, number, two_sum
 from .walking import look, look_again, store_result
-from .windows import along_axes, cell, found_anew, row_block, widened
+from .windows import cell, found_anew, row_block, tile_along_axes, widened
 
 
 @triton.jit
@@ -57,16 +57,17 @@ def tree(
     KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, WHOLE: tl.constexpr, CELLS: tl.constexpr,
     DIVISOR: tl.constexpr, SOURCE: tl.constexpr, SINK: tl.constexpr, TANGENT: tl.constexpr, PLACES: tl.constexpr,
     AGAIN: tl.constexpr, COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr,
-    WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """As `walk`; `rows` number the outputs of all axes."""
     sizes = widened((s0, s1, s2, s3, s4, s5, s6, s7), WIDE)
     outs = widened((o0, o1, o2, o3, o4, o5, o6, o7), WIDE)
-    out = row_block(WIDE) * ROWS + tl.arange(0, ROWS)[:, None]
+    first = row_block(WIDE) * ROWS
+    out = first + tl.arange(0, ROWS)[:, None]
     inside = out < rows
-    out = tl.minimum(out, rows - 1)
-    coords = along_axes(out // outs[RANK - 1], outs, RANK)
-    last = out % outs[RANK - 1]
+    numbered = tile_along_axes(first, outs, RANK + 1, WRAPS, ROWS)  # the last axis among them
+    last = numbered[RANK - 1]
+    coords = numbered if RANK > 1 else (last * 0,)
 
     a = tl.full([ROWS, COLS], number(KIND[WORST]), COMPUTE)
     b = tl.full([ROWS, COLS], -1 if PLACES else 0, SECOND)

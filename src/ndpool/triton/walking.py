@@ -311,7 +311,12 @@ def look_again(
             real = real & (tl.load(n_in + at, mask=real, other=0) > 0)
     if PLACES:
         place = _place_of(b, at, real, place, scale, b_in, SOURCE)
-        wins = real & ((((v != v) | (v == a)) & (place < b)) if WINNERS == "NaNs" else (v == a))
+        if WINNERS == "NaNs":
+            wins = real & ((v != v) | (v == a)) & (place < b)
+        elif SOURCE == "states":
+            wins = real & (v == a) & ((b < 0) | (place < b))  # parts may lie one above the other
+        else:
+            wins = real & (v == a)
         b = tl.where(wins, place, b)
         if TANGENT:
             d = tl.where(wins, tl.load(d_in + at, mask=wins, other=0).to(SLOPE), d)

@@ -1,7 +1,7 @@
 """A plan as the kernels see it: axes that lie together are one, and each operation is a list of walks.
 
-direct   all axes at once: the cost is the number of a window's cells
-axes     one axis after the other, from the innermost: the cost is the sum of the kernel's sides
+direct   all axes at once, or some of them: the cost is the number of a window's cells
+axes     one axis after the other: the cost is the sum of the kernel's sides
 parts    few long windows, cut into parts so that there is work for the whole card
 """
 
@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from ..plan import Plan
+from ..plan import ITEM_BYTES, Plan
+from . import times
 from .arithmetic import KindNumbers, is_nvidia
 from .windows import AxisNumbers
 
 #: The axes that a kernel can have, after those that lie together are joined.
 MOST_AXES = 8
 
-#: Windows of up to so many cells go over all axes at once; those that hardly overlap up to so many, since axis by axis
-#: there is nothing to share.
-DIRECT_CELLS, DIRECT_CELLS_APART = 32, 256
+#: Windows of up to so many cells may go over several axes at once.
+DIRECT_CELLS = 256
+
+#: Windows in steps of one are wide from this kernel on: neighbours share what they have of their cells.
+WIDE_KERNEL = 8
 
 #: Loops of up to so many steps are unrolled; those with exponentials and powers in each, which compile for long.
 UNROLLED, UNROLLED_POWERS = 32, 9
@@ -31,6 +35,9 @@ UNROLLED, UNROLLED_POWERS = 32, 9
 #: that read so far from each other ask the nearest cache for a line each. On the way back, rows of blocks are cut from
 #: a length on.
 LONG, LONG_BLOCK = 12, 16
+
+#: How far apart the cells of a window may lie where channels and the axis outside of them are one.
+FARTHEST = 32
 
 #: Outputs that keep the whole card busy: one in each place of a tile, or one a tile.
 MANY_OUTPUTS, MANY_TREES = 1 << 18, 1 << 10
@@ -45,7 +52,8 @@ COLUMNS_OF_TREE = 2048
 IN_A_ROW = 512
 
 
-#: Powers of a float32 that a double holds, whatever the number; those of a double, as a rule.
+#: Powers of a float32 or bfloat16 that a double holds, whatever the number, and of a float16 that a float32 holds;
+#: those of a double, as a rule.
 WHOLE_POWERS = (1, 2, 3, 4)
 
 
@@ -132,12 +140,36 @@ def joined(plan: Plan, indexed: bool = False) -> tuple[Axis, ...]:
             found[-1] = Axis(cells, 1, cells, cells)
         else:
             found.append(axis)
+    if not indexed:
+        found[-2:] = _with_channels(found[-2:])
     if len(found) > MOST_AXES:
         raise NotImplementedError(
             f"{plan.window!r} over shape {plan.shape} has {len(found)} axes that cannot be joined, and the engine "
             f"for GPUs has {MOST_AXES}; call .cpu() on the tensor"
         )
     return tuple(found) or (carried(1),)
+
+
+def _with_channels(last: list[Axis]) -> list[Axis]:
+    """Windows in steps of one, and the few channels inside of each of their cells, as one axis.
+
+    The cells of one channel lie as far apart as there are channels:
+
+        3 channels, windows of 2        r g b r g b r g b
+                                        *     *                the first window of the first channel
+                                          *     *              that of the second one
+
+    >>> _with_channels([Axis(8, 7, 2), carried(3)])[0][:5]
+    (24, 21, 2, 1, 3)
+    """
+    if len(last) < 2 or not last[1].is_carried:
+        return last
+    axis, channels = last[0], last[1].length
+    near = 1 < axis.kernel < WIDE_KERNEL and axis.dilation * (axis.kernel - 1) * channels <= FARTHEST
+    if not near or axis.stride > 1 or axis.adaptive or axis.is_whole:
+        return last
+    length, output, dilation, lo, hi = (n * channels for n in (axis.length, axis.output, *axis[4:7]))
+    return [Axis(length, output, axis.kernel, 1, dilation, lo, hi)]
 
 
 def _plain(axis: Axis) -> Axis:
@@ -160,24 +192,67 @@ def cut(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
     return *axes[:-1], carried(last.output), Axis(last.kernel, 1, last.kernel, last.kernel)
 
 
-def walks(axes: tuple[Axis, ...]) -> tuple[Walk, ...]:
-    """The launches that make one state or output for each window."""
+def walks(plan: Plan, axes: tuple[Axis, ...]) -> tuple[Walk, ...]:
+    """The launches that make one state or output for each window: the way that should take the least time."""
     pooled = [i for i, axis in enumerate(axes) if not axis.is_carried]
-    cells = math.prod(axis.kernel for axis in axes)
-    inner = {i: math.prod(axis.kernel for axis in axes[i + 1 :]) for i in pooled}
-    seen = math.prod(max(1.0, axes[i].kernel / axes[i].stride) for i in pooled)  # how often a cell is
-    direct = DIRECT_CELLS_APART if seen <= 2 else DIRECT_CELLS
-    if not pooled or (len(pooled) > 1 and cells <= direct and not any(_is_long(axes, i) for i in pooled)):
+    if not pooled:
         return (Walk(axes, 1, False),)
+    return min((_walked(axes, groups) for groups in _ways(axes, pooled)), key=lambda steps: _time(plan, steps))
+
+
+def _ways(axes: tuple[Axis, ...], pooled: list[int]) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """The pooled axes in groups of neighbours, each of which is walked over at once, in the orders that may be good.
+
+    Of more than three groups, that which leaves least of its axes comes first.
+    """
+    for cuts in itertools.product((True, False), repeat=len(pooled) - 1):
+        groups: list[tuple[int, ...]] = [(pooled[0],)]
+        for i, is_cut in zip(pooled[1:], cuts, strict=True):
+            groups[-1:] = [groups[-1], (i,)] if is_cut else [(*groups[-1], i)]
+        if not all(_at_once(axes, group) for group in groups):
+            continue
+        groups.sort(key=lambda group: (math.prod(axes[i].output / max(axes[i].length, 1) for i in group), -group[0]))
+        yield from itertools.permutations(groups) if len(groups) <= 3 else [tuple(groups)]
+
+
+def _at_once(axes: tuple[Axis, ...], group: tuple[int, ...]) -> bool:
+    cells = math.prod(axes[i].kernel for i in group)
+    return len(group) == 1 or (cells <= DIRECT_CELLS and not any(_is_long(axes, i) for i in group))
+
+
+def _walked(axes: tuple[Axis, ...], groups: Iterable[tuple[int, ...]]) -> tuple[Walk, ...]:
     found: list[Walk] = []
-    done = {i: axes[i].output for i in range(len(axes)) if i not in pooled}
-    # A long last axis comes last, when the others have left little of it. Else the innermost axis comes first.
-    inwards = [*reversed(pooled[:-1]), pooled[-1]] if _is_long(axes, pooled[-1]) else list(reversed(pooled))
-    for i in inwards:
-        alone = tuple(axis if j == i else carried(done.get(j, axis.length)) for j, axis in enumerate(axes))
-        found += _along(alone, i, inner[i])
-        done[i] = axes[i].output
+    left = {i: axis.length for i, axis in enumerate(axes)}
+    for group in groups:
+        alone = tuple(axis if i in group else carried(left[i]) for i, axis in enumerate(axes))
+        inner = math.prod(axis.kernel for axis in axes[group[-1] + 1 :])
+        found += _along(alone, group[0], inner) if len(group) == 1 else (Walk(alone, inner, False),)
+        left |= {i: axes[i].output for i in group}
     return tuple(found)
+
+
+def _time(plan: Plan, steps: tuple[Walk, ...]) -> float:
+    """Where sums are kept between two kernels, they have twice the bits of cells; states of curved kinds more."""
+    item, curved = ITEM_BYTES[plan.dtype], plan.kind in ("smooth_max", "lp")
+    state = 4 * item if curved else item if plan.kind in ("max", "min") else 2 * item
+    cell = times.CURVED * times.CELL if curved and not (len(steps) == 1 and _sums_powers(plan)) else times.CELL
+    total = 0.0
+    for i, step in enumerate(steps):
+        inputs = math.prod(axis.length for axis in step.axes)
+        moved = (state if i else item) * inputs + (item if i == len(steps) - 1 else state) * step.outputs
+        if step.tree:
+            work = times.CELL_OF_TREE * step.outputs * step.cells
+        else:
+            cells = min(step.cells, times.SLIDING) if _is_wide(step) and not curved else step.cells
+            work = max(cell * cells * step.outputs, times.CELL_IN_TURN * cells * (cells > UNROLLED))
+        total += times.of_kernel(moved, work)
+    return total
+
+
+def _is_wide(step: Walk) -> bool:
+    """Whether windows are long, along one axis, in steps of one."""
+    pooled = [axis for axis in step.axes if not axis.is_carried]
+    return len(pooled) == 1 and WIDE_KERNEL <= pooled[0].kernel <= UNROLLED and pooled[0][3:5] == (1, 1)
 
 
 def _is_long(axes: tuple[Axis, ...], i: int) -> bool:
@@ -292,10 +367,10 @@ def numbers(plan: Plan, steps: tuple[Walk, ...]) -> Numbers:
         slope = dtype if option == "first" and dtype in ("float32", "float64") else wide
     else:
         compute = "float32" if narrow or (dtype == "float32" and plan.kind == "smooth_max") else "float64"
+        if _sums_powers(plan) and len(steps) == 1 and not steps[0].tree:
+            sums = "powers of doubles" if dtype == "float64" else "powers"
+            compute = "float32" if dtype == "float16" else "float64"
         second = slope = compute if cells <= 64 else "float64"
-        whole = plan.parameter in WHOLE_POWERS and dtype in ("float32", "float64")
-        if plan.kind == "lp" and whole and len(steps) == 1 and not steps[0].tree:
-            sums = "powers" if dtype == "float32" else "powers of doubles"
     lead = "min" if plan.kind == "min" or (plan.kind == "smooth_max" and plan.parameter < 0) else "max"
     skip, value, least = "no", "0", 1
     if plan.skipped is not None:
@@ -306,6 +381,11 @@ def numbers(plan: Plan, steps: tuple[Walk, ...]) -> Numbers:
         option, pad = "real", "0.0"
     kind = KindNumbers(plan.kind, option, plan.parameter, sums, rounding, lead, worst, pad, skip, value, least)
     return Numbers(kind, compute, second, slope)
+
+
+def _sums_powers(plan: Plan) -> bool:
+    """Whether powers can be added up as they are: a float32 has those of every float16, and a double all others."""
+    return plan.kind == "lp" and plan.parameter in WHOLE_POWERS
 
 
 def _pads_are_cells(steps: tuple[Walk, ...]) -> bool:
@@ -336,7 +416,13 @@ def asked(axes: tuple[Axis, ...]) -> tuple[tuple[int, int], ...]:
 
 
 def windows_over_a_cell(axis: Axis) -> int:
-    """How many windows may see a cell along an axis."""
+    """How many windows may see a cell along an axis: in steps of one, those that have it at one of their places."""
+    near = windows_in_reach(axis)
+    return min(near, axis.kernel) if axis.stride == 1 and not (axis.adaptive or axis.is_whole) else near
+
+
+def windows_in_reach(axis: Axis) -> int:
+    """How many windows may have a cell between their first and last one."""
     if axis.adaptive or axis.is_whole:
         return min(axis.output, -(-axis.output // axis.length) + 1)
     return min(axis.output, axis.dilation * (axis.kernel - 1) // axis.stride + 1) if axis.kernel > 1 else 1
