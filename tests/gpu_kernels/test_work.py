@@ -29,6 +29,7 @@ WAYS = {
 WINDOWS = {
     "overlapping": (Window((3, 3), 2, 1), (-2, -1)),
     "in steps of one": (Window((4, 3), 1, 2), (-2, -1)),
+    "wide": (Window((2, 9), 1, (0, 1)), (-2, -1)),
     "rows": (Window((6,), 6), (-1,)),
     "adaptive": (Adaptive((3, 2)), (-2, -1)),
     "global": (Global(), (-2, -1)),
@@ -39,7 +40,7 @@ WINDOWS = {
 
 #: A kind that chooses and one that adds up over every window; those of two passes over two.
 CASES = [(kind, window) for kind in (Max(), Sum()) for window in WINDOWS]
-CASES += [(kind, window) for kind in (Min("split"), SmoothMax(-0.5)) for window in ("overlapping", "global")]
+CASES += [(kind, window) for kind in (Min("split"), SmoothMax(-0.5)) for window in ("overlapping", "wide", "global")]
 
 
 def send(monkeypatch, numbers):

@@ -16,7 +16,20 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .arithmetic import NAME, PARAMETER, SKIP, SUMS, are_equal, is_there, power, rounded, shifted, sign_of, two_sum
+from .arithmetic import (
+    NAME,
+    OPTION,
+    PARAMETER,
+    SKIP,
+    SUMS,
+    are_equal,
+    is_there,
+    power,
+    rounded,
+    shifted,
+    sign_of,
+    two_sum,
+)
 from .groups import parted, side_by_side
 from .windows import (
     ADAPTIVE,
@@ -27,6 +40,7 @@ from .windows import (
     STRIDE,
     aligned,
     below,
+    cells_along,
     tile_along_axes,
     tile_of_program,
     widened,
@@ -260,7 +274,8 @@ def gather_any(
 ):  # fmt: skip
     """`ASKED` has for each axis how many windows may see a cell, and how many of these numbers lie inside it.
 
-    A `DIVISOR` of 0 is the number of all cells of a window.
+    A `DIVISOR` of -1 is what counts in each window, and one of 0 is the number of all cells of a window, which is the
+    same for a whole row.
     """
     sizes = widened((s0, s1, s2, s3, s4, s5, s6, s7), WIDE)
     outs = widened((o0, o1, o2, o3, o4, o5, o6, o7), WIDE)
@@ -284,39 +299,59 @@ def gather_any(
         asking = tl.full([1, 1], True, tl.int1)  # a row of cells asks the same windows, which are read once
     if UNROLL:
         for number in tl.static_range(UNROLL):
-            offset, place, seen = _found(number, coords, col, asking, sizes, outs, RANK, AXES, ASKED)
+            offset, place, seen, n = _found(number, coords, col, asking, sizes, outs, KIND, RANK, AXES, ASKED, DIVISOR)
             share, winner, r = _read(offset, seen, g, winners, reference, FORM)
+            if DIVISOR == -1:
+                share = _quotient(share.to(SLOPE), n)
             sum, error = part_of(
                 sum, error, cells, place, seen, share, winner, r, KIND, FORM, SLOPE, ERROR, number == 0
             )
     else:
         for number in range(windows):
-            offset, place, seen = _found(number, coords, col, asking, sizes, outs, RANK, AXES, ASKED)
+            offset, place, seen, n = _found(number, coords, col, asking, sizes, outs, KIND, RANK, AXES, ASKED, DIVISOR)
             share, winner, r = _read(offset, seen, g, winners, reference, FORM)
+            if DIVISOR == -1:
+                share = _quotient(share.to(SLOPE), n)
             sum, error = part_of(sum, error, cells, place, seen, share, winner, r, KIND, FORM, SLOPE, ERROR, False)
     sum = finished(sum, error, cells, KIND, DIVISOR, FORM, ERROR)
     if DIVISOR == 0:
-        by = tl.zeros_like(sum) + all_cells
-        sum = sum / by if tl.float64 == SLOPE else tl.div_rn(sum, by)
+        sum = _quotient(sum.to(tl.float64), all_cells)
     found = tl.broadcast_to(rounded(sum, gx.dtype), [ROWS, COLS])
     tl.store(gx + at, found, mask=inside)
 
 
 @triton.jit
-def _found(number, coords, col, seen, sizes, outs, RANK: tl.constexpr, AXES: tl.constexpr, ASKED: tl.constexpr):
-    """One of the windows over each cell of a tile: its offset, the cell's place in it, and whether it is there."""
+def _quotient(share, n):
+    """A gradient by a number of cells, which is 0 for windows that are not there."""
+    by = tl.maximum(n, 1).to(share.dtype) + tl.zeros_like(share)
+    return share / by if share.dtype == tl.float64 else tl.div_rn(share, by)
+
+
+@triton.jit
+def _found(
+    number, coords, col, seen, sizes, outs,
+    KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, ASKED: tl.constexpr, DIVISOR: tl.constexpr,
+):  # fmt: skip
+    """One of the windows over each cell of a tile: its offset, the cell's place in it, and whether it is there.
+
+    Last, how many of its cells count, where the divisor is that.
+    """
     offset = coords[0] * 0
     place = col * 0
+    n = 1
     step = 1
     for axis in tl.static_range(RANK - 1, -1, -1):
         i = col if axis == RANK - 1 else coords[axis]
         j = number // ASKED[axis][1] % ASKED[axis][0]
         o, at, is_seen = _window(i, j, seen, sizes[axis], outs[axis], AXES, axis, ASKED[axis][0])
         seen = is_seen
+        if DIVISOR == -1:
+            real, counted = cells_along(o, sizes[axis], outs[axis], AXES, axis)
+            n = n * (counted if KIND[OPTION] == "counted" else real)
         place = place + at * AXES[axis][INNER]
         offset = offset + o * step
         step = step * outs[axis]
-    return offset, place, seen
+    return offset, place, seen, n
 
 
 @triton.jit

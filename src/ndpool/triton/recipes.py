@@ -27,7 +27,6 @@ from .work import (
     MOST_AXES,
     UNROLLED,
     UNROLLED_POWERS,
-    WIDE_KERNEL,
     Axis,
     Walk,
     asked,
@@ -35,6 +34,7 @@ from .work import (
     carried,
     cut,
     divisor,
+    is_wide,
     joined,
     numbers,
     taps,
@@ -73,7 +73,7 @@ NEIGHBOURS_OF_SUMS, SLIDE_TILE_OF_SUMS = 16, 128
 NEIGHBOURS_BACK, NEIGHBOURS_BACK_IN_A_ROW = 16, 8
 
 #: Winners are visited on the way back if no more windows around may share a cell; and what is cleared at a time.
-MOST_AROUND, CLEARED = 27, 4096
+MOST_AROUND, CLEARED = 27, 1024
 
 #: The threads of a program, and the bytes of cells that each of them may keep: more of those that it takes in pairs.
 THREADS, KEPT_BYTES, KEPT_BYTES_OF_PAIRS = 128, 80, 160
@@ -83,9 +83,6 @@ VECTOR = 16
 
 #: The rows of tiles that a grid can have along its second axis.
 GRID_ROWS = 65535
-
-#: Up to here, a float32 is every whole number.
-MOST_WHOLE_FLOATS = 2**24
 
 #: Exact tiles are at least so wide.
 LEAST_COLUMNS = 8
@@ -357,14 +354,12 @@ def _places(work: Work, step: Walk, constants: dict[str, Any]) -> int:
 
 
 def _slides(work: Work, step: Walk, flags: dict[str, Any]) -> bool:
-    """Whether windows are wide, in steps of one along one axis, and no more than values and places are asked for."""
-    pooled = [axis for axis in step.axes if not axis.is_carried]
-    if len(pooled) != 1 or flags["TANGENT"] or flags["SINK"] == "slopes" or work.plan.skipped is not None:
+    """Whether windows are wide, and no more than values and places are asked for."""
+    more = flags["TANGENT"] or flags["AGAIN"] or flags["SINK"] == "slopes" or work.plan.skipped is not None
+    if more or not is_wide(step):
         return False
-    (axis,) = pooled
     adds_up = work.plan.kind in ("sum", "avg") and work.numbers.kind.sums == "plain" and not work.numbers.kind.rounding
-    known = adds_up or work.plan.kind in ("max", "min")
-    return known and WIDE_KERNEL <= axis.kernel <= UNROLLED and axis[3:5] == (1, 1) and not axis.adaptive
+    return adds_up or work.plan.kind in ("max", "min")
 
 
 def _slide(maker: Maker, step: Walk, constants: dict[str, Any], tensors: list[str]) -> None:
@@ -403,26 +398,35 @@ def _scale(maker: Maker, share: str) -> None:
 # --- the way back ---------------------------------------------------------------------------------
 
 
-def _time_asked(axes: tuple[Axis, ...], item: int) -> float:
+def _time_asked(axes: tuple[Axis, ...], item: int, tap: float) -> float:
     """How long it should take if cells ask all windows over them at once."""
     inputs, found = math.prod(axis.length for axis in axes), taps(axes)
     if found is not None:
-        work = times.TAP * sum(map(len, found.taps)) / math.prod(found.steps)
+        work = tap * item / 4 * sum(map(len, found.taps)) / math.prod(found.steps)
+    elif axes[-1].is_whole or cut(axes) != axes:
+        work = times.ASKED_BY_ROWS * _windows(axes)
     else:
-        by_rows = axes[-1].is_whole or cut(axes) != axes
-        work = (times.ASKED_BY_ROWS if by_rows else times.ASKED) * asked(axes)[0][0] * asked(axes)[0][1]
+        work = times.ASKED * _windows(axes) * (times.NARROW if axes[-1].length < NARROW else 1)
     return times.of_kernel(item * (inputs + math.prod(_outputs(axes))), work * inputs)
 
 
-def _sums_by_axes(axes: tuple[Axis, ...], item: int) -> bool:
-    """Whether to go along one axis after the other should be quicker, with numbers of twice the bits in between."""
-    steps = [each for _, each in _one_by_one(axes)]
-    return len(steps) > 1 and sum(_time_asked(each, 2 * item) for each in steps) < _time_asked(axes, item)
+def _windows(axes: tuple[Axis, ...]) -> int:
+    """How many windows may see a cell."""
+    return math.prod(windows_over_a_cell(axis) for axis in axes)
+
+
+def _time_by_axes(axes: tuple[Axis, ...], item: int) -> float:
+    """How long sums should take along one axis after the other, with numbers of twice the bits in between."""
+    return sum(_time_asked(each, 2 * item, times.TAP / 2) for _, each in _one_by_one(axes))
+
+
+def _time_of_sums(axes: tuple[Axis, ...], item: int) -> float:
+    return min(_time_asked(axes, item, times.TAP), _time_by_axes(axes, item))
 
 
 def _sums_back(maker: Maker, g: str, by: int) -> None:
-    work, wide = maker.work, g != "g"
-    if not _sums_by_axes(work.axes, ITEM_BYTES[work.plan.derivative]):
+    work, item, wide = maker.work, ITEM_BYTES[maker.work.plan.derivative], g != "g"
+    if _time_asked(work.axes, item, times.TAP) <= _time_by_axes(work.axes, item):
         _gather(maker, work.axes, "sums", (g, "", "", ""), "gx", by, wide)
         return
     for left, axes in _one_by_one(work.axes):
@@ -432,10 +436,26 @@ def _sums_back(maker: Maker, g: str, by: int) -> None:
         g = made
 
 
+def _means_back(maker: Maker) -> None:
+    """Where windows have different divisors, or one that is no constant: gradients are divided first, or in passing."""
+    work, item = maker.work, ITEM_BYTES[maker.work.plan.derivative]
+    inputs, outputs = work.inputs, work.outputs
+    if _are_whole(work) and work.axes[-1].is_whole:
+        _gather(maker, work.axes, "sums", ("g", "", "", ""), "gx", by=0)
+        return
+    in_passing = 2 * times.ASKED * _windows(work.axes) * (times.NARROW if work.axes[-1].length < NARROW else 1)
+    first = times.of_kernel(3 * item * outputs, 0) + _time_of_sums(work.axes, item)
+    if times.of_kernel(item * (inputs + outputs), in_passing * inputs) < first:
+        _gather(maker, work.axes, "sums", ("g", "", "", ""), "gx", by=-1, wide=True)
+    else:
+        _scale(maker, maker.room("share", outputs, work.numbers.slope))
+        _sums_back(maker, "share", 1)
+
+
 def _way_of_winners(work: Work) -> str:
     """The way back that should take the least time: cells "ask", winners are "visited", or "axes" go one by one."""
     item, inputs = ITEM_BYTES[work.plan.derivative], work.inputs
-    found = {"ask": _time_asked(work.axes, item)}
+    found = {"ask": _time_asked(work.axes, item, times.TAP_OF_WINNER)}
     around = math.prod(count for count, *_ in _around(work.axes))
     # One window over whole axes is found without a division, and cells ask it in one pass.
     if around <= MOST_AROUND and not _are_whole(work):
@@ -514,12 +534,12 @@ def _gather(
 ) -> None:
     """`given` are the gradients of windows, their winners, their references and x; "" for those that are not asked.
 
-    Sums are divided by `by`, or by the number of a window's cells if that is 0. `wide` gradients have more bits than
+    Sums are divided by `by`, for which see `gather_any`. `wide` gradients have more bits than
     cells have, or go on in as many.
     """
     work, counts, found, last = maker.work, asked(axes), taps(axes), axes[-1]
-    windows = counts[0][0] * counts[0][1]
-    slope, sums = _added_in(work, form, windows, by, wide)
+    windows = _windows(axes)
+    slope, sums = _added_in(work, form, windows, wide)
     sums = "powers" if work.numbers.kind.sums == "powers" else sums
     tensors = [*(each or given[0] for each in given), gx]
     constants = {
@@ -531,7 +551,7 @@ def _gather(
         "COMPUTE": _TYPES[work.numbers.compute],
         "SLOPE": _TYPES[slope],
     }
-    if found is not None:
+    if found is not None and by >= 0:
         most = 1 if last.is_carried else min(8, VECTOR // ITEM_BYTES[work.plan.derivative])
         cells = max(last.stride, most)
         group = cells // last.stride
@@ -640,11 +660,9 @@ def _pull_blocks(maker: Maker) -> None:
     maker.launch(pull_blocks, over, sides, ["g", "x", "gx"], values, constants, lengths=found.blocks)
 
 
-def _added_in(work: Work, form: str, windows: int, by: int = 1, wide: bool = False) -> tuple[str, str]:
+def _added_in(work: Work, form: str, windows: int, wide: bool = False) -> tuple[str, str]:
     """The dtype in which gradients are added up, and how: more bits than they have, where there is more than one."""
     dtype = work.plan.derivative
-    if by == 0 and dtype != "float64":
-        return "float32", "plain"
     if wide and dtype != "float64":
         return work.numbers.slope, "plain"
     if windows == 1 and form == "winners":
@@ -689,11 +707,8 @@ def _pull(work: Work) -> Maker:
             _gather(maker, work.axes, "winners", ("g", "winners", "", ""), "gx", 1)
     elif plan.is_linear and work.divisor:
         _sums_back(maker, "g", work.divisor)
-    elif plan.is_linear and _are_whole(work) and work.cells <= MOST_WHOLE_FLOATS and plan.skipped is None:
-        _gather(maker, work.axes, "sums", ("g", "", "", ""), "gx", by=0)
     elif plan.is_linear:
-        _scale(maker, maker.room("share", work.outputs, kind.slope))
-        _sums_back(maker, "share", 1)
+        _means_back(maker)
     elif _are_blocks(work):
         _pull_blocks(maker)
     else:

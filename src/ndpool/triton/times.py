@@ -6,23 +6,27 @@ A kernel waits for its launch and then for the slower of two: the memory that it
 from __future__ import annotations
 
 #: From one kernel to the next, and a byte that is read or written.
-LAUNCH, BYTE = 2e6, 0.25
+LAUNCH, BYTE = 2.5e6, 0.25
 
-#: A cell of a window that is walked over; and where the cells of an output come one after the other, in a loop, however
-#: few outputs there are. A cell of a tree.
-CELL, CELL_IN_TURN, CELL_OF_TREE = 0.4, 6e4, 1.3
+#: A cell of a window that is walked over: where the steps are written out, and in a loop. Those of a loop come one
+#: after the other, however few outputs there are. A cell of a tree.
+CELL, CELL_IN_LOOP, CELL_IN_TURN, CELL_OF_TREE = 0.4, 2.0, 6e4, 1.3
 
-#: How many cells' time a cell takes that is a power or an exponential, and how many an output of a wide window does.
-CURVED, SLIDING = 3, 8
+#: How many times as long a cell takes that is a power or an exponential, and a double beside which the error is kept.
+CURVED, WITH_ERROR = 3, 2
 
-#: A window that is asked on the way back: by taps, by division, or for a row of cells at once.
-TAP, ASKED, ASKED_BY_ROWS = 1.0, 2.5, 0.5
+#: How many cells' time an output of a wide window takes.
+SLIDING = 8
 
-#: The same along one axis: in steps of one, and in others.
-SLID_BACK, ALONG = 0.2, 2.0
+#: A window that is asked on the way back: a sum and a winner by taps, by division, or for a row of cells at once. How
+#: many times as long the second takes in narrow rows.
+TAP, TAP_OF_WINNER, ASKED, ASKED_BY_ROWS, NARROW = 0.5, 1.0, 1.5, 0.5, 3
+
+#: A winner along one axis: in steps of one, and in others.
+SLID_BACK, ALONG = 0.2, 1.5
 
 #: A window that looks at another one, to see whether both are won by the same cell.
-HANDED = 2.5
+HANDED = 5.0
 
 
 def of_kernel(moved: float, work: float) -> float:

@@ -122,7 +122,7 @@ def walk(
 
     if sums_powers(KIND):
         a = tl.where(b == 0, 0.0, 1.0).to(COMPUTE)  # the scale
-        usual = is_usual(b, a_in.dtype.element_ty)
+        usual = is_usual(b, a_in.dtype.element_ty) | ~inside
         if tl.min(usual.to(tl.int32)) == 0:
             # A window's bits depend on its own cells, and not on who else is in the tile.
             scale_a, scale_b, scale_d = _with_scale(

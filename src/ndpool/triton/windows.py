@@ -241,16 +241,24 @@ def cells_seen(coords, col, sizes, outs, RANK: tl.constexpr, AXES: tl.constexpr)
     counted = col * 0 + 1
     for axis in tl.static_range(RANK - 1, -1, -1):
         o = col if axis == RANK - 1 else coords[axis]
-        if AXES[axis][ADAPTIVE]:
-            start = window_start(o, sizes[axis], outs[axis], AXES, axis)
-            seen = window_end(o, sizes[axis], outs[axis], AXES, axis) - start
-            real = real * seen
-            counted = counted * seen
-        elif AXES[axis][KERNEL] > 1 or AXES[axis][STRIDE] > 1 or AXES[axis][LO] + AXES[axis][OVERHANGS] > 0:
-            start = window_start(o, sizes[axis], outs[axis], AXES, axis)
-            first = (tl.maximum(-start, 0) + AXES[axis][DILATION] - 1) // AXES[axis][DILATION]
-            last = (tl.maximum(sizes[axis] - start, 0) + AXES[axis][DILATION] - 1) // AXES[axis][DILATION]
-            beyond = (sizes[axis] + AXES[axis][HI] - start + AXES[axis][DILATION] - 1) // AXES[axis][DILATION]
-            real = real * tl.maximum(tl.minimum(last, AXES[axis][KERNEL]) - first, 0)
-            counted = counted * tl.minimum(beyond, AXES[axis][KERNEL])
+        real_along, counted_along = cells_along(o, sizes[axis], outs[axis], AXES, axis)
+        real = real * real_along
+        counted = counted * counted_along
     return real, counted
+
+
+@triton.jit
+def cells_along(o, size, out, AXES: tl.constexpr, axis: tl.constexpr):
+    """The same of the windows of o along one axis."""
+    if AXES[axis][ADAPTIVE]:
+        seen = window_end(o, size, out, AXES, axis) - window_start(o, size, out, AXES, axis)
+        return seen, seen
+    elif AXES[axis][KERNEL] > 1 or AXES[axis][STRIDE] > 1 or AXES[axis][LO] + AXES[axis][OVERHANGS] > 0:
+        start = window_start(o, size, out, AXES, axis)
+        first = (tl.maximum(-start, 0) + AXES[axis][DILATION] - 1) // AXES[axis][DILATION]
+        last = (tl.maximum(size - start, 0) + AXES[axis][DILATION] - 1) // AXES[axis][DILATION]
+        beyond = (size + AXES[axis][HI] - start + AXES[axis][DILATION] - 1) // AXES[axis][DILATION]
+        real = tl.maximum(tl.minimum(last, AXES[axis][KERNEL]) - first, 0)
+        return real, tl.minimum(beyond, AXES[axis][KERNEL])
+    else:
+        return 1, 1

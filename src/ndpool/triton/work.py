@@ -32,9 +32,9 @@ WIDE_KERNEL = 8
 UNROLLED, UNROLLED_POWERS = 32, 9
 
 #: Windows from this length on are read by neighbouring threads, where they lie along the last axis and apart: threads
-#: that read so far from each other ask the nearest cache for a line each. On the way back, rows of blocks are cut from
-#: a length on.
-LONG, LONG_BLOCK = 12, 16
+#: that read so far from each other ask the nearest cache for a line each. Unless they are long, windows so near to each
+#: other are not apart. On the way back, rows of blocks are cut from a length on.
+LONG, FAR, LONG_BLOCK = 12, 10, 16
 
 #: How far apart the cells of a window may lie where channels and the axis outside of them are one.
 FARTHEST = 32
@@ -140,8 +140,8 @@ def joined(plan: Plan, indexed: bool = False) -> tuple[Axis, ...]:
             found[-1] = Axis(cells, 1, cells, cells)
         else:
             found.append(axis)
-    if not indexed:
-        found[-2:] = _with_channels(found[-2:])
+    if not indexed and plan.kind in ("max", "min", "sum", "avg") and ITEM_BYTES[plan.dtype] <= 4:
+        found[-2:] = _with_channels(found[-2:])  # more numbers for each cell would leave no registers
     if len(found) > MOST_AXES:
         raise NotImplementedError(
             f"{plan.window!r} over shape {plan.shape} has {len(found)} axes that cannot be joined, and the engine "
@@ -235,31 +235,41 @@ def _time(plan: Plan, steps: tuple[Walk, ...]) -> float:
     """Where sums are kept between two kernels, they have twice the bits of cells; states of curved kinds more."""
     item, curved = ITEM_BYTES[plan.dtype], plan.kind in ("smooth_max", "lp")
     state = 4 * item if curved else item if plan.kind in ("max", "min") else 2 * item
-    cell = times.CURVED * times.CELL if curved and not (len(steps) == 1 and _sums_powers(plan)) else times.CELL
+    slow = 1.0
+    if curved and not (len(steps) == 1 and _sums_powers(plan)):
+        slow = times.CURVED
+    elif plan.kind in ("max", "min"):
+        slow = item / 4
+    elif plan.dtype == "float64":
+        slow = times.WITH_ERROR
     total = 0.0
     for i, step in enumerate(steps):
         inputs = math.prod(axis.length for axis in step.axes)
         moved = (state if i else item) * inputs + (item if i == len(steps) - 1 else state) * step.outputs
+        cells = min(step.cells, times.SLIDING) if is_wide(step) and not curved else step.cells
         if step.tree:
-            work = times.CELL_OF_TREE * step.outputs * step.cells
+            work = slow * times.CELL_OF_TREE * cells * step.outputs
+        elif cells <= (UNROLLED_POWERS if slow == times.CURVED else UNROLLED):
+            work = slow * times.CELL * cells * step.outputs
         else:
-            cells = min(step.cells, times.SLIDING) if _is_wide(step) and not curved else step.cells
-            work = max(cell * cells * step.outputs, times.CELL_IN_TURN * cells * (cells > UNROLLED))
+            work = max(slow * times.CELL_IN_LOOP * cells * step.outputs, times.CELL_IN_TURN * cells)
         total += times.of_kernel(moved, work)
     return total
 
 
-def _is_wide(step: Walk) -> bool:
+def is_wide(step: Walk) -> bool:
     """Whether windows are long, along one axis, in steps of one."""
     pooled = [axis for axis in step.axes if not axis.is_carried]
-    return len(pooled) == 1 and WIDE_KERNEL <= pooled[0].kernel <= UNROLLED and pooled[0][3:5] == (1, 1)
+    in_ones = len(pooled) == 1 and pooled[0][3:5] == (1, 1) and not pooled[0].adaptive
+    return in_ones and WIDE_KERNEL <= pooled[0].kernel <= UNROLLED
 
 
 def _is_long(axes: tuple[Axis, ...], i: int) -> bool:
     """Whether windows along the last axis are so long and far apart that neighbours would read far from each other."""
     axis = axes[i]
     apart = axis.length // max(axis.output, 1)
-    return i == len(axes) - 1 and axis.kernel >= LONG and 2 * apart >= axis.kernel
+    far = 2 * apart >= axis.kernel and (apart >= FAR or axis.kernel > UNROLLED)
+    return i == len(axes) - 1 and axis.kernel >= LONG and far
 
 
 def _along(axes: tuple[Axis, ...], i: int, scale: int) -> tuple[Walk, ...]:
