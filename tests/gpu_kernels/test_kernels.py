@@ -318,17 +318,21 @@ def test_grids_of_several_layers(kind, wide, monkeypatch):
     ],
     ids=str,
 )
-def test_winners_of_wide_windows_slide_back(shape, window, dtype):
+def test_winners_of_wide_windows_slide_back(shape, window, dtype, monkeypatch):
     """To the last bit what exact sums are, and nothing where a window has no cell."""
+    for name in ("LAUNCH", "BYTE", "SLID_BACK"):
+        monkeypatch.setattr(times, name, 0)
     pool, rng = Pool(Max(), window, skip=0.0), np.random.default_rng(7)
     x = rng.integers(-3, 4, shape).astype(dtype)
     x[..., :6] = 0
     g = rng.integers(-8, 9, pool.output_shape(shape)).astype(dtype)
     device = OnDevice(pool, x)
+    device.plan.handles.pop("triton", None)
     names = [launch.kernel.__name__ for launch in recipe(device.plan, "pull").launches]
     assert set(names) == {"slide_back"}
     device.linearize()
     same(device.pull(g), spec.vjp(pool, x, g))
+    device.plan.handles.pop("triton", None)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, hostile.BFLOAT16], ids=str)
@@ -397,10 +401,19 @@ def test_axes_that_are_shorter_than_a_tile(kind, shape):
     within(found["pull"], gx, factor(pool) * vjp_allowance(pool, x, g, gx))
 
 
-def test_a_single_cell():
-    pool = Pool(Max(), Window((1,)), (-1,))
-    found = OnDevice(pool, np.array([3.0])).everything(np.array([2.0]), np.array([5.0]))
-    assert [found[name].tolist() for name in ("forward", "jvp", "pull", "indices")] == [[3.0], [2.0], [5.0], [0]]
+@pytest.mark.parametrize("window", [Window((1,)), Global(), Adaptive((1,))], ids=str)
+@pytest.mark.parametrize("kind", [Max(), Min("split"), Sum(), Avg(), SmoothMax(1.0), Lp(2)], ids=repr)
+def test_windows_of_a_single_cell(kind, window):
+    pool, x, t, g = (
+        Pool(kind, window, (-1,)),
+        np.array([[3.0], [4.0]]),
+        np.array([[2.0], [-1.0]]),
+        np.array([[5.0], [6.0]]),
+    )
+    found = OnDevice(pool, x).everything(t, g)
+    for name, expected in {"forward": x, "jvp": t, "pull": g}.items():
+        np.testing.assert_array_equal(found[name], expected)
+    assert "indices" not in found or found["indices"].tolist() == [[0], [0]]
 
 
 # --- what there is not ----------------------------------------------------------------------------

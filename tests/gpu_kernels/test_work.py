@@ -21,8 +21,8 @@ BACK_BY_AXES = {"LAUNCH": 0, "BYTE": 0, "TAP": 1, "ASKED": 1, "SLID_BACK": 1e-3,
 WAYS = {
     "direct": {"LAUNCH": 10**9, "DIRECT_CELLS": 10**6, "LONG": 10**6, "PART": 10**9},
     "axis by axis": {"DIRECT_CELLS": 0, "LONG": 10**6, "PART": 10**9, **BACK_BY_AXES},
-    "tree": {"DIRECT_CELLS": 0, "LONG": 2, "PART": 10**9},
-    "parts": {"DIRECT_CELLS": 0, "LONG": 2, "PART": 2, "LEAST_PART": 2},
+    "tree": {"DIRECT_CELLS": 0, "LONG": 2, "FAR": 0, "PART": 10**9},
+    "parts": {"DIRECT_CELLS": 0, "LONG": 2, "FAR": 0, "PART": 2, "LEAST_PART": 2},
     "winners visited": {"LAUNCH": 0, "HANDED": 0},
     "loops": {"UNROLLED": 0, "UNROLLED_POWERS": 0},
 }

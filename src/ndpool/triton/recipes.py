@@ -400,14 +400,16 @@ def _scale(maker: Maker, share: str) -> None:
 
 def _time_asked(axes: tuple[Axis, ...], item: int, tap: float) -> float:
     """How long it should take if cells ask all windows over them at once."""
-    inputs, found = math.prod(axis.length for axis in axes), taps(axes)
+    inputs, last, found = math.prod(axis.length for axis in axes), axes[-1], taps(axes)
+    narrow = times.NARROW if last.length < NARROW else 1
     if found is not None:
-        work = tap * item / 4 * sum(map(len, found.taps)) / math.prod(found.steps)
-    elif axes[-1].is_whole or cut(axes) != axes:
+        work = tap * item / 4 * sum(map(len, found.taps)) / math.prod(found.steps) * (narrow if last.is_carried else 1)
+    elif last.is_whole or cut(axes) != axes:
         work = times.ASKED_BY_ROWS * _windows(axes)
     else:
-        work = times.ASKED * _windows(axes) * (times.NARROW if axes[-1].length < NARROW else 1)
-    return times.of_kernel(item * (inputs + math.prod(_outputs(axes))), work * inputs)
+        work = times.ASKED * _windows(axes) * narrow
+    moved = item * (inputs + math.prod(_outputs(axes))) * (times.UNALIGNED if align(last.length) == 1 else 1)
+    return times.of_kernel(moved, work * inputs)
 
 
 def _windows(axes: tuple[Axis, ...]) -> int:
@@ -416,8 +418,9 @@ def _windows(axes: tuple[Axis, ...]) -> int:
 
 
 def _time_by_axes(axes: tuple[Axis, ...], item: int) -> float:
-    """How long sums should take along one axis after the other, with numbers of twice the bits in between."""
-    return sum(_time_asked(each, 2 * item, times.TAP / 2) for _, each in _one_by_one(axes))
+    """How long sums should take along one axis after the other, if there are several, with twice the bits between."""
+    steps = [each for _, each in _one_by_one(axes)]
+    return sum(_time_asked(each, 2 * item, times.TAP / 2) for each in steps) if len(steps) > 1 else math.inf
 
 
 def _time_of_sums(axes: tuple[Axis, ...], item: int) -> float:
@@ -457,8 +460,7 @@ def _way_of_winners(work: Work) -> str:
     item, inputs = ITEM_BYTES[work.plan.derivative], work.inputs
     found = {"ask": _time_asked(work.axes, item, times.TAP_OF_WINNER)}
     around = math.prod(count for count, *_ in _around(work.axes))
-    # One window over whole axes is found without a division, and cells ask it in one pass.
-    if around <= MOST_AROUND and not _are_whole(work):
+    if around <= MOST_AROUND:
         found["visited"] = times.of_kernel(item * inputs, 0) + times.of_kernel(0, times.HANDED * work.outputs * around)
     steps = [axes for _, axes in _one_by_one(work.axes)]
     if len(steps) > 1 and not any(axis.adaptive for axis in work.axes):

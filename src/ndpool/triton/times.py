@@ -10,10 +10,16 @@ LAUNCH, BYTE = 2.5e6, 0.25
 
 #: A cell of a window that is walked over: where the steps are written out, and in a loop. Those of a loop come one
 #: after the other, however few outputs there are. A cell of a tree.
-CELL, CELL_IN_LOOP, CELL_IN_TURN, CELL_OF_TREE = 0.4, 2.0, 6e4, 1.3
+CELL, CELL_IN_LOOP, CELL_IN_TURN, CELL_OF_TREE = 0.4, 2.0, 1e5, 1.3
 
 #: How many times as long a cell takes that is a power or an exponential, and a double beside which the error is kept.
 CURVED, WITH_ERROR = 3, 2
+
+#: Neighbours along the last axis that read apart from each other: up to so many bytes, a cell takes the longer.
+SECTOR = 32
+
+#: Rows that do not start at multiples of a vector are moved so much slower.
+UNALIGNED = 1.3
 
 #: How many cells' time an output of a wide window takes.
 SLIDING = 8

@@ -250,7 +250,9 @@ def _time(plan: Plan, steps: tuple[Walk, ...]) -> float:
         if step.tree:
             work = slow * times.CELL_OF_TREE * cells * step.outputs
         elif cells <= (UNROLLED_POWERS if slow == times.CURVED else UNROLLED):
-            work = slow * times.CELL * cells * step.outputs
+            # Those in steps of two share what they read.
+            apart = item * step.axes[-1].stride if step.axes[-1].stride > 2 else 4
+            work = slow * times.CELL * cells * step.outputs * max(1, min(apart, times.SECTOR) / 4)
         else:
             work = max(slow * times.CELL_IN_LOOP * cells * step.outputs, times.CELL_IN_TURN * cells)
         total += times.of_kernel(moved, work)
