@@ -261,6 +261,38 @@ NDPOOL_INLINE vec<float, 2 * N> zipped_as_floats(vec<double, N> a, vec<double, N
     } both = {convert<float, N>(a), convert<float, N>(b)};
     return bits<vec<float, 2 * N>>(both);
 }
+// Floats as two registers of doubles, and these as floats again.
+template <int N>
+struct Halves {
+    vec<double, N / 2> low, high;
+
+    NDPOOL_INLINE explicit Halves(vec<float, N> v) {
+#if defined(__AVX512F__)
+        if constexpr (N == 16) {
+            low = bits<vec<double, 8>>(_mm512_cvtps_pd(_mm512_castps512_ps256(bits<__m512>(v))));
+            high = bits<vec<double, 8>>(_mm512_cvtps_pd(_mm512_extractf32x8_ps(bits<__m512>(v), 1)));
+            return;
+        }
+#endif
+        struct {
+            vec<float, N / 2> low, high;
+        } both = bits<decltype(both)>(v);
+        low = convert<double, N / 2>(both.low), high = convert<double, N / 2>(both.high);
+    }
+    NDPOOL_INLINE void add(const Halves &b) { low += b.low, high += b.high; }
+    NDPOOL_INLINE vec<float, N> as_floats() const {
+#if defined(__AVX512F__)
+        if constexpr (N == 16)
+            return bits<vec<float, N>>(
+                _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(bits<__m512d>(low))),
+                                   _mm512_cvtpd_ps(bits<__m512d>(high)), 1));
+#endif
+        struct {
+            vec<float, N / 2> low, high;
+        } both = {convert<float, N / 2>(low), convert<float, N / 2>(high)};
+        return bits<vec<float, N>>(both);
+    }
+};
 // The last lane of a, and all of b but its last.
 template <int N, class V>
 inline V shift_lane_in(V a, V b) {
@@ -359,11 +391,20 @@ constexpr bool FUSED = true;
 template <int N>
 inline vec<float, N> fused_difference(vec<float, N> a, vec<float, N> b, vec<float, N> c) {
 #if defined(__aarch64__)
-    return bits<vec<float, N>>(vfmaq_f32(vnegq_f32(bits<float32x4_t>(c)), bits<float32x4_t>(a), bits<float32x4_t>(b)));
-#elif defined(__AVX512F__)
-    return bits<vec<float, N>>(_mm512_fmsub_ps(bits<__m512>(a), bits<__m512>(b), bits<__m512>(c)));
+    if constexpr (N == 2)
+        return bits<vec<float, N>>(vfma_f32(vneg_f32(bits<float32x2_t>(c)), bits<float32x2_t>(a), bits<float32x2_t>(b)));
+    else
+        return bits<vec<float, N>>(
+            vfmaq_f32(vnegq_f32(bits<float32x4_t>(c)), bits<float32x4_t>(a), bits<float32x4_t>(b)));
 #else
-    return bits<vec<float, N>>(_mm256_fmsub_ps(bits<__m256>(a), bits<__m256>(b), bits<__m256>(c)));
+#if defined(__AVX512F__)
+    if constexpr (N == 16)
+        return bits<vec<float, N>>(_mm512_fmsub_ps(bits<__m512>(a), bits<__m512>(b), bits<__m512>(c)));
+#endif
+    if constexpr (N == 8)
+        return bits<vec<float, N>>(_mm256_fmsub_ps(bits<__m256>(a), bits<__m256>(b), bits<__m256>(c)));
+    else if constexpr (N == 4)
+        return bits<vec<float, N>>(_mm_fmsub_ps(bits<__m128>(a), bits<__m128>(b), bits<__m128>(c)));
 #endif
 }
 template <int N>

@@ -1,121 +1,164 @@
 // What follows from the sum of a window's terms: the output, and what the weights of its cells are divided by.
+//
+// A sum that is held times a power of 2 gives the same to the bit, whichever power that is: mantissas and exponents are
+// taken apart. Of terms that have no more bits than floats, sums are rounded to floats first.
 #pragma once
 #include "kinds/smooth.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
-// s + log(sum) / beta.
+// log(sum 2^shift) / beta. A logarithm may be far from 0 and the output near: what its largest part loses is added
+// again.
 template <class T>
 class LogValue;
-
-// A logarithm may be far from 0 and the output near: what its largest part and the sum lose is added again.
 template <>
 class LogValue<float> {
   public:
-    LogValue(double s, double beta)
-        : s(static_cast<float>(s)),
+    LogValue(double shift, double beta)
+        : shift(static_cast<float>(shift)),
           per_beta(static_cast<float>(1 / beta)),
           high(static_cast<float>(LOG_2 / beta)),
           low(static_cast<float>(LOG_2 / beta - static_cast<double>(high))) {}
     template <int N>
     NDPOOL_INLINE vec<float, N> of(vec<float, N> sum) const {
+        return of<N>(sum, splat<float, N>(shift));
+    }
+    // Of a sum of doubles.
+    template <int N>
+    NDPOOL_INLINE vec<double, N> of(vec<double, N> sum) const {
+        const FloatInTwo<N> parts(sum);
+        return convert<double, N>(of<N>(parts.m, convert<float, N>(parts.e) + shift));
+    }
+
+    // With an exponent for each sum.
+    template <int N>
+    NDPOOL_INLINE vec<float, N> of(vec<float, N> sum, vec<float, N> more) const {
         const LogParts<N> parts(sum);
-        const vec<float, N> unit = splat<float, N>(high), most = parts.k * unit;
-        const ExactDifference<float, N> whole(splat<float, N>(s), -most);
-        const vec<float, N> lost = product_error<N>(parts.k, unit, most) + parts.k * low + whole.lost;
-        return whole.difference + ((parts.t + parts.tail()) * per_beta + lost);
+        const vec<float, N> k = parts.k + more, unit = splat<float, N>(high), most = k * unit;
+        const vec<float, N> lost = k * low + product_error<N>(k, unit, most);
+        return most + ((parts.t + parts.tail()) * per_beta + lost);
     }
 
   private:
-    float s, per_beta, high, low;
+    float shift, per_beta, high, low;
 };
-// The logarithm may be much larger than log(n), and the output nearer to 0 than both: nothing is lost of the quotient
-// or the sum.
 template <>
 class LogValue<double> {
   public:
-    LogValue(double s, double beta) : s(s), beta(beta), per_beta(1 / beta) {}
+    LogValue(double shift, double beta)
+        : shift(shift),
+          per_beta(1 / beta),
+          high(LOG_2 / beta),
+          low((0x1.abc9e3b39803fp-56 - product_error<LANES<double>>(all(high), all(beta), all(LOG_2))[0]) / beta) {}
     template <int N>
     NDPOOL_INLINE vec<double, N> of(vec<double, N> sum) const {
-        const LogInTwo<N> log = log_in_two<N>(sum);
-        const vec<double, N> quotient = log.whole * per_beta;
-        const vec<double, N> left = log.rest - product_error<N>(quotient, splat<double, N>(beta), log.whole);
-        const ExactDifference<double, N> whole(splat<double, N>(s), -quotient);
-        return whole.difference + (whole.lost + left * per_beta);
+        const LogInTwo<N> log(sum);
+        const vec<double, N> k = log.k + shift, unit = splat<double, N>(high), most = k * unit;
+        const vec<double, N> lost = k * low + product_error<N>(k, unit, most);
+        return most + (log.mantissa() * per_beta + lost);
     }
 
   private:
-    double s, beta, per_beta;
+    double shift, per_beta, high, low;
+    static vec<double, LANES<double>> all(double v) { return splat<double, LANES<double>>(v); }
 };
 
-// sum ** p, as accurate as terms of type E are.
-template <class E, int N>
-NDPOOL_INLINE vec<double, N> power_of(vec<double, N> sum, double p) {
-    return pow_lanes<N, std::is_same_v<E, float>>(sum, p);
-}
-template <class E, int N>
-NDPOOL_INLINE vec<float, N> power_of(vec<float, N> sum, double p) {
-    return Power<float>(p).of<N>(sum);
-}
+// (sum 2^before)^p 2^after, as accurate as terms with more or fewer bits are.
+class SumPower {
+  public:
+    SumPower(double before, double p, double after, bool narrow) : before(before), after(after), p(p), narrow(narrow) {}
+    template <int N>
+    NDPOOL_INLINE vec<double, N> of(vec<double, N> sum) const {
+        const vec<double, N> first = splat<double, N>(before);
+        const Scaled<double, N> power =
+            narrow ? power_in_two<N, true>(sum, first, p) : power_in_two<N, false>(sum, first, p);
+        // By halves, as the power may be below the normal numbers.
+        const vec<double, N> n = power.n + after, half = n * 0.5 + WHOLE_DOUBLE - WHOLE_DOUBLE;
+        return sum == 0 ? sum : times_power<N>(power.p, half) * power_of_two<N>(n - half);
+    }
 
-// Calls f(value) with what value(sum) gives: the outputs of a register of windows. Sums of type S over terms of another
-// type E are those of powers.
-template <class E, class S, class F>
-NDPOOL_INLINE void with_value(const Smooth &kind, double scale, const F &f) {
-    using V = vec<S, LANES<S>>;
-    const auto s = static_cast<S>(scale);
+  private:
+    double before, after;
+    InHalves p;
+    bool narrow;
+};
+
+// A sum of squares as m 4^h: m from 1 to 4, rounded to a float.
+template <int N>
+struct SquareInTwo {
+    vec<float, N> m;
+    vec<double, N> h;
+
+    NDPOOL_INLINE explicit SquareInTwo(vec<double, N> sum) {
+        const FloatInTwo<N> parts(sum);
+        h = (parts.e * 0.5 - 0.25) + WHOLE_DOUBLE - WHOLE_DOUBLE;
+        const auto odd = parts.e - 2.0 * h;
+        m = parts.m * convert<float, N>(odd + 1.0);
+    }
+};
+
+// Calls f(value) with what value(sum) gives: the outputs of a register of windows.
+template <class S, class F>
+NDPOOL_INLINE void with_value(const Smooth &kind, const TermScale &scale, const F &f) {
+    constexpr int N = LANES<S>;
+    using V = vec<S, N>;
+    constexpr bool WIDE = std::is_same_v<S, double>;
     const double p = kind.parameter;
-    if constexpr (!std::is_same_v<E, S>)
-        return f([s, p](V sum) NDPOOL_INLINED { return s * power_of<E, LANES<S>>(sum, 1 / p); });
-    if constexpr (std::is_same_v<S, float>)
-        if (!kind.lp && kind.rough)
-            return f([s, per_beta = static_cast<float>(1 / p)](V sum)
-                         NDPOOL_INLINED { return log_lanes<LANES<S>>(sum) * per_beta + s; });
-    if (!kind.lp)
-        f([log = LogValue<S>(scale, p)](V sum) NDPOOL_INLINED { return log.template of<LANES<S>>(sum); });
-    else if (p == 1)
-        f([s](V sum) NDPOOL_INLINED { return s * sum; });
-    else if (p == 2)
-        f([s](V sum) NDPOOL_INLINED { return s * sqrt_lanes<LANES<S>>(sum); });
-    else
-        f([s, p](V sum) NDPOOL_INLINED { return s * power_of<E, LANES<S>>(sum, 1 / p); });
-}
-
-template <int N>
-NDPOOL_INLINE vec<double, N> over_sum(vec<double, N> v, vec<double, N> sum) {
-    return v / sum;
-}
-template <int N>
-NDPOOL_INLINE vec<float, N> over_sum(vec<float, N> v, vec<float, N> sum) {
-    return v * reciprocal<N>(sum);
-}
-template <int N>
-NDPOOL_INLINE vec<double, N> over_root(vec<double, N> v, vec<double, N> sum) {
-    return v / sqrt_lanes<N>(sum);
-}
-template <int N>
-NDPOOL_INLINE vec<float, N> over_root(vec<float, N> v, vec<float, N> sum) {
-    return v * reciprocal_root<N>(sum);
+    if (!kind.lp) {
+        if constexpr (WIDE)
+            if (!kind.narrow)
+                return f([log = LogValue<double>(scale.term, p)](V sum) NDPOOL_INLINED { return log.of<N>(sum); });
+        return f([log = LogValue<float>(scale.term, p)](V sum) NDPOOL_INLINED { return log.of<N>(sum); });
+    }
+    const S cell = static_cast<S>(1 / scale.inverse<double>());
+    if (p == 1) return f([cell](V sum) NDPOOL_INLINED { return cell * sum; });
+    if (p == 2) {
+        if constexpr (WIDE)
+            if (kind.narrow)
+                return f([cell](V sum) NDPOOL_INLINED {
+                    const SquareInTwo<N> square(sum);
+                    const V root = convert<double, N>(sqrt_lanes<N>(square.m)) * power_of_two<N>(square.h);
+                    return sum == 0 ? sum : cell * root;
+                });
+        return f([cell](V sum) NDPOOL_INLINED { return cell * sqrt_lanes<N>(sum); });
+    }
+    if constexpr (WIDE)
+        f([root = SumPower(scale.term, 1 / p, 0, kind.narrow)](V sum) NDPOOL_INLINED { return root.of<N>(sum); });
 }
 
 // Calls f(share) with what share(v, sum) gives: v over what the weights of a window are divided by, and 0 where there
 // are none.
-template <class E, class S, class F>
-NDPOOL_INLINE void with_share(const Smooth &kind, const F &f) {
-    using V = vec<S, LANES<S>>;
+template <class S, class F>
+NDPOOL_INLINE void with_share(const Smooth &kind, const TermScale &scale, const F &f) {
+    constexpr int N = LANES<S>;
+    using V = vec<S, N>;
+    constexpr bool WIDE = std::is_same_v<S, double>;
     const double p = kind.parameter;
-    auto over_power = [p](V v, V sum)
-                          NDPOOL_INLINED { return sum == 0 ? V{} : v * power_of<E, LANES<S>>(sum, (1 - p) / p); };
-    if constexpr (!std::is_same_v<E, S>) return f(over_power);
-    if (!kind.lp)
-        f([](V v, V sum) NDPOOL_INLINED { return over_sum<LANES<S>>(v, sum); });
-    else if (p == 1)
-        f([](V v, V sum) NDPOOL_INLINED { return sum == 0 ? V{} : v; });
-    else if (p == 2)
-        f([](V v, V sum) NDPOOL_INLINED { return sum == 0 ? V{} : over_root<LANES<S>>(v, sum); });
-    else
-        f(over_power);
+    if (kind.lp && p == 1) return f([](V v, V sum) NDPOOL_INLINED { return sum == 0 ? V{} : v; });
+    if constexpr (WIDE) {
+        // A product of floats, whose exponents may be any.
+        [[maybe_unused]] auto product = [](V v, vec<float, N> by) NDPOOL_INLINED {
+            return to_float_bits<N>(to_float_bits<N>(v) * convert<double, N>(by));
+        };
+        if (!kind.lp && kind.narrow)
+            return f([product](V v, V sum) NDPOOL_INLINED {
+                const FloatInTwo<N> parts(sum);
+                return product(v, reciprocal<N>(parts.m)) * power_of_two<N>(-parts.e);
+            });
+        if (!kind.lp) return f([](V v, V sum) NDPOOL_INLINED { return v / sum; });
+        if (p == 2 && kind.narrow)
+            return f([product](V v, V sum) NDPOOL_INLINED {
+                const SquareInTwo<N> square(sum);
+                return sum == 0 ? V{} : product(v, reciprocal_root<N>(square.m)) * power_of_two<N>(-square.h);
+            });
+        if (p == 2) return f([](V v, V sum) NDPOOL_INLINED { return sum == 0 ? V{} : v / sqrt_lanes<N>(sum); });
+        f([power = SumPower(scale.term, (1 - p) / p, scale.weight, kind.narrow)](V v, V sum)
+              NDPOOL_INLINED { return sum == 0 ? V{} : v * power.of<N>(sum); });
+    } else {
+        if (!kind.lp) return f([](V v, V sum) NDPOOL_INLINED { return v * reciprocal<N>(sum); });
+        f([](V v, V sum) NDPOOL_INLINED { return sum == 0 ? V{} : v * reciprocal_root<N>(sum); });
+    }
 }
 
 }  // namespace NDPOOL_LEVEL
