@@ -121,17 +121,17 @@ NDPOOL_INLINE vec<double, N> power_of_two(vec<double, N> n) {
     return times_power<N>(splat<double, N>(1), n);
 }
 
-// 2^r in floats, for r from -1/2 to 1/2.
+// 2^r in floats, for r from -1/2 to 1/2; times a power of 2, with the same bits.
 template <int N>
-NDPOOL_INLINE vec<float, N> exp2_mantissa(vec<float, N> r) {
+NDPOOL_INLINE vec<float, N> exp2_mantissa(vec<float, N> r, float times = 1) {
     // 1 + r p(r), with the p whose relative error is the least: 1.7e-8 with its numbers rounded.
-    vec<float, N> p = splat<float, N>(0x1.41fb34p-13f);
-    p = p * r + 0x1.5f3f34p-10f;
-    p = p * r + 0x1.3b2d5p-7f;
-    p = p * r + 0x1.c6aee6p-5f;
-    p = p * r + 0x1.ebfbdcp-3f;
-    p = p * r + 0x1.62e43p-1f;
-    return p * r + 1.0f;
+    vec<float, N> p = splat<float, N>(times * 0x1.41fb34p-13f);
+    p = p * r + times * 0x1.5f3f34p-10f;
+    p = p * r + times * 0x1.3b2d5p-7f;
+    p = p * r + times * 0x1.c6aee6p-5f;
+    p = p * r + times * 0x1.ebfbdcp-3f;
+    p = p * r + times * 0x1.62e43p-1f;
+    return p * r + times;
 }
 
 // exp(beta x), as accurate as the last place whatever the exponent. It is right for exponents of 2 up to LIMIT in size;
@@ -151,7 +151,19 @@ class ExpTerm<float> {
     NDPOOL_INLINE Scaled<float, N> of(vec<float, N> x) const {
         using V = vec<float, N>;
         const V b = splat<float, N>(high), n = x * high + WHOLE - WHOLE;
-        return {exp2_mantissa<N>(x * low + product_error<N>(b, x, n)), n};
+        return {exp2_mantissa<N>(fused_sum<N>(x, splat<float, N>(low), product_error<N>(b, x, n))), n};
+    }
+    // The same times 2^-shift, of an even shift, where n is near it; else `far` gets bits other than 0.
+    template <int N>
+    NDPOOL_INLINE vec<float, N> near(vec<float, N> x, float shift, vec<std::uint32_t, N> &far) const {
+        using V = vec<float, N>;
+        using U = vec<std::uint32_t, N>;
+        const float whole = WHOLE + 64.0f - shift;
+        const V b = splat<float, N>(high), raised = x * high + whole;  // n - shift + 64 is in its low bits
+        const V r = fused_sum<N>(x, splat<float, N>(low), product_error<N>(b, x, raised - whole));
+        const V p = exp2_mantissa<N>(r, 0x1p-64f);
+        far |= (bits<U>(raised) ^ bits<std::uint32_t>(WHOLE)) & ~std::uint32_t(127);
+        return bits<V>((bits<U>(raised) << 23) + bits<U>(p));
     }
 
   private:
@@ -168,7 +180,7 @@ class ExpTerm<double> {
     NDPOOL_INLINE Scaled<double, N> of(vec<double, N> x) const {
         using V = vec<double, N>;
         const V b = splat<double, N>(high), n = x * high + WHOLE_DOUBLE - WHOLE_DOUBLE;
-        return {exp_mantissa<N>(LOG_2 * (x * low + product_error<N>(b, x, n))), n};
+        return {exp_mantissa<N>(LOG_2 * fused_sum<N>(x, splat<double, N>(low), product_error<N>(b, x, n))), n};
     }
 
   private:
@@ -343,15 +355,14 @@ class Power<float> {
         const V k = subnormal ? log.k - 24.0f : log.k;
         const V per_log_2 = splat<float, N>(0x1.715476p0f), factor = splat<float, N>(high);
         const V a = log.t * per_log_2;
-        V rest = log.t * 0x1.4ae0cp-26f + product_error<N>(log.t, per_log_2, a);
-        rest = log.tail() * per_log_2 + rest;
+        V rest = fused_sum<N>(log.t, splat<float, N>(0x1.4ae0cp-26f), product_error<N>(log.t, per_log_2, a));
+        rest = fused_sum<N>(log.tail(), per_log_2, rest);
         // p times that, as a whole number and a rest; p k less a whole number is exact.
-        const V b = a * factor, most = factor * rest + b;
-        const V n = factor * k + most + WHOLE - WHOLE;
-        V r = product_error<N>(factor, k, n) + b;
-        r += product_error<N>(factor, a, b);
-        r = factor * rest + r;
-        r = low * (k + a) + r;
+        const V b = a * factor, most = fused_sum<N>(factor, rest, b);
+        const V n = fused_sum<N>(factor, k, most) + WHOLE - WHOLE;
+        V r = (product_error<N>(factor, k, n) + b) + product_error<N>(factor, a, b);
+        r = fused_sum<N>(factor, rest, r);
+        r = fused_sum<N>(splat<float, N>(low), k + a, r);
         return {exp2_mantissa<N>(r), n};
     }
 };
@@ -369,7 +380,7 @@ NDPOOL_INLINE Scaled<double, N> power_in_two(vec<double, N> x, vec<double, N> be
     const V k = log.k + before, most = k * p.high;
     const V part = log.mantissa() * ((p.high + p.low) * PER_LOG_2);
     const V n = (most + part) + WHOLE_DOUBLE - WHOLE_DOUBLE;
-    const V r = (most - n) + (k * p.low + part);
+    const V r = (most - n) + fused_sum<N>(k, splat<double, N>(p.low), part);
     return {exp_mantissa<N, FOR_FLOATS>(r * LOG_2), n};
 }
 template <>

@@ -36,8 +36,8 @@ class LogValue<float> {
     NDPOOL_INLINE vec<float, N> of(vec<float, N> sum, vec<float, N> more) const {
         const LogParts<N> parts(sum);
         const vec<float, N> k = parts.k + more, unit = splat<float, N>(high), most = k * unit;
-        const vec<float, N> lost = k * low + product_error<N>(k, unit, most);
-        return most + ((parts.t + parts.tail()) * per_beta + lost);
+        const vec<float, N> lost = fused_sum<N>(k, splat<float, N>(low), product_error<N>(k, unit, most));
+        return most + fused_sum<N>(parts.t + parts.tail(), splat<float, N>(per_beta), lost);
     }
 
   private:
@@ -55,8 +55,8 @@ class LogValue<double> {
     NDPOOL_INLINE vec<double, N> of(vec<double, N> sum) const {
         const LogInTwo<N> log(sum);
         const vec<double, N> k = log.k + shift, unit = splat<double, N>(high), most = k * unit;
-        const vec<double, N> lost = k * low + product_error<N>(k, unit, most);
-        return most + (log.mantissa() * per_beta + lost);
+        const vec<double, N> lost = fused_sum<N>(k, splat<double, N>(low), product_error<N>(k, unit, most));
+        return most + fused_sum<N>(log.mantissa(), splat<double, N>(per_beta), lost);
     }
 
   private:
