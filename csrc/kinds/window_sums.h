@@ -6,6 +6,31 @@
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
+// Writes sums as they are, in doubles: what an exact one has lost is so much further on.
+template <class L>
+struct WholeSumSink {
+    static constexpr bool STREAMS = false;
+    double *y, *row;
+    i64 further;
+
+    void move_to(const Plan &plan, i64 index, const OutputRow &) { row = y + index * plan.out_row; }
+    void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
+    static bool finishes() { return false; }
+    static Scratch<double> take_room(const Plan &) { return {}; }
+    static void leave_first_axis(const Plan &, i64) {}
+    void advance(i64 elements) { y += elements; }
+    template <class Use>
+    NDPOOL_INLINE void over_arrays(const Use &use) {
+        use(y, row);
+    }
+    template <int N>
+    void put(i64 at, const typename L::template State<N> &s, int count) {
+        put_some<N>(row + at, count, [&](double *p) { store<N>(p, s.v); });
+        if constexpr (L::PLANES == 2)
+            put_some<N>(row + further + at, count, [&](double *p) { store<N>(p, s.with); });
+    }
+};
+
 // Sums, of type S, over terms of type E. They are added up in doubles, those of doubles with the errors of all
 // additions.
 template <class E, class S>
@@ -100,6 +125,7 @@ struct WindowSums {
   private:
     const Scratch<S> block;
     static constexpr int N = LANES<S>;
+    static constexpr Tuned TUNED = std::is_same_v<E, float> ? Tuned::ROWS : Tuned::NOT;
     using Truth = vec<typename IntOf<sizeof(S)>::s, N>;  // what comparisons of N sums give
 
     // An output all of whose cells are skipped has no terms. Nobody reads it, so that any good sum will do.
@@ -121,18 +147,27 @@ struct WindowSums {
         return all;
     }
 
-    // The sums of what cells(from, many) gives for the cells of each piece.
+    // The sums of what cells(from, many) gives for the cells of each piece. What additions lose is kept until the end.
     template <class Cells>
     void sum_pieces(S *to, bool with_weights, const Cells &cells) {
         const i64 all = count();
-        const Scratch<double> block(all, "sums of pieces");
-        double *sums = block.data();
-        for (i64 i = 0; i < all; ++i) sums[i] = 0;
+        const Scratch<CarefulSum> totals(all, "sums of pieces");
+        const Scratch<double> piece_sums(2 * all + 64, "sums of a piece");
+        double *own = piece_sums.data(), *lost = own + all;
+        for (i64 i = 0; i < all; ++i) totals.data()[i] = {}, lost[i] = 0;
         terms.over_pieces(with_weights, [&](const Plan &piece, i64 from, i64 many) {
-            pool_plan<PlainSum<E, double>>(piece, cells(from, many), to);
-            for (i64 i = 0; i < all; ++i) sums[i] += static_cast<double>(to[i]);
+            if constexpr (std::is_same_v<E, double>)
+                pool_piece<ExactSum<double>>(piece, cells(from, many), own, lost);
+            else
+                pool_piece<PlainSum<E, double>>(piece, cells(from, many), own, lost);
+            for (i64 i = 0; i < all; ++i) totals.data()[i].add(own[i]), totals.data()[i].lost += lost[i];
         });
-        for (i64 i = 0; i < all; ++i) to[i] = static_cast<S>(sums[i]);
+        for (i64 i = 0; i < all; ++i) to[i] = static_cast<S>(totals.data()[i].total());
+    }
+    template <class P>
+    static void pool_piece(const Plan &piece, const E *cells, double *own, double *lost) {
+        const WholeSumSink<typename P::Lanes> sink{own, own, lost - own};
+        pool_all<TUNED>(piece, P{}, cells, sink, {});
     }
 
     // Sums over the windows of the part, whose order does not matter.
@@ -162,7 +197,6 @@ struct WindowSums {
 
     template <class P>
     static void pool_plan(const Plan &plan, const E *cells, S *to) {
-        constexpr Tuned TUNED = std::is_same_v<E, float> ? Tuned::ROWS : Tuned::NOT;
         const SumSink<typename P::Lanes, S> sink{to, {Count::NONE, 1}};
         pool_all<TUNED>(plan, P{}, cells, sink, {});
     }
