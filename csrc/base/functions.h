@@ -326,13 +326,18 @@ class Power<float> {
           shift(static_cast<float>(shift)) {}
     template <int N>
     NDPOOL_INLINE vec<float, N> of(vec<float, N> x) const {
-        const Scaled<float, N> power = parts<N>(x);
+        return of<N>(x, vec<float, N>{});
+    }
+    // Of x 2^before.
+    template <int N>
+    NDPOOL_INLINE vec<float, N> of(vec<float, N> x, vec<float, N> before) const {
+        const Scaled<float, N> power = parts<N>(x, before);
         return ends<N>(x, times_power<N>(power.p, power.n - shift));
     }
     // The same, of doubles that are floats.
     template <int N>
     NDPOOL_INLINE vec<double, N> of(vec<double, N> x) const {
-        const Scaled<double, N> power = widened<N>(parts<N>(convert<float, N>(x)));
+        const Scaled<double, N> power = widened<N>(parts<N>(convert<float, N>(x), vec<float, N>{}));
         return ends<N>(x, times_power<N>(power.p, power.n - static_cast<double>(shift)));
     }
 
@@ -347,12 +352,12 @@ class Power<float> {
         return x - x == 0 ? power : x;
     }
     template <int N>
-    NDPOOL_INLINE Scaled<float, N> parts(vec<float, N> x) const {
+    NDPOOL_INLINE Scaled<float, N> parts(vec<float, N> x, vec<float, N> before) const {
         using V = vec<float, N>;
-        // log2 x = k + a + rest
+        // log2 of x 2^before = k + a + rest
         auto subnormal = x < 0x1p-126f;
         const LogParts<N> log(subnormal ? x * 0x1p24f : x);
-        const V k = subnormal ? log.k - 24.0f : log.k;
+        const V k = (subnormal ? log.k - 24.0f : log.k) + before;
         const V per_log_2 = splat<float, N>(0x1.715476p0f), factor = splat<float, N>(high);
         const V a = log.t * per_log_2;
         V rest = fused_sum<N>(log.t, splat<float, N>(0x1.4ae0cp-26f), product_error<N>(log.t, per_log_2, a));

@@ -75,8 +75,8 @@ class LoneWindow {
     }
     // Whether no cell is so large, or so far beyond all numbers, that no power of 2 would bring the terms into range.
     bool is_plain() const {
-        const double exponent = best * kind.parameter * PER_LOG_2 * sign, most = 0.75 * kind.limit();
-        return best - best == 0 && !kind.is_extreme() && (kind.lp || (exponent < most && exponent > -most));
+        const double exponent = best * kind.parameter * PER_LOG_2 * sign;
+        return best - best == 0 && !kind.is_extreme() && (kind.lp || (exponent < most() && exponent > -most()));
     }
 
   private:
@@ -92,6 +92,7 @@ class LoneWindow {
     double best = 0, total = 0;  // the largest cell, or size; infinite where there is none, and NaN beside a NaN
     TermScale scale;
 
+    double most() const { return 0.9 * kind.limit(); }
     static vec<double, N> all(double v) { return splat<double, N>(v); }
     static double exp1(double v) { return exp_lanes<N>(all(v))[0]; }
     static double log1(double v) { return log_lanes<N>(all(v))[0]; }
@@ -127,7 +128,7 @@ class LoneWindow {
         return {value[0], kind.lp ? slope[0] : 0};
     }
     void add_up() {
-        scale = kind.scale_of_best<double>(sign * best);
+        scale = kind.scale_of_best<double>(sign * best, most());
         CarefulSum sum;
         over([&](i64, double v) { sum.add(term_of(v).value); });
         total = sum.total();

@@ -67,21 +67,32 @@ class LogValue<double> {
 // (sum 2^before)^p 2^after, as accurate as terms with more or fewer bits are.
 class SumPower {
   public:
-    SumPower(double before, double p, double after, bool narrow) : before(before), after(after), p(p), narrow(narrow) {}
+    SumPower(const Smooth &kind, double before, double p, double after)
+        : before(before), after(after), p(p), in_floats(p, -after), narrow(kind.narrow), rough(kind.rough) {}
+    template <int N>
+    NDPOOL_INLINE vec<float, N> of(vec<float, N> sum) const {
+        return in_floats.of<N>(sum, splat<float, N>(static_cast<float>(before)));
+    }
     template <int N>
     NDPOOL_INLINE vec<double, N> of(vec<double, N> sum) const {
-        const vec<double, N> first = splat<double, N>(before);
+        using V = vec<double, N>;
+        const V first = splat<double, N>(before);
+        if (rough) {
+            const FloatInTwo<N> parts(sum);
+            return sum == 0 ? sum : convert<double, N>(in_floats.of<N>(parts.m, convert<float, N>(parts.e + first)));
+        }
         const Scaled<double, N> power =
             narrow ? power_in_two<N, true>(sum, first, p) : power_in_two<N, false>(sum, first, p);
         // By halves, as the power may be below the normal numbers.
-        const vec<double, N> n = power.n + after, half = n * 0.5 + WHOLE_DOUBLE - WHOLE_DOUBLE;
+        const V n = power.n + after, half = n * 0.5 + WHOLE_DOUBLE - WHOLE_DOUBLE;
         return sum == 0 ? sum : times_power<N>(power.p, half) * power_of_two<N>(n - half);
     }
 
   private:
     double before, after;
     InHalves p;
-    bool narrow;
+    Power<float> in_floats;
+    bool narrow, rough;
 };
 
 // A sum of squares as m 4^h: m from 1 to 4, rounded to a float.
@@ -123,8 +134,7 @@ NDPOOL_INLINE void with_value(const Smooth &kind, const TermScale &scale, const 
                 });
         return f([cell](V sum) NDPOOL_INLINED { return cell * sqrt_lanes<N>(sum); });
     }
-    if constexpr (WIDE)
-        f([root = SumPower(scale.term, 1 / p, 0, kind.narrow)](V sum) NDPOOL_INLINED { return root.of<N>(sum); });
+    f([root = SumPower(kind, scale.term, 1 / p, 0)](V sum) NDPOOL_INLINED { return root.of<N>(sum); });
 }
 
 // Calls f(share) with what share(v, sum) gives: v over what the weights of a window are divided by, and 0 where there
@@ -136,29 +146,32 @@ NDPOOL_INLINE void with_share(const Smooth &kind, const TermScale &scale, const 
     constexpr bool WIDE = std::is_same_v<S, double>;
     const double p = kind.parameter;
     if (kind.lp && p == 1) return f([](V v, V sum) NDPOOL_INLINED { return sum == 0 ? V{} : v; });
+    const SumPower power(kind, scale.term, (1 - p) / p, scale.weight);
     if constexpr (WIDE) {
         // A product of floats, whose exponents may be any.
-        [[maybe_unused]] auto product = [](V v, vec<float, N> by) NDPOOL_INLINED {
-            return to_float_bits<N>(to_float_bits<N>(v) * convert<double, N>(by));
-        };
+        [[maybe_unused]] auto product = [](V v, V by)
+                                            NDPOOL_INLINED { return to_float_bits<N>(to_float_bits<N>(v) * by); };
         if (!kind.lp && kind.narrow)
             return f([product](V v, V sum) NDPOOL_INLINED {
                 const FloatInTwo<N> parts(sum);
-                return product(v, reciprocal<N>(parts.m)) * power_of_two<N>(-parts.e);
+                return product(v, convert<double, N>(reciprocal<N>(parts.m))) * power_of_two<N>(-parts.e);
             });
         if (!kind.lp) return f([](V v, V sum) NDPOOL_INLINED { return v / sum; });
         if (p == 2 && kind.narrow)
             return f([product](V v, V sum) NDPOOL_INLINED {
                 const SquareInTwo<N> square(sum);
-                return sum == 0 ? V{} : product(v, reciprocal_root<N>(square.m)) * power_of_two<N>(-square.h);
+                const V root = convert<double, N>(reciprocal_root<N>(square.m));
+                return sum == 0 ? V{} : product(v, root) * power_of_two<N>(-square.h);
             });
         if (p == 2) return f([](V v, V sum) NDPOOL_INLINED { return sum == 0 ? V{} : v / sqrt_lanes<N>(sum); });
-        f([power = SumPower(scale.term, (1 - p) / p, scale.weight, kind.narrow)](V v, V sum)
-              NDPOOL_INLINED { return sum == 0 ? V{} : v * power.of<N>(sum); });
+        if (kind.rough)
+            return f([product, power](V v, V sum)
+                         NDPOOL_INLINED { return sum == 0 ? V{} : product(v, power.of<N>(sum)); });
     } else {
         if (!kind.lp) return f([](V v, V sum) NDPOOL_INLINED { return v * reciprocal<N>(sum); });
-        f([](V v, V sum) NDPOOL_INLINED { return sum == 0 ? V{} : v * reciprocal_root<N>(sum); });
+        if (p == 2) return f([](V v, V sum) NDPOOL_INLINED { return sum == 0 ? V{} : v * reciprocal_root<N>(sum); });
     }
+    f([power](V v, V sum) NDPOOL_INLINED { return sum == 0 ? V{} : v * power.of<N>(sum); });
 }
 
 }  // namespace NDPOOL_LEVEL

@@ -72,6 +72,7 @@ struct Smooth {
     bool several;      // whether every window has more than one cell
     bool exact;        // whether results have as many bits as doubles
     bool narrow;       // whether terms have no more bits than floats, wherever they are held
+    bool rough;        // whether results have so few bits that floats do for powers of sums, too
     // If set, how many cells each output sees that are not skipped, in bytes or doubles. Those that are have no term.
     const std::uint8_t *few = nullptr;
     const double *many = nullptr;
@@ -82,7 +83,8 @@ struct Smooth {
           count_pad(call.count_pad),
           several(least_cells(plan, count_pad) > 1),
           exact(call.derivative == Type::F64),
-          narrow(!exact && floats_do(call.derivative)) {
+          narrow(!exact && floats_do(call.derivative)),
+          rough(FUSED && narrow && size_of(call.derivative) == 2) {
         if (call.count_bytes == 1)
             few = static_cast<const std::uint8_t *>(call.counts);
         else
@@ -147,22 +149,24 @@ struct Smooth {
     // The scale of cells in a range, held as E.
     template <class E>
     TermScale scale_of(const Range<E> &range) const {
-        if (!lp) return scale_of_best<E>(static_cast<double>(parameter > 0 ? range.high : range.low));
-        return scale_of_best<E>(static_cast<double>(range.high));
+        if (lp) return scale_of_best<E>(static_cast<double>(range.high));
+        // Less than windows by themselves may have, so that those go the same way that are in range because of it.
+        return scale_of_best<E>(static_cast<double>(parameter > 0 ? range.high : range.low), 0.75 * limit());
     }
-    // By the best cell, or the largest size. Doubles have room above, so that there is more below.
+    // By the best cell, or the largest size; for SmoothMax with exponents of 2 up to `most`. Doubles have room above, so
+    // that there is more below.
     template <class E>
-    TermScale scale_of_best(double best) const {
+    TermScale scale_of_best(double best, double most = 0) const {
         TermScale scale;
         if (lp) {
-            constexpr double most = std::is_same_v<E, float> ? 126 : 1022;
+            most = std::is_same_v<E, float> ? 126 : 1022;
             const double exponent = static_cast<double>(bits<std::int64_t>(best) / (std::int64_t(1) << 52) - 1023);
             scale.cell = best == 0 ? 0 : exponent > most ? most : exponent < -most ? -most : exponent;
             scale.weight = parameter == 1 ? 0 : nearest((parameter - 1) * scale.cell);
             scale.term = scale.weight + scale.cell;
             return scale;
         }
-        const double most = limit() / 2, exponent = best - best == 0 ? best * parameter * PER_LOG_2 : 0;
+        const double exponent = best - best == 0 ? best * parameter * PER_LOG_2 : 0;
         scale.term = nearest(exponent > most ? most : exponent < -most ? -most : exponent);
         if (std::is_same_v<E, double>) scale.term -= 400;
         return scale;

@@ -267,7 +267,8 @@ void over_terms(const Plan &plan, const Smooth &kind, Type type, const void *x, 
     if (kind.narrow) {
         PartTerms<float> terms(plan, kind, type, x, part, begin, end, use.pieces);
         // Powers of sums of floats would lose more than the last place.
-        auto done = [&] { return kind.is_power() ? done_as(terms, double(), false) : done_as(terms, float(), false); };
+        const bool wide = kind.is_power() && !kind.rough;
+        auto done = [&] { return wide ? done_as(terms, double(), false) : done_as(terms, float(), false); };
         terms.guess_scale();
         if (done()) return;
         terms.measure_scale();
