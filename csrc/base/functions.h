@@ -326,12 +326,7 @@ class Power<float> {
           shift(static_cast<float>(shift)) {}
     template <int N>
     NDPOOL_INLINE vec<float, N> of(vec<float, N> x) const {
-        return of<N>(x, vec<float, N>{});
-    }
-    // Of x 2^before.
-    template <int N>
-    NDPOOL_INLINE vec<float, N> of(vec<float, N> x, vec<float, N> before) const {
-        const Scaled<float, N> power = parts<N>(x, before);
+        const Scaled<float, N> power = parts<N>(x, vec<float, N>{});
         return ends<N>(x, times_power<N>(power.p, power.n - shift));
     }
     // The same, of doubles that are floats.
@@ -341,16 +336,7 @@ class Power<float> {
         return ends<N>(x, times_power<N>(power.p, power.n - static_cast<double>(shift)));
     }
 
-  private:
-    float high, low, shift;
-
-    // Infinities and NaN stay.
-    template <int N, class V>
-    NDPOOL_INLINE static V ends(V x, V power) {
-        const V none{};
-        power = x == 0 ? none : power;
-        return x - x == 0 ? power : x;
-    }
+    // (x 2^before) ** p, without the shift.
     template <int N>
     NDPOOL_INLINE Scaled<float, N> parts(vec<float, N> x, vec<float, N> before) const {
         using V = vec<float, N>;
@@ -370,13 +356,32 @@ class Power<float> {
         r = fused_sum<N>(splat<float, N>(low), k + a, r);
         return {exp2_mantissa<N>(r), n};
     }
+
+  private:
+    float high, low, shift;
+
+    // Infinities and NaN stay.
+    template <int N, class V>
+    NDPOOL_INLINE static V ends(V x, V power) {
+        const V none{};
+        power = x == 0 ? none : power;
+        return x - x == 0 ? power : x;
+    }
 };
 
-// p in two parts: the product of the first with a whole number, of up to 26 bits, is exact.
+// A number in two parts: the product of the first with a whole number, of up to 26 bits, is exact.
 struct InHalves {
     double high, low;
-    explicit InHalves(double p) : high(bits<double>(bits<std::uint64_t>(p) & ~std::uint64_t(0x7ffffff))), low(p - high) {}
+    explicit InHalves(double p, double more = 0)
+        : high(bits<double>(bits<std::uint64_t>(p) & ~std::uint64_t(0x7ffffff))), low((p - high) + more) {}
 };
+// a / b, with what the quotient has lost.
+inline InHalves quotient_in_halves(double a, double b) {
+    constexpr int N = LANES<double>;
+    const double q = a / b;
+    const auto error = product_error<N>(splat<double, N>(q), splat<double, N>(b), splat<double, N>(a));
+    return InHalves(q, -error[0] / b);
+}
 // (x 2^before) ** p for positive normal x, in doubles; FOR_FLOATS asks for nine digits only.
 template <int N, bool FOR_FLOATS = false>
 NDPOOL_INLINE Scaled<double, N> power_in_two(vec<double, N> x, vec<double, N> before, const InHalves &p) {

@@ -35,19 +35,15 @@ class LoneWindow {
         if (is_plain())
             add_up();
         else
-            add_up_oddly();
+            total = odd_sum();
     }
 
     double value() const {
         if (kind.lp && best == 0) return 0;
-        if (!is_plain()) {
-            if (total != total) return total;
-            const double scale = sign * best;
-            return kind.lp ? scale * pow1(total, 1 / kind.parameter) : scale + log1(total) / kind.parameter;
-        }
+        if (!is_plain()) return odd_value(total);
         double y = 0;
         with_value<double>(kind, scale, [&](const auto &value) { y = value(all(total))[0]; });
-        return y;
+        return y - y == 0 ? y : odd_value(odd_sum());  // the largest number may be one rounding away
     }
 
     // The change along a tangent.
@@ -153,10 +149,16 @@ class LoneWindow {
         }
         return v == scale ? 1.0 : exp1(kind.parameter * (v - scale));
     }
-    void add_up_oddly() {
-        total = zeros > 0 ? zeros * odd_term(0.0) : 0.0;
-        over([&](i64, double v) { total += kind.lp ? pow1(odd_term(v), kind.parameter) : odd_term(v); });
-        if (best != best) total = best;
+    double odd_sum() const {
+        if (best != best) return best;
+        double sum = zeros > 0 ? zeros * odd_term(0.0) : 0.0;
+        over([&](i64, double v) { sum += kind.lp ? pow1(odd_term(v), kind.parameter) : odd_term(v); });
+        return sum;
+    }
+    double odd_value(double sum) const {
+        if (sum != sum) return sum;
+        const double scale = sign * best;
+        return kind.lp ? scale * pow1(sum, 1 / kind.parameter) : scale + log1(sum) / kind.parameter;
     }
     template <class F>
     void weigh_oddly(double g, const F &f) const {

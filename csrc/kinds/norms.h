@@ -64,28 +64,34 @@ class LogValue<double> {
     static vec<double, LANES<double>> all(double v) { return splat<double, LANES<double>>(v); }
 };
 
-// (sum 2^before)^p 2^after, as accurate as terms with more or fewer bits are.
+// (sum 2^before)^(a/b) 2^after, as accurate as terms with more or fewer bits are.
 class SumPower {
   public:
-    SumPower(const Smooth &kind, double before, double p, double after)
-        : before(before), after(after), p(p), in_floats(p, -after), narrow(kind.narrow), rough(kind.rough) {}
+    SumPower(const Smooth &kind, double before, double a, double b, double after)
+        : before(before),
+          after(after),
+          p(quotient_in_halves(a, b)),
+          in_floats(a / b, 0),
+          narrow(kind.narrow),
+          rough(kind.rough) {}
     template <int N>
     NDPOOL_INLINE vec<float, N> of(vec<float, N> sum) const {
-        return in_floats.of<N>(sum, splat<float, N>(static_cast<float>(before)));
+        using V = vec<float, N>;
+        const Scaled<float, N> power = in_floats.parts<N>(sum, splat<float, N>(static_cast<float>(before)));
+        return sum == 0 ? sum : scaled<N>(Scaled<float, N>{power.p, power.n + static_cast<float>(after)}, V{} + WHOLE);
     }
     template <int N>
     NDPOOL_INLINE vec<double, N> of(vec<double, N> sum) const {
         using V = vec<double, N>;
         const V first = splat<double, N>(before);
+        Scaled<double, N> power;
         if (rough) {
             const FloatInTwo<N> parts(sum);
-            return sum == 0 ? sum : convert<double, N>(in_floats.of<N>(parts.m, convert<float, N>(parts.e + first)));
+            power = widened<N>(in_floats.parts<N>(parts.m, convert<float, N>(parts.e + first)));
+        } else {
+            power = narrow ? power_in_two<N, true>(sum, first, p) : power_in_two<N, false>(sum, first, p);
         }
-        const Scaled<double, N> power =
-            narrow ? power_in_two<N, true>(sum, first, p) : power_in_two<N, false>(sum, first, p);
-        // By halves, as the power may be below the normal numbers.
-        const V n = power.n + after, half = n * 0.5 + WHOLE_DOUBLE - WHOLE_DOUBLE;
-        return sum == 0 ? sum : times_power<N>(power.p, half) * power_of_two<N>(n - half);
+        return sum == 0 ? sum : scaled<N>(Scaled<double, N>{power.p, power.n + after}, V{} + WHOLE_DOUBLE);
     }
 
   private:
@@ -93,6 +99,13 @@ class SumPower {
     InHalves p;
     Power<float> in_floats;
     bool narrow, rough;
+
+    // By halves, as the power may be below the normal numbers.
+    template <int N, class T>
+    NDPOOL_INLINE static vec<T, N> scaled(const Scaled<T, N> &a, vec<T, N> whole) {
+        const vec<T, N> half = a.n * T(0.5) + whole - whole;
+        return times_power<N>(a.p, half) * times_power<N>(splat<T, N>(1), a.n - half);
+    }
 };
 
 // A sum of squares as m 4^h: m from 1 to 4, rounded to a float.
@@ -134,7 +147,7 @@ NDPOOL_INLINE void with_value(const Smooth &kind, const TermScale &scale, const 
                 });
         return f([cell](V sum) NDPOOL_INLINED { return cell * sqrt_lanes<N>(sum); });
     }
-    f([root = SumPower(kind, scale.term, 1 / p, 0)](V sum) NDPOOL_INLINED { return root.of<N>(sum); });
+    f([root = SumPower(kind, scale.term, 1, p, 0)](V sum) NDPOOL_INLINED { return root.of<N>(sum); });
 }
 
 // Calls f(share) with what share(v, sum) gives: v over what the weights of a window are divided by, and 0 where there
@@ -146,7 +159,7 @@ NDPOOL_INLINE void with_share(const Smooth &kind, const TermScale &scale, const 
     constexpr bool WIDE = std::is_same_v<S, double>;
     const double p = kind.parameter;
     if (kind.lp && p == 1) return f([](V v, V sum) NDPOOL_INLINED { return sum == 0 ? V{} : v; });
-    const SumPower power(kind, scale.term, (1 - p) / p, scale.weight);
+    const SumPower power(kind, scale.term, 1 - p, p, scale.weight);
     if constexpr (WIDE) {
         // A product of floats, whose exponents may be any.
         [[maybe_unused]] auto product = [](V v, V by)

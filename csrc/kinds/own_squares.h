@@ -166,7 +166,8 @@ __attribute__((noinline)) inline void far_shares(const SquareCells &cells, i64 u
     const V share = load<N>(g) * reciprocal<N>(squares.sum), zero{};
     for (int i = 0; i < 4; ++i) {
         V &c = squares.term[i / 2][i % 2];
-        c = ((c == 0) | (share == 0)) ? zero : c * share;
+        const V own = c * share;
+        c = ((c == 0) | (own == 0)) ? zero : own;
     }
     if (!squares.good || !squares.accurate)
         cells.over_lone(unit, m, N, [&](int i, const LoneWindow &window) {
@@ -174,7 +175,7 @@ __attribute__((noinline)) inline void far_shares(const SquareCells &cells, i64 u
                 for (V &c : row) c[i] = 0;
             window.weigh(static_cast<double>(g[i]), [&](i64 cell, double w, double by) {
                 const i64 at = cell - first - 2 * i, r = at >= width ? 1 : 0;
-                if (w != 0 && by != 0) squares.term[r][at - r * width][i] = static_cast<float>(w * by);
+                if (w != 0 && by != 0) squares.term[r][at - r * width][i] = static_cast<float>(w * by) + 0.0f;
             });
         });
     for (int r = 0; r < 2; ++r) {
@@ -207,7 +208,10 @@ NDPOOL_INLINE void fill_two_rows(const SquareCells &cells, i64 unit, i64 start, 
         share[1] = share[0];
         zip<N>(share[0], share[1]);
         NDPOOL_UNROLL
-        for (int i = 0; i < 4; ++i) squares.term[i / 2][i % 2] *= share[i % 2];
+        for (int i = 0; i < 4; ++i) {
+            const V own_share = squares.term[i / 2][i % 2] * share[i % 2];
+            squares.term[i / 2][i % 2] = own_share == 0 ? zero : own_share;  // without a sign
+        }
         // Shares of small cotangents may be too small for floats.
         const bool usual = all_finite<N>(((size_of_each<N>(own) < 0x1p-50f) & (own != 0)) ? infinite : own);
         if (!squares.good || !usual) near = squares.good, far_shares(cells, unit, m, g + m, squares.term);

@@ -168,7 +168,7 @@ struct Smooth {
         }
         const double exponent = best - best == 0 ? best * parameter * PER_LOG_2 : 0;
         scale.term = nearest(exponent > most ? most : exponent < -most ? -most : exponent);
-        if (std::is_same_v<E, double>) scale.term -= 400;
+        if (std::is_same_v<E, double>) scale.term -= room_above();
         return scale;
     }
     // How far the exponents of 2 of cells in a range are apart.
@@ -207,17 +207,20 @@ struct Smooth {
         return FUSED && parameter <= (result == Type::F32 ? 8 : 64);
     }
 
-    // Whether the sum of a window is in range: terms that are lost below the smallest numbers would not change it.
+    // Whether the sum of a window is in range: terms that are lost below the smallest numbers would not change it, nor
+    // would weights that are be numbers in the result.
     template <class E, int N, class S>
     auto good(S sum) const {
         using A = std::decay_t<decltype(sum[0])>;
-        constexpr bool narrow = std::is_same_v<E, float>;
-        auto some = (sum >= static_cast<A>(narrow ? 0x1p-60 : 0x1p-900)) &
-                    (sum <= static_cast<A>(narrow ? 0x1p60 : 0x1p900));
+        constexpr bool floats = std::is_same_v<E, float>;
+        const double least = floats ? 0x1p-60 : !exact ? 0x1p-700 : lp ? 0x1p-900 : 1, most = floats ? 0x1p60 : 0x1p1000;
+        auto some = (sum >= static_cast<A>(least)) & (sum <= static_cast<A>(most));
         return lp ? some | (sum == 0) : some;
     }
 
   private:
+    // By which power of 2 the largest terms of SmoothMax are above 1, where they are doubles.
+    double room_above() const { return exact ? 700 : 400; }
     static double nearest(double v) { return v + WHOLE_DOUBLE - WHOLE_DOUBLE; }
 
     // The terms of SmoothMax; `least` becomes the least of those that are not 0 by right.

@@ -62,14 +62,20 @@ struct SmoothTarget {
     }
     template <int N, class V>
     NDPOOL_INLINE void put_all(i64 at, V out, int count) const {
+        if (result == Type::F64) return put_as<N>(static_cast<double *>(gx) + at, unsigned_zeros<N>(out, 0), count);
+        const auto floats = convert<float, N>(out);  // which have more bits than enough for 16-bit ones
         if (result == Type::F32)
-            put_as<N>(static_cast<float *>(gx) + at, out, count);
-        else if (result == Type::F64)
-            put_as<N>(static_cast<double *>(gx) + at, out, count);
-        else  // floats have more bits than enough
-            with_narrow(result == Type::BF16, [&](auto zero) NDPOOL_INLINED {
-                put_as<N>(static_cast<decltype(zero) *>(gx) + at, convert<float, N>(out), count);
-            });
+            return put_as<N>(static_cast<float *>(gx) + at, unsigned_zeros<N>(floats, 0), count);
+        const float least = result == Type::BF16 ? 0x1p-134f : 0x1p-25f;  // as these round to 0
+        with_narrow(result == Type::BF16, [&](auto zero) NDPOOL_INLINED {
+            put_as<N>(static_cast<decltype(zero) *>(gx) + at, unsigned_zeros<N>(floats, least), count);
+        });
+    }
+    // A number that is too small has no sign, as one that is lost before has none.
+    template <int N, class V, class T>
+    NDPOOL_INLINE static V unsigned_zeros(V v, T least) {
+        const V zero{};
+        return size_of_each<N>(v) <= static_cast<std::decay_t<decltype(v[0])>>(least) ? zero : v;
     }
     template <int N, class T, class V>
     NDPOOL_INLINE static void put_as(T *p, V v, int count) {

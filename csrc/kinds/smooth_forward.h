@@ -48,7 +48,9 @@ struct TermsForward {
             if (t) write(result, dy, to, window.change(result, t));
             if (value) write(result, y, to, window.value());
         });
-        if (value && !kind.several && !kind.lp) fill_single(sums.terms);
+        if (!value || kind.lp) return;
+        if (!kind.several) fill_single(sums.terms);
+        sums.over_alone([&](i64 i, double cell) { write(result, y, first + i, cell); });
     }
 
     // A window of one cell is that cell: log(1) is 0 exactly.

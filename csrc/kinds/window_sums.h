@@ -94,12 +94,25 @@ struct WindowSums {
         });
     }
 
-    // The outputs first..first+count-1, from the sums.
-    void values(i64 first, i64 count, S *to) const {
-        const S *from = sum + first;
+    // The outputs first..first+count-1, from the sums. What becomes infinite is no good sum any more.
+    void values(i64 first, i64 count, S *to) {
+        S *from = sum + first;
+        Truth infinite{};
         with_value<S>(kind, terms.scale, [&](const auto &value) NDPOOL_INLINED {
-            over_cells(from, count, [&value, to](i64 i, vec<S, N> total) NDPOOL_INLINED { store<N>(to + i, value(total)); });
+            Truth seen{};
+            over_cells(from, count, [&value, &seen, to](i64 i, vec<S, N> total) NDPOOL_INLINED {
+                const vec<S, N> v = value(total);
+                seen |= size_of_each<N>(v) == static_cast<S>(__builtin_inf());
+                store<N>(to + i, v);
+            });
+            infinite = seen;
         });
+        bool any = false;
+        for (int l = 0; l < N; ++l) any |= infinite[l] != 0;
+        if (!any) return;
+        for (i64 i = 0; i < count; ++i)
+            if (size_of_each<1>(vec<S, 1>{to[i]})[0] == static_cast<S>(__builtin_inf()))
+                from[i] = static_cast<S>(__builtin_nan("")), ++bad;
     }
 
     // Calls f(rows, slab, row, o, e) for each output whose sum is not good.
@@ -122,11 +135,48 @@ struct WindowSums {
         }
     }
 
+    // Calls f(output of the part, cell) for those of one cell alone, where others are skipped: outputs that are good.
+    template <class F>
+    void over_alone(const F &f) {
+        if (kind.few)
+            over_alone_in(kind.few, f);
+        else if (kind.many)
+            over_alone_in(kind.many, f);
+    }
+
   private:
     const Scratch<S> block;
     static constexpr int N = LANES<S>;
     static constexpr Tuned TUNED = std::is_same_v<E, float> ? Tuned::ROWS : Tuned::NOT;
     using Truth = vec<typename IntOf<sizeof(S)>::s, N>;  // what comparisons of N sums give
+
+    template <class T, class F>
+    void over_alone_in(const T *there, const F &f) {
+        there += terms.slab * plan.out_slab + part.row_begin * plan.out_row + part.begin * plan.inner;
+        bool any = false;
+        for (i64 i = 0; i < count(); ++i) any |= there[i] == 1;
+        if (!any || terms.in_pieces) return;
+        // The sum of a window's cells, without those that are skipped.
+        const i64 low = terms.low(), length = terms.length();
+        const Scratch<E> cells(length + 64, "cells of a part");
+        const Scratch<S> sums(count() + 64, "cells that are alone");
+        load_plane(terms.type, terms.x, terms.slab * plan.in_slab + low, length, cells.data());
+        over_cells(cells.data(), length, [to = cells.data()](i64 i, vec<E, LANES<E>> v) NDPOOL_INLINED {
+            const vec<E, LANES<E>> zero{};
+            store<LANES<E>>(to + i, v - v == 0 ? v : zero);
+        });
+        pool(cells.data() - low, sums.data());
+        OutputRow rows(plan);
+        for (i64 i = 0, at = -1; i < count(); ++i) {
+            if (there[i] != 1 || !kind.good<E, 1>(vec<S, 1>{sum[i]})[0]) continue;
+            const i64 row = (part.row_begin + i / outputs()) % plan.out_rows, o = part.begin + i % outputs() / plan.inner;
+            if (kind.count_pad && plan.padded) {
+                if (row != at) rows.move_to(at = row);
+                if (rows.counted * plan.last().counted(o) > rows.real * plan.last().taps(o).count) continue;
+            }
+            f(i, static_cast<double>(sums.data()[i]));
+        }
+    }
 
     // An output all of whose cells are skipped has no terms. Nobody reads it, so that any good sum will do.
     template <class T>
