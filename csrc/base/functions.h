@@ -69,8 +69,8 @@ NDPOOL_INLINE vec<double, N> exp_lanes(vec<double, N> x, vec<double, N> rest = s
     return x == x ? result : x;
 }
 
-// A positive number as p 2^n, with p near 1 and a whole n. Both follow from what it is computed from alone, whatever the
-// scale of the numbers beside it.
+// A positive number as p 2^n, with p near 1 and a whole n. Both follow from what it is computed from alone, whatever
+// the scale of the numbers beside it.
 template <class T, int N>
 struct Scaled {
     vec<T, N> p, n;

@@ -395,7 +395,8 @@ template <int N>
 inline vec<float, N> fused_difference(vec<float, N> a, vec<float, N> b, vec<float, N> c) {
 #if defined(__aarch64__)
     if constexpr (N == 2)
-        return bits<vec<float, N>>(vfma_f32(vneg_f32(bits<float32x2_t>(c)), bits<float32x2_t>(a), bits<float32x2_t>(b)));
+        return bits<vec<float, N>>(
+            vfma_f32(vneg_f32(bits<float32x2_t>(c)), bits<float32x2_t>(a), bits<float32x2_t>(b)));
     else
         return bits<vec<float, N>>(
             vfmaq_f32(vnegq_f32(bits<float32x4_t>(c)), bits<float32x4_t>(a), bits<float32x4_t>(b)));

@@ -13,8 +13,8 @@ inline bool in_own_squares(const Plan &plan, const Smooth &kind) {
     return kind.narrow && inside(plan.axes[0]) && inside(plan.last());
 }
 
-// N windows side by side whose exponents of 2 are not far from those of a row: the terms of their cells, as these lie in
-// memory, times one power of 2, and their sums.
+// N windows side by side whose exponents of 2 are not far from those of a row: the terms of their cells, as these lie
+// in memory, times one power of 2, and their sums.
 template <int N>
 struct NearSquares {
     using V = vec<float, N>;
@@ -116,8 +116,7 @@ __attribute__((noinline)) inline void far_values(const SquareCells &cells, i64 u
     const OwnSquares<N> squares(cells.exp, cells.x + cells.start(unit) + 2 * m, cells.plan.in_row);
     if (squares.good)
         return store<N>(to, LogValue<float>(0, cells.kind.parameter).of<N>(squares.sum, squares.exponent));
-    cells.over_lone(unit, m, N,
-                    [to](int i, const LoneWindow &window) { to[i] = static_cast<float>(window.value()); });
+    cells.over_lone(unit, m, N, [to](int i, const LoneWindow &window) { to[i] = static_cast<float>(window.value()); });
 }
 
 inline void squares_value(const Plan &plan, const Smooth &kind, const float *x, float *y, const Route &route) {

@@ -153,8 +153,8 @@ struct Smooth {
         // Less than windows by themselves may have, so that those go the same way that are in range because of it.
         return scale_of_best<E>(static_cast<double>(parameter > 0 ? range.high : range.low), 0.75 * limit());
     }
-    // By the best cell, or the largest size; for SmoothMax with exponents of 2 up to `most`. Doubles have room above, so
-    // that there is more below.
+    // By the best cell, or the largest size; for SmoothMax with exponents of 2 up to `most`. Doubles have room above,
+    // so that there is more below.
     template <class E>
     TermScale scale_of_best(double best, double most = 0) const {
         TermScale scale;
@@ -213,7 +213,11 @@ struct Smooth {
     auto good(S sum) const {
         using A = std::decay_t<decltype(sum[0])>;
         constexpr bool floats = std::is_same_v<E, float>;
-        const double least = floats ? 0x1p-60 : !exact ? 0x1p-700 : lp ? 0x1p-900 : 1, most = floats ? 0x1p60 : 0x1p1000;
+        const double least = floats   ? 0x1p-60
+                             : !exact ? 0x1p-700
+                             : lp     ? 0x1p-900
+                                      : 1,
+                     most = floats ? 0x1p60 : 0x1p1000;
         auto some = (sum >= static_cast<A>(least)) & (sum <= static_cast<A>(most));
         return lp ? some | (sum == 0) : some;
     }

@@ -64,8 +64,7 @@ struct SmoothTarget {
     NDPOOL_INLINE void put_all(i64 at, V out, int count) const {
         if (result == Type::F64) return put_as<N>(static_cast<double *>(gx) + at, unsigned_zeros<N>(out, 0), count);
         const auto floats = convert<float, N>(out);  // which have more bits than enough for 16-bit ones
-        if (result == Type::F32)
-            return put_as<N>(static_cast<float *>(gx) + at, unsigned_zeros<N>(floats, 0), count);
+        if (result == Type::F32) return put_as<N>(static_cast<float *>(gx) + at, unsigned_zeros<N>(floats, 0), count);
         const float least = result == Type::BF16 ? 0x1p-134f : 0x1p-25f;  // as these round to 0
         with_narrow(result == Type::BF16, [&](auto zero) NDPOOL_INLINED {
             put_as<N>(static_cast<decltype(zero) *>(gx) + at, unsigned_zeros<N>(floats, least), count);

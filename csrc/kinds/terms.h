@@ -134,9 +134,7 @@ struct PartTerms {
     }
 
     // The weights of Lp(2) are the cells themselves, over the norm of the window; where scales are not extreme.
-    bool cells_are_weights() const {
-        return kind.lp && kind.parameter == 2 && scale.cell > -40 && scale.cell < 40;
-    }
+    bool cells_are_weights() const { return kind.lp && kind.parameter == 2 && scale.cell > -40 && scale.cell < 40; }
 
     void fill(i64 from, i64 many, bool with_weights) {
         term_block.grow(many + 64, "terms of a part");

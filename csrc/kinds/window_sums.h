@@ -26,8 +26,7 @@ struct WholeSumSink {
     template <int N>
     void put(i64 at, const typename L::template State<N> &s, int count) {
         put_some<N>(row + at, count, [&](double *p) { store<N>(p, s.v); });
-        if constexpr (L::PLANES == 2)
-            put_some<N>(row + further + at, count, [&](double *p) { store<N>(p, s.with); });
+        if constexpr (L::PLANES == 2) put_some<N>(row + further + at, count, [&](double *p) { store<N>(p, s.with); });
     }
 };
 
@@ -48,11 +47,7 @@ struct WindowSums {
     i64 count() const { return (part.row_end - part.row_begin) * outputs(); }
 
     WindowSums(PartTerms<E> &terms, bool with_weights)
-        : terms(terms),
-          plan(terms.plan),
-          kind(terms.kind),
-          part(terms.part),
-          block(count() + 64, "sums of a part") {
+        : terms(terms), plan(terms.plan), kind(terms.kind), part(terms.part), block(count() + 64, "sums of a part") {
         sum = block.data();
         if (terms.in_pieces)
             sum_pieces(sum, false, [&](i64, i64) { return terms.e; });
@@ -80,8 +75,9 @@ struct WindowSums {
             });
             if constexpr (std::is_same_v<E, double>)
                 if (kind.narrow)  // as of floats
-                    over_cells(tangent, many, [tangent](i64 i, vec<E, M> v)
-                                                  NDPOOL_INLINED { store<M>(tangent + i, to_float_bits<M>(v)); });
+                    over_cells(tangent, many, [tangent](i64 i, vec<E, M> v) NDPOOL_INLINED {
+                        store<M>(tangent + i, to_float_bits<M>(v));
+                    });
             return tangent;
         };
         if (terms.in_pieces)
@@ -169,7 +165,8 @@ struct WindowSums {
         OutputRow rows(plan);
         for (i64 i = 0, at = -1; i < count(); ++i) {
             if (there[i] != 1 || !kind.good<E, 1>(vec<S, 1>{sum[i]})[0]) continue;
-            const i64 row = (part.row_begin + i / outputs()) % plan.out_rows, o = part.begin + i % outputs() / plan.inner;
+            const i64 row = (part.row_begin + i / outputs()) % plan.out_rows,
+                      o = part.begin + i % outputs() / plan.inner;
             if (kind.count_pad && plan.padded) {
                 if (row != at) rows.move_to(at = row);
                 if (rows.counted * plan.last().counted(o) > rows.real * plan.last().taps(o).count) continue;
@@ -251,9 +248,7 @@ struct WindowSums {
         pool_all<TUNED>(plan, P{}, cells, sink, {});
     }
 
-    static S in_float_bits(S v) {
-        return static_cast<S>(to_float_bits<1>(vec<double, 1>{static_cast<double>(v)})[0]);
-    }
+    static S in_float_bits(S v) { return static_cast<S>(to_float_bits<1>(vec<double, 1>{static_cast<double>(v)})[0]); }
     // A padded cell that counts is the number 0.
     void add_padding() {
         const double zero = power_of_two<LANES<double>>(splat<double, LANES<double>>(-terms.scale.term))[0];
