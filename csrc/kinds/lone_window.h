@@ -18,9 +18,9 @@ struct CarefulSum {
 
 class LoneWindow {
   public:
-    // Output (o, e) of a row.
+    // Output (o, e) of a row; it may be only asked about its best cell.
     LoneWindow(const Plan &plan, const Smooth &kind, Type type, const void *x, i64 slab_start, const OutputRow &rows,
-               i64 o, i64 e)
+               i64 o, i64 e, bool best_alone = false)
         : kind(kind),
           type(type),
           x(x),
@@ -32,6 +32,7 @@ class LoneWindow {
               kind.count_pad && !kind.lp ? rows.counted * plan.last().counted(o) - rows.real * taps.count : 0)),
           sign(kind.lp || kind.parameter > 0 ? 1 : -1) {
         find_best();
+        if (best_alone) return;
         if (is_plain())
             add_up();
         else
@@ -75,6 +76,13 @@ class LoneWindow {
         return best - best == 0 && !kind.is_extreme() && (kind.lp || (exponent < most() && exponent > -most()));
     }
 
+    // The largest key of a cell: its size, or the cell itself with the sign of beta. And the scale that follows from
+    // it.
+    double best_key() const { return best; }
+    static TermScale scale_by(const Smooth &kind, double key) {
+        return kind.scale_of_best<double>(kind.lp || kind.parameter > 0 ? key : -key, most_of(kind));
+    }
+
   private:
     static constexpr int N = LANES<double>;
     const Smooth &kind;
@@ -88,7 +96,8 @@ class LoneWindow {
     double best = 0, total = 0;  // the largest cell, or size; infinite where there is none, and NaN beside a NaN
     TermScale scale;
 
-    double most() const { return 0.9 * kind.limit(); }
+    static double most_of(const Smooth &kind) { return 0.9 * kind.limit(); }
+    double most() const { return most_of(kind); }
     static vec<double, N> all(double v) { return splat<double, N>(v); }
     static double exp1(double v) { return exp_lanes<N>(all(v))[0]; }
     static double log1(double v) { return log_lanes<N>(all(v))[0]; }
@@ -124,7 +133,7 @@ class LoneWindow {
         return {value[0], kind.lp ? slope[0] : 0};
     }
     void add_up() {
-        scale = kind.scale_of_best<double>(sign * best, most());
+        scale = scale_by(kind, best);
         CarefulSum sum;
         over([&](i64, double v) { sum.add(term_of(v).value); });
         total = sum.total();

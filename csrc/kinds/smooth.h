@@ -213,18 +213,15 @@ struct Smooth {
     auto good(S sum) const {
         using A = std::decay_t<decltype(sum[0])>;
         constexpr bool floats = std::is_same_v<E, float>;
-        const double least = floats   ? 0x1p-60
-                             : !exact ? 0x1p-700
-                             : lp     ? 0x1p-900
-                                      : 1,
-                     most = floats ? 0x1p60 : 0x1p1000;
+        const double wide = !exact ? 0x1p-700 : lp ? 0x1p-900 : 0x1p60;
+        const double least = floats ? 0x1p-60 : wide, most = floats ? 0x1p60 : 0x1p1000;
         auto some = (sum >= static_cast<A>(least)) & (sum <= static_cast<A>(most));
         return lp ? some | (sum == 0) : some;
     }
 
   private:
     // By which power of 2 the largest terms of SmoothMax are above 1, where they are doubles.
-    double room_above() const { return exact ? 700 : 400; }
+    double room_above() const { return exact ? 700 : 600; }
     static double nearest(double v) { return v + WHOLE_DOUBLE - WHOLE_DOUBLE; }
 
     // The terms of SmoothMax; `least` becomes the least of those that are not 0 by right.

@@ -1,30 +1,24 @@
 // The gradients of SmoothMax and Lp.
 #pragma once
+#include "kinds/bands.h"
 #include "kinds/own_squares.h"
-#include "kinds/window_sums.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
-
-// What windows by themselves bring to cells: numbers that are simply added; and shares of cells whose weights are other
-// by a power of 2 than those beside them, with the mantissas of these weights, which are 0 elsewhere.
-struct LoneShares {
-    const double *extra, *share, *mantissa;
-};
 
 // Writes what a cell gets: its weight, held as E, times what the windows over it hand on.
 template <class E, bool STREAMING = false>
 struct SmoothTarget {
     Type result;
-    void *gx;         // the slab's
-    const E *weight;  // or null, if there is no window
-    bool narrow;      // whether weights and sums have no more bits than floats
-    const LoneShares *lone = nullptr;
+    void *gx;                       // the slab's
+    const E *weight;                // or null, if there is no window
+    bool narrow;                    // whether weights and sums have no more bits than floats
+    const double *known = nullptr;  // if set, what the cells get
     static constexpr bool REPEATS = false, STREAMS = std::is_same_v<E, float>, PAST = STREAMING;
 
     i64 element_bytes() const { return size_of(result); }
-    SmoothTarget instead(void *other) const { return {result, other, weight, narrow, lone}; }
-    SmoothTarget<E, true> past_the_caches() const { return {result, gx, weight, narrow, lone}; }
+    SmoothTarget instead(void *other) const { return {result, other, weight, narrow, known}; }
+    SmoothTarget<E, true> past_the_caches() const { return {result, gx, weight, narrow, known}; }
     template <int N>
     NDPOOL_INLINE void put(i64 at, vec<double, N> sum, int count) const {
         // A cell that got nothing stays 0, even if its weight is not finite; and one without weight.
@@ -32,7 +26,10 @@ struct SmoothTarget {
             put_all<N>(at, weighed<N>(convert<float, N>(sum), load<N>(weight + at)), count);
         } else {
             vec<double, N> out{};
-            if (weight) out = lone ? with_lone<N>(at, sum) : weighed<N>(rounded<N>(sum), load<N>(weight + at));
+            if (known)
+                out = load<N>(known + at);
+            else if (weight)
+                out = weighed<N>(rounded<N>(sum), load<N>(weight + at));
             put_all<N>(at, out, count);
         }
     }
@@ -50,15 +47,6 @@ struct SmoothTarget {
     template <int N>
     NDPOOL_INLINE vec<double, N> rounded(vec<double, N> sum) const {
         return narrow ? to_float_bits<N>(sum) : sum;
-    }
-    // Where a cell is under windows by themselves, all that it gets is added up before it meets the mantissa.
-    template <int N>
-    NDPOOL_INLINE vec<double, N> with_lone(i64 at, vec<double, N> sum) const {
-        using V = vec<double, N>;
-        const V w = load<N>(weight + at), m = load<N>(lone->mantissa + at), zero{};
-        const V exponent = w / m, others = ((sum == 0) | (w == 0)) ? zero : sum * exponent;
-        const V all = rounded<N>(others + load<N>(lone->share + at)) * m;
-        return (m != 0 ? all : weighed<N>(rounded<N>(sum), w)) + load<N>(lone->extra + at);
     }
     template <int N, class V>
     NDPOOL_INLINE void put_all(i64 at, V out, int count) const {
@@ -147,36 +135,73 @@ struct TermsBack {
 
     // Calls use(job) with the Transposition for a part of the input.
     template <class Sums, class Use>
-    void hand_on(const Sums &sums, const InputPart &in, const Use &use) const {
+    void hand_on(Sums &sums, const InputPart &in, const Use &use) const {
         using E = typename Sums::Term;
         const PartPlane<double> outputs(plan, sums.part);
         divide_cotangents(sums, outputs.data());
         Transposition<SumSource<double>, SmoothTarget<E>, std::is_same_v<E, float>> job{
             {outputs.data()}, {result, in.gx, sums.terms.weight, kind.narrow}};
-        if (!sums.bad) return use(job);
-        const i64 low = sums.terms.low(), length = sums.terms.length() + 64;
-        const Scratch<double> block(3 * length, "what windows by themselves bring");
-        double *extra = block.data(), *share = extra + length, *mantissa = share + length;
-        std::memset(extra, 0, sizeof(double) * static_cast<std::size_t>(3 * length));
+        if constexpr (std::is_same_v<E, double>) {
+            const i64 length = sums.terms.length() + 64;
+            const Scratch<double> known(sums.bad ? length : 0, "what the cells of a part get");
+            if (sums.bad) {
+                std::memset(known.data(), 0, sizeof(double) * static_cast<std::size_t>(length));
+                fill_in_bands(sums, in, outputs.data(), known.data() - sums.terms.low());
+                job.to.known = known.data() - sums.terms.low();
+            }
+            use(job);
+        } else {
+            use(job);
+        }
+    }
+
+    // What cells get, where some windows are out of range of those around them. A cell gets what it gets in the lowest
+    // band that a window over it is in: beside that, what the windows above bring is nothing.
+    void fill_in_bands(WindowSums<double, double> &sums, const InputPart &in, double *plane, double *known) const {
+        auto &terms = sums.terms;
+        const i64 low = terms.low(), length = terms.length();
+        const i64 start = sums.part.row_begin * plan.out_row + sums.part.begin * plan.inner;
+        const Scratch<double> block(3 * length + 256, "a band");
+        double *found = block.data(), *under = found + length + 64, *ones = under + length + 64;
+        for (i64 i = 0; i < length; ++i) under[i] = ones[i] = 1;
+        auto spread = [&](const double *weight, bool narrow, double *to) {
+            InputPart own = in;
+            own.gx = reinterpret_cast<char *>(to - low), own.streamed = own.in_lines = false;
+            const i64 rows = plan.dim_count ? plan.in_rows / plan.axes[0].length * (in.end - in.begin) : 1;
+            const SmoothTarget<double> target{Type::F64, to - low, weight, narrow};
+            PartSpreader<double, SmoothTarget<double>>(plan, rows, false, kind.exact).fill(plane, own, target);
+        };
+        Bands bands(sums);
+        const TermScale scale = terms.scale;
+        bool any = true;
+        for (bool first = true; first || (any && bands.waiting()); first = false) {
+            if (first) {
+                spread(terms.weight, kind.narrow, found);
+            } else {
+                terms.scale = bands.scale(kind);
+                WindowSums<double, double> own(terms, true);
+                divide_cotangents(own, plane);
+                spread(terms.weight, kind.narrow, found);
+                any = bands.take(own, [](i64) {});
+            }
+            for (i64 i = 0; i < length; ++i)
+                if (under[i] != 0) known[low + i] = found[i];
+            for (i64 i = 0; i < sums.count(); ++i) plane[start + i] = bands.waits(i);
+            spread(ones - low, false, under);
+        }
+        terms.scale = scale;
+        add_odd(sums, known);
+    }
+    // What windows bring that no power of 2 can help.
+    void add_odd(const WindowSums<double, double> &sums, double *known) const {
         sums.over_bad([&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
-            const double own = read(result, g, (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e);
+            if (LoneWindow(plan, kind, type, x, slab * plan.in_slab, rows, o, e, true).is_plain()) return;
             const LoneWindow window(plan, kind, type, x, slab * plan.in_slab, rows, o, e);
-            const i64 first = slab * plan.in_slab + low;
-            window.weigh(own, [&](i64 cell, double w, double by) {
-                if (w == 0) return;
-                if (!window.is_plain()) {
-                    extra[cell - first] += w * by;
-                    return;
-                }
-                // The mantissa of the weight, and its power of 2.
-                const auto exponent = bits<double>(bits<std::uint64_t>(w) & 0x7ff0000000000000ull);
-                mantissa[cell - first] = w / exponent;
-                share[cell - first] += by * exponent;
+            const double own = read(result, g, (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e);
+            window.weigh(own, [&](i64 cell, double w, double share) {
+                if (w != 0) known[cell - slab * plan.in_slab] += w * share;
             });
         });
-        const LoneShares lone{extra - low, share - low, mantissa - low};
-        job.to.lone = &lone;
-        use(job);
     }
 
     // What the outputs of a part hand on, in a plane of the slab: 0 for those that are not good.

@@ -1,7 +1,7 @@
 // The values of SmoothMax and Lp, and their changes along a tangent.
 #pragma once
+#include "kinds/bands.h"
 #include "kinds/own_squares.h"
-#include "kinds/window_sums.h"
 #include "plan/call.h"
 
 namespace ndpool {
@@ -42,6 +42,9 @@ struct TermsForward {
                 sums.values(i, some, out);
                 store_plane(result, y, first + i, out, some);
             });
+        if constexpr (std::is_same_v<S, double>)
+            if constexpr (std::is_same_v<typename Sums::Term, double>)
+                if (sums.bad) fill_in_bands(sums, first);
         sums.over_bad([&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
             const LoneWindow window(plan, kind, type, x, slab * plan.in_slab, rows, o, e);
             const i64 to = (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e;
@@ -51,6 +54,28 @@ struct TermsForward {
         if (!value || kind.lp) return;
         if (!kind.several) fill_single(sums.terms);
         sums.over_alone([&](i64 i, double cell) { write(result, y, first + i, cell); });
+    }
+
+    // Outputs whose sums are not good, if they are many; they get a good one.
+    void fill_in_bands(WindowSums<double, double> &sums, i64 first) const {
+        auto &terms = sums.terms;
+        const i64 count = sums.count();
+        Bands bands(sums);
+        const TermScale scale = terms.scale;
+        const Scratch<double> values(count + 64, "outputs of a part"), changes(t ? count + 64 : 0, "changes of a part");
+        while (16 * bands.waiting() * plan.cells > terms.length()) {
+            terms.scale = bands.scale(kind);
+            WindowSums<double, double> own(terms, t != nullptr);
+            if (t) own.weigh(result, t, changes.data());
+            if (value) own.values(0, count, values.data());
+            const bool any = bands.take(own, [&](i64 i) {
+                if (t) write(result, dy, first + i, changes.data()[i]);
+                if (value) write(result, y, first + i, values.data()[i]);
+                sums.sum[i] = own.sum[i], --sums.bad;
+            });
+            if (!any) break;
+        }
+        terms.scale = scale;
     }
 
     // A window of one cell is that cell: log(1) is 0 exactly.

@@ -111,6 +111,8 @@ struct WindowSums {
                 from[i] = static_cast<S>(__builtin_nan("")), ++bad;
     }
 
+    bool is_good(i64 output) const { return kind.good<E, 1>(vec<S, 1>{sum[output]})[0]; }
+
     // Calls f(rows, slab, row, o, e) for each output whose sum is not good.
     template <class F>
     void over_bad(const F &f) const {
@@ -164,7 +166,7 @@ struct WindowSums {
         pool(cells.data() - low, sums.data());
         OutputRow rows(plan);
         for (i64 i = 0, at = -1; i < count(); ++i) {
-            if (there[i] != 1 || !kind.good<E, 1>(vec<S, 1>{sum[i]})[0]) continue;
+            if (there[i] != 1 || !is_good(i)) continue;
             const i64 row = (part.row_begin + i / outputs()) % plan.out_rows,
                       o = part.begin + i % outputs() / plan.inner;
             if (kind.count_pad && plan.padded) {
