@@ -116,12 +116,19 @@ def compare(rng: np.random.Generator, pool: Pool, x: np.ndarray, chunks: Any, co
 
 
 def table(counts: dict[tuple[str, str, str], Counts], problems: int, seed: int) -> str:
+    title = f"Pools of Dask arrays beside those of the whole arrays, for {problems:,} random problems (seed {seed})"
+    if not any(found.differ for found in counts.values()):
+        kinds = ", ".join(f"`{kind!r}`" for kind in KINDS)
+        numbers = sum(found.numbers for found in counts.values())
+        told = (
+            f"none of {numbers:,} numbers differs. They are values, pushes and pulls in {', '.join(DTYPES)} of {kinds}."
+        )
+        return f"# Chunks\n\n{title}: {told} Written by `python -m benchmarks.chunked`.\n"
     lines = [
         "# Chunks",
         "",
-        f"Pools of Dask arrays beside those of the whole arrays, for {problems:,} random problems (seed {seed}): what "
-        "differs, of problems and of all numbers, and by how many last places at most. A wide window has more than 5 "
-        "cells along an axis. Kinds and operations that are not listed never differ. Written by "
+        f"{title}: what differs, of problems and of all numbers, and by how many last places at most. A wide window "
+        "has more than 5 cells along an axis. Kinds and operations that are not listed never differ. Written by "
         "`python -m benchmarks.chunked`.",
         "",
         "| kind | dtype | operation | problems | numbers that differ | last places |",

@@ -261,6 +261,41 @@ NDPOOL_INLINE vec<float, 2 * N> zipped_as_floats(vec<double, N> a, vec<double, N
     } both = {convert<float, N>(a), convert<float, N>(b)};
     return bits<vec<float, 2 * N>>(both);
 }
+// Two registers of doubles as floats.
+template <int N>
+NDPOOL_INLINE vec<float, N> joined_as_floats(vec<double, N / 2> low, vec<double, N / 2> high) {
+#if defined(__AVX512F__)
+    if constexpr (N == 16)
+        return bits<vec<float, N>>(_mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(bits<__m512d>(low))),
+                                                      _mm512_cvtpd_ps(bits<__m512d>(high)), 1));
+#endif
+    struct {
+        vec<float, N / 2> low, high;
+    } both = {convert<float, N / 2>(low), convert<float, N / 2>(high)};
+    return bits<vec<float, N>>(both);
+}
+// The sums of cells 0 and 1, 2 and 3, ... of positive floats, as doubles that are less by a power of 2: to shift their
+// bits takes less than to convert them.
+constexpr double PAIRS_ARE_LESS = 0x1p896;
+template <int N>
+NDPOOL_INLINE vec<double, N / 2> sums_of_pairs(vec<float, N> v) {
+    using U = vec<std::uint64_t, N / 2>;
+    const U b = bits<U>(v);
+    return bits<vec<double, N / 2>>(b << 32 >> 3) + bits<vec<double, N / 2>>((b >> 32) << 29);
+}
+// Whether all bits are 0.
+template <int N>
+NDPOOL_INLINE bool all_zero(vec<std::uint32_t, N> v) {
+#if defined(__AVX512F__)
+    if constexpr (N == 16) return _mm512_test_epi32_mask(bits<__m512i>(v), bits<__m512i>(v)) == 0;
+#endif
+#if defined(__AVX2__)
+    if constexpr (N == 8) return _mm256_testz_si256(bits<__m256i>(v), bits<__m256i>(v));
+#endif
+    std::uint32_t any = 0;
+    for (int i = 0; i < N; ++i) any |= v[i];
+    return any == 0;
+}
 // The last lane of a, and all of b but its last.
 template <int N, class V>
 inline V shift_lane_in(V a, V b) {
@@ -359,11 +394,21 @@ constexpr bool FUSED = true;
 template <int N>
 inline vec<float, N> fused_difference(vec<float, N> a, vec<float, N> b, vec<float, N> c) {
 #if defined(__aarch64__)
-    return bits<vec<float, N>>(vfmaq_f32(vnegq_f32(bits<float32x4_t>(c)), bits<float32x4_t>(a), bits<float32x4_t>(b)));
-#elif defined(__AVX512F__)
-    return bits<vec<float, N>>(_mm512_fmsub_ps(bits<__m512>(a), bits<__m512>(b), bits<__m512>(c)));
+    if constexpr (N == 2)
+        return bits<vec<float, N>>(
+            vfma_f32(vneg_f32(bits<float32x2_t>(c)), bits<float32x2_t>(a), bits<float32x2_t>(b)));
+    else
+        return bits<vec<float, N>>(
+            vfmaq_f32(vnegq_f32(bits<float32x4_t>(c)), bits<float32x4_t>(a), bits<float32x4_t>(b)));
 #else
-    return bits<vec<float, N>>(_mm256_fmsub_ps(bits<__m256>(a), bits<__m256>(b), bits<__m256>(c)));
+#if defined(__AVX512F__)
+    if constexpr (N == 16)
+        return bits<vec<float, N>>(_mm512_fmsub_ps(bits<__m512>(a), bits<__m512>(b), bits<__m512>(c)));
+#endif
+    if constexpr (N == 8)
+        return bits<vec<float, N>>(_mm256_fmsub_ps(bits<__m256>(a), bits<__m256>(b), bits<__m256>(c)));
+    else if constexpr (N == 4)
+        return bits<vec<float, N>>(_mm_fmsub_ps(bits<__m128>(a), bits<__m128>(b), bits<__m128>(c)));
 #endif
 }
 template <int N>
@@ -397,6 +442,10 @@ NDPOOL_INLINE vec<A, N> near_quotient(vec<A, N> v, vec<A, N> by, [[maybe_unused]
 }
 
 // a*b + c, rounded once, where FUSED.
+template <int N>
+inline vec<float, N> fused_sum(vec<float, N> a, vec<float, N> b, vec<float, N> c) {
+    return fused_difference<N>(a, b, -c);
+}
 template <int N>
 inline vec<double, N> fused_sum(vec<double, N> a, vec<double, N> b, vec<double, N> c) {
 #if defined(__aarch64__)

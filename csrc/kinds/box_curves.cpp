@@ -350,7 +350,7 @@ NDPOOL_INLINE V exp2_for_floats(V x) {
     using U = vec<std::uint64_t, N>;
     const V least = all_of(-900), magic = all_of(0x1.8p52);
     const V a = larger(x, least), shifted = a + magic;
-    const V power = convert<double, N>(exp2_of<N>(vec<float, N>{}, convert<float, N>(a - (shifted - magic)), -1.0f));
+    const V power = convert<double, N>(exp2_mantissa<N>(convert<float, N>(a - (shifted - magic))));
     const V result = bits<V>((bits<U>(shifted) << 52) + bits<U>(power));
     return a > least ? result : V{};
 }

@@ -1,14 +1,17 @@
 // SmoothMax and Lp, each as a sum of terms.
 //
-//   SmoothMax   e_i = exp(beta (x_i - s))     y = s + log(sum e) / beta     dy/dx_i = e_i / sum e
-//   Lp          e_i = (|x_i| / s)^p           y = s (sum e)^(1/p)           dy/dx_i = sign(x_i) (|x_i|/s)^(p-1)
-//               times (sum e)^((1-p)/p)
+//   SmoothMax   e_i = exp(beta x_i)    y = log(sum e) / beta    dy/dx_i = e_i / sum e
+//   Lp          e_i = |x_i|^p          y = (sum e)^(1/p)        dy/dx_i = sign(x_i) |x_i|^(p-1) (sum e)^((1-p)/p)
 //
-// The scale s is one for a whole part of the input, so every term is computed once, and what is left is a sum over
-// windows and its transpose: in floats, where those do, or in doubles. A window whose sum is out of the range in which
-// that is accurate (far below s, or not finite) is computed again by itself, with a scale of its own.
+// Terms and weights are held as multiples of powers of 2, which are the same for a whole part of the input. So every
+// term is computed once, and what is left is a sum over windows and its transpose. What a window gives does not depend
+// on these powers, nor on how its terms are added up: a term is a mantissa and a whole exponent that follow from its
+// cell alone, sums have more bits than what follows from them, and the exponents enter as whole numbers at last. A
+// window whose sum is out of range (far below the others, or not finite) is computed again by itself, in the same way
+// with a power of 2 of its own. Only those that no power of 2 can help, as infinite ones, have another way.
 #pragma once
-#include "kinds/log_sum.h"
+#include "base/functions.h"
+#include "kinds/linear.h"
 #include "kinds/planes.h"
 #include "plan/call.h"
 
@@ -50,13 +53,26 @@ NDPOOL_INLINE void over_cells(const E *x, i64 length, const F &f) {
 template <class E>
 constexpr E LEAST_TERM = std::is_same_v<E, float> ? E(0x1p-126) : E(0x1p-1022);
 
-// The smooth kinds, and their windows when each is computed by itself.
+// The powers of 2 of a part: terms are held times 2^-term, weights times 2^-weight, and cells of Lp times 2^-cell.
+struct TermScale {
+    double term = 0, weight = 0, cell = 0;
+
+    // 1 / 2^cell.
+    template <class E>
+    E inverse() const {
+        return static_cast<E>(bits<double>((std::int64_t(1023) - static_cast<std::int64_t>(cell)) << 52));
+    }
+};
+
+// The smooth kinds.
 struct Smooth {
     bool lp;
     double parameter;  // beta or p
     bool count_pad;    // whether a padded cell is the number 0 (SmoothMax)
     bool several;      // whether every window has more than one cell
-    bool rough;        // whether results have 16 bits, for which few digits are enough
+    bool exact;        // whether results have as many bits as doubles
+    bool narrow;       // whether terms have no more bits than floats, wherever they are held
+    bool rough;        // whether results have so few bits that floats do for powers of sums, too
     // If set, how many cells each output sees that are not skipped, in bytes or doubles. Those that are have no term.
     const std::uint8_t *few = nullptr;
     const double *many = nullptr;
@@ -66,7 +82,9 @@ struct Smooth {
           parameter(call.parameter),
           count_pad(call.count_pad),
           several(least_cells(plan, count_pad) > 1),
-          rough(size_of(call.derivative) == 2) {
+          exact(call.derivative == Type::F64),
+          narrow(!exact && floats_do(call.derivative)),
+          rough(FUSED && narrow && size_of(call.derivative) == 2) {
         if (call.count_bytes == 1)
             few = static_cast<const std::uint8_t *>(call.counts);
         else
@@ -75,73 +93,15 @@ struct Smooth {
 
     // Whether powers are other than multiplications and roots.
     bool is_power() const { return lp && parameter != 1 && parameter != 2; }
-
-    double exp1(double v) const { return exp_lanes<1>(vec<double, 1>{v})[0]; }
-    double log1(double v) const { return log_lanes<1>(vec<double, 1>{v})[0]; }
-    double pow1(double v, double p) const {
-        if (p == 0 || p == 1) return p == 0 ? 1 : v;
-        return pow_lanes<1>(vec<double, 1>{v}, p)[0];
+    // Whether no term is in range.
+    bool is_extreme() const {
+        const double size = parameter < 0 ? -parameter : parameter;
+        return lp ? size > 0x1p30 : size < 1e-30 || size > 1e30;
     }
-
-    // The output of one window; calls weigh(cell, weight) for each of its cells if asked to.
-    template <class F>
-    double window(const Plan &plan, Type type, const void *x, i64 slab_start, const OutputRow &rows, i64 o, i64 e,
-                  F *weigh) const {
-        Axis::Taps taps = plan.last().taps(o);
-        i64 step = plan.last().dilation * plan.inner, first = slab_start + taps.first * plan.inner + e;
-        i64 zeros = count_pad && !lp ? rows.counted * plan.last().counted(o) - rows.real * taps.count : 0;
-        auto over = [&](auto &&seen) {
-            for (i64 r = 0; r < rows.count; ++r)
-                for (i64 k = 0; k < taps.count; ++k) {
-                    i64 cell = first + rows.offset[r] + k * step;
-                    seen(cell, read(type, x, cell));
-                }
-        };
-        double sign = lp || parameter > 0 ? 1 : -1;
-        double best = zeros ? 0.0 : -__builtin_inf();
-        bool nan = false;
-        over([&](i64, double v) {
-            double key = lp ? (v < 0 ? -v : v) : sign * v;
-            if (key > best) best = key;
-            nan |= v != v;
-        });
-        if (nan) best = __builtin_nan("");
-        double scale = sign * best;
-        if (lp && best == 0) return 0;
-        // Equal infinities cancel.
-        auto term = [&](double v) {
-            if (lp) {
-                double size = v < 0 ? -v : v;
-                return size == scale ? 1.0 : size / scale;
-            }
-            return v == scale ? 1.0 : exp1(parameter * (v - scale));
-        };
-        double total = zeros ? static_cast<double>(zeros) * term(0.0) : 0.0;
-        over([&](i64, double v) { total += lp ? pow1(term(v), parameter) : term(v); });
-        if (nan) total = best;
-        if (weigh) {
-            double norm = lp && !nan ? pow1(total, 1 / parameter) : total;
-            over([&](i64 cell, double v) {
-                double w = term(v) / norm;
-                if (lp) w = (v > 0 ? 1.0 : v < 0 ? -1.0 : v == 0 ? 0.0 : v) * pow1(w, parameter - 1);
-                (*weigh)(cell, w);
-            });
-        }
-        if (nan) return best;
-        return lp ? scale * pow1(total, 1 / parameter) : scale + log1(total) / parameter;
-    }
+    // Up to which exponents of 2 terms of SmoothMax are right.
+    double limit() const { return narrow ? ExpTerm<float>::LIMIT : ExpTerm<double>::LIMIT; }
 
     // --- a whole part ---
-
-    // A power of 2 by which anything up to four times as large can be divided exactly.
-    template <class E>
-    static E power_of_two_below(E size) {
-        if (size == 0) return 1;
-        constexpr std::int64_t most = std::is_same_v<E, float> ? 126 : 1022;
-        std::int64_t exponent = bits<std::int64_t>(static_cast<double>(size)) / (std::int64_t(1) << 52) - 1023;
-        exponent = exponent > most ? most : exponent < -most ? -most : exponent;
-        return static_cast<E>(bits<double>((exponent + 1023) * (std::int64_t(1) << 52)));
-    }
 
     // The largest and the smallest of some cells, or of their sizes: of the finite ones.
     template <class E>
@@ -186,23 +146,51 @@ struct Smooth {
         return range;
     }
 
-    // The scale s of cells in a range, and how far the exponents of exp reach below 0.
+    // The scale of cells in a range, held as E.
     template <class E>
-    E scale_of(const Range<E> &range, double *reach) const {
-        *reach = (static_cast<double>(range.high) - static_cast<double>(range.low)) *
-                 (parameter < 0 ? -parameter : parameter);
-        if (lp) return power_of_two_below(range.high);
-        E best = parameter > 0 ? range.high : range.low;
-        return best - best == 0 ? best : 0;
+    TermScale scale_of(const Range<E> &range) const {
+        if (lp) return scale_of_best<E>(static_cast<double>(range.high));
+        // Less than windows by themselves may have, so that those go the same way that are in range because of it.
+        return scale_of_best<E>(static_cast<double>(parameter > 0 ? range.high : range.low), 0.75 * limit());
+    }
+    // By the best cell, or the largest size; for SmoothMax with exponents of 2 up to `most`. Doubles have room above,
+    // so that there is more below.
+    template <class E>
+    TermScale scale_of_best(double best, double most = 0) const {
+        TermScale scale;
+        if (lp) {
+            most = std::is_same_v<E, float> ? 126 : 1022;
+            const double exponent = static_cast<double>(bits<std::int64_t>(best) / (std::int64_t(1) << 52) - 1023);
+            scale.cell = best == 0 ? 0 : exponent > most ? most : exponent < -most ? -most : exponent;
+            scale.weight = parameter == 1 ? 0 : nearest((parameter - 1) * scale.cell);
+            scale.term = scale.weight + scale.cell;
+            return scale;
+        }
+        const double exponent = best - best == 0 ? best * parameter * PER_LOG_2 : 0;
+        scale.term = nearest(exponent > most ? most : exponent < -most ? -most : exponent);
+        if (std::is_same_v<E, double>) scale.term -= room_above();
+        return scale;
+    }
+    // How far the exponents of 2 of cells in a range are apart.
+    template <class E>
+    double reach(const Range<E> &range) const {
+        return (static_cast<double>(range.high) - static_cast<double>(range.low)) *
+               (parameter < 0 ? -parameter : parameter) * PER_LOG_2;
     }
 
-    // The terms of cells; with `slope`, sign(x) (|x|/s)^(p-1) too. Both have room for a register more. Says whether the
+    // The terms of cells; with `slope`, the weights of Lp too. Both have room for a register more. Says whether the
     // weights that follow from them are normal numbers.
     template <class E>
-    bool terms(const E *x, i64 length, E scale, E *e, E *slope) const {
+    bool terms(const E *x, i64 length, const TermScale &scale, E *e, E *slope) const {
         using V = vec<E, LANES<E>>;
         V least = splat<E, LANES<E>>(1);
-        if (lp)
+        if (is_extreme())
+            over_cells(x, length, [e, slope](i64 i, V) NDPOOL_INLINED {
+                const V none = splat<E, LANES<E>>(static_cast<E>(__builtin_nan("")));
+                store<LANES<E>>(e + i, none);
+                if (slope) store<LANES<E>>(slope + i, none);
+            });
+        else if (lp)
             fill_powers(x, length, scale, e, slope, least);
         else
             fill_exps(x, length, scale, e, least);
@@ -211,60 +199,55 @@ struct Smooth {
         return normal;
     }
 
-    // Whether floats will do for the terms: nothing underflows that matters. In a window of several cells an error in
-    // the last place of their sum is small beside log(n)/beta.
-    bool floats_do(double reach, Type result) const {
-        if (!lp) return FUSED && reach < 50;
+    // Whether floats will do for the terms.
+    bool floats_do(Type result) const {
+        if (is_extreme()) return false;
+        if (!lp) return FUSED;
         if (parameter <= 4 && parameter == static_cast<double>(static_cast<int>(parameter))) return true;
         return FUSED && parameter <= (result == Type::F32 ? 8 : 64);
     }
-    // And for the sums: some roundings along each side of the window.
-    bool floats_do_for_sums(const Plan &plan, Type result) const {
-        if (result == Type::F32) return !lp && plan.cells <= 16;
-        return result != Type::F64 && plan.cells <= 4096;
-    }
 
-    // Whether the sum of a window is in the range where its terms, of type E, are accurate.
+    // Whether the sum of a window is in range: terms that are lost below the smallest numbers would not change it, nor
+    // would weights that are be numbers in the result.
     template <class E, int N, class S>
     auto good(S sum) const {
         using A = std::decay_t<decltype(sum[0])>;
-        constexpr bool narrow = std::is_same_v<E, float>;
-        // The logarithm in Lp's powers loses digits as it grows, and the root of a small p leaves them lost.
-        auto least = static_cast<A>(narrow ? 1e-25 : !lp ? 1e-130 : parameter < 2 ? 1e-15 : 1e-30);
-        auto some = (sum >= least) & (sum <= static_cast<A>(narrow ? 1e30 : 1e300));
+        constexpr bool floats = std::is_same_v<E, float>;
+        const double wide = !exact ? 0x1p-700 : lp ? 0x1p-900 : 0x1p60;
+        const double least = floats ? 0x1p-60 : wide, most = floats ? 0x1p60 : 0x1p1000;
+        auto some = (sum >= static_cast<A>(least)) & (sum <= static_cast<A>(most));
         return lp ? some | (sum == 0) : some;
-    }
-    // Whether a value is: not if it came out infinite. If it was found as a distance from the scale, not if it is tiny
-    // beside what that may have lost.
-    template <class E, int N, class V>
-    NDPOOL_INLINE auto good_value(double scale, V value) const {
-        using A = std::decay_t<decltype(value[0])>;
-        if (lp || std::is_same_v<E, double>) return value - value == 0;
-        return size_of_each<N>(static_cast<A>(scale) - value) <= static_cast<A>(1e7) * size_of_each<N>(value);
     }
 
   private:
+    // By which power of 2 the largest terms of SmoothMax are above 1, where they are doubles.
+    double room_above() const { return exact ? 700 : 600; }
+    static double nearest(double v) { return v + WHOLE_DOUBLE - WHOLE_DOUBLE; }
+
     // The terms of SmoothMax; `least` becomes the least of those that are not 0 by right.
     template <class E, class V>
-    NDPOOL_INLINE void fill_exps(const E *x, i64 length, E scale, E *e, V &least) const {
-        const ExpTerm<E> exp_term(parameter);
-        const V s = splat<E, LANES<E>>(scale);
+    NDPOOL_INLINE void fill_exps(const E *x, i64 length, const TermScale &scale, E *e, V &least) const {
+        const V shift = splat<E, LANES<E>>(static_cast<E>(scale.term));
         auto fill = [=, &least](const auto &term_of) NDPOOL_INLINED {
             over_cells(x, length, [=, &least](i64 i, V v) NDPOOL_INLINED {
-                const V term = term_of(v);
+                const Scaled<E, LANES<E>> parts = term_of(v);
+                const V term = times_power<LANES<E>>(parts.p, parts.n - shift);
                 least = ((term < least) & (v - v == 0)) ? term : least;
                 store<LANES<E>>(e + i, term);
             });
         };
-        if constexpr (std::is_same_v<E, float>)
-            if (rough) return fill([=](V v) NDPOOL_INLINED { return exp_term.template rough<LANES<E>>(v, s); });
-        fill([=](V v) NDPOOL_INLINED { return exp_term.template of<LANES<E>>(v, s); });
+        if constexpr (std::is_same_v<E, double> && FUSED)
+            if (narrow)
+                return fill([exp = ExpTerm<float>(parameter)](V v) NDPOOL_INLINED {
+                    return widened<LANES<E>>(exp.template of<LANES<E>>(convert<float, LANES<E>>(v)));
+                });
+        fill([exp = ExpTerm<E>(parameter)](V v) NDPOOL_INLINED { return exp.template of<LANES<E>>(v); });
     }
-    // The terms of Lp; `least` becomes the least (|x|/s)^(p-1) of those that are not 0 by right.
+    // The terms of Lp; `least` becomes the least weight of those that are not 0 by right.
     template <class E, class V>
-    NDPOOL_INLINE void fill_powers(const E *x, i64 length, E scale, E *e, E *slope, V &least) const {
-        const E inverse = 1 / scale;
-        // power(v, r) gives r^(p-1) and r^p, for r = |v|/s.
+    NDPOOL_INLINE void fill_powers(const E *x, i64 length, const TermScale &scale, E *e, E *slope, V &least) const {
+        const E inverse = scale.inverse<E>();
+        // power(v, r) gives r^(p-1) and r^p, for r = |v| / 2^cell.
         auto fill = [=, &least](auto curved, const auto &power) NDPOOL_INLINED {
             over_cells(x, length, [=, &least](i64 i, V v) NDPOOL_INLINED {
                 V size = size_of_each<LANES<E>>(v), none{};
@@ -279,19 +262,40 @@ struct Smooth {
         struct Both {
             V slope, term;
         };
-        if (parameter == 1)
-            fill(std::false_type(), [](V, V r) NDPOOL_INLINED { return Both{r - r + 1, r}; });  // NaN if not finite
-        else if (parameter == 2)
-            fill(std::false_type(), [](V, V r) NDPOOL_INLINED { return Both{r, r * r}; });
-        else if (parameter == 3)
-            fill(std::true_type(), [](V, V r) NDPOOL_INLINED { return Both{r * r, r * r * r}; });
-        else if (parameter == 4)
-            fill(std::true_type(), [](V, V r) NDPOOL_INLINED { return Both{r * r * r, r * r * (r * r)}; });
-        else  // so that terms are the same with slopes and without
-            fill(std::true_type(), [power = Power<E>(parameter - 1, scale)](V size, V r) NDPOOL_INLINED {
-                V w = power.template of<LANES<E>>(size);
-                return Both{w, w * r};
-            });
+        // Products have as many bits wherever they are held.
+        auto fill_by = [&](const auto &rounded) NDPOOL_INLINED {
+            if (parameter == 1)
+                fill(std::false_type(), [](V, V r) NDPOOL_INLINED { return Both{r - r + 1, r}; });  // NaN if not finite
+            else if (parameter == 2)
+                fill(std::false_type(), [=](V, V r) NDPOOL_INLINED { return Both{r, rounded(r * r)}; });
+            else if (parameter == 3)
+                fill(std::true_type(), [=](V, V r) NDPOOL_INLINED {
+                    const V square = rounded(r * r);
+                    return Both{square, rounded(square * r)};
+                });
+            else if (parameter == 4)
+                fill(std::true_type(), [=](V, V r) NDPOOL_INLINED {
+                    const V square = rounded(r * r);
+                    return Both{rounded(square * r), rounded(square * square)};
+                });
+            else  // so that terms are the same with slopes and without
+                with_power<E>(scale, [&](const auto &power) NDPOOL_INLINED {
+                    fill(std::true_type(), [=](V size, V r) NDPOOL_INLINED {
+                        const V w = power.template of<LANES<E>>(size);
+                        return Both{w, rounded(w * r)};
+                    });
+                });
+        };
+        if constexpr (std::is_same_v<E, double>)
+            if (narrow) return fill_by([](V v) NDPOOL_INLINED { return to_float_bits<LANES<E>>(v); });
+        fill_by([](V v) NDPOOL_INLINED { return v; });
+    }
+    // Calls f(power) with what gives the weights.
+    template <class E, class F>
+    NDPOOL_INLINE void with_power(const TermScale &scale, const F &f) const {
+        if constexpr (std::is_same_v<E, double> && FUSED)
+            if (narrow) return f(Power<float>(parameter - 1, scale.weight));
+        f(Power<E>(parameter - 1, scale.weight));
     }
 };
 

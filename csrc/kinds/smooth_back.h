@@ -1,52 +1,79 @@
 // The gradients of SmoothMax and Lp.
 #pragma once
-#include "kinds/window_sums.h"
+#include "kinds/bands.h"
+#include "kinds/own_squares.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
-// Writes what a cell gets: its weight times what the windows over it hand on, and what windows on their own bring.
-// Weights and sums are of type E and A.
-template <class E, class A, bool STREAMING = false>
+// Writes what a cell gets: its weight, held as E, times what the windows over it hand on.
+template <class E, bool STREAMING = false>
 struct SmoothTarget {
     Type result;
-    void *gx;         // the slab's
-    const E *weight;  // or null, if there is no window
-    const double *extra = nullptr;
-    static constexpr bool REPEATS = false, STREAMS = std::is_same_v<A, float>, PAST = STREAMING;
+    void *gx;                       // the slab's
+    const E *weight;                // or null, if there is no window
+    bool narrow;                    // whether weights and sums have no more bits than floats
+    const double *known = nullptr;  // if set, what the cells get
+    static constexpr bool REPEATS = false, STREAMS = std::is_same_v<E, float>, PAST = STREAMING;
 
     i64 element_bytes() const { return size_of(result); }
-    SmoothTarget instead(void *other) const { return {result, other, weight, extra}; }
-    SmoothTarget<E, A, true> past_the_caches() const { return {result, gx, weight, extra}; }
+    SmoothTarget instead(void *other) const { return {result, other, weight, narrow, known}; }
+    SmoothTarget<E, true> past_the_caches() const { return {result, gx, weight, narrow, known}; }
     template <int N>
-    NDPOOL_INLINE void put(i64 at, vec<A, N> sum, int count) const {
-        vec<A, N> zero{}, out = zero;
+    NDPOOL_INLINE void put(i64 at, vec<double, N> sum, int count) const {
         // A cell that got nothing stays 0, even if its weight is not finite; and one without weight.
-        if (weight) {
-            const vec<A, N> w = load_as<A, N>(weight + at);
-            out = ((sum == 0) | (w == 0)) ? zero : sum * w;
+        if constexpr (std::is_same_v<E, float>) {
+            put_all<N>(at, weighed<N>(convert<float, N>(sum), load<N>(weight + at)), count);
+        } else {
+            vec<double, N> out{};
+            if (known)
+                out = load<N>(known + at);
+            else if (weight)
+                out = weighed<N>(rounded<N>(sum), load<N>(weight + at));
+            put_all<N>(at, out, count);
         }
-        if (extra) out += load_as<A, N>(extra + at);
-        if (result == Type::F32)
-            put_as(static_cast<float *>(gx) + at, out, count);
-        else if (result == Type::F64)
-            put_as(static_cast<double *>(gx) + at, out, count);
-        else  // floats have more bits than enough
-            with_narrow(result == Type::BF16, [&](auto zero) NDPOOL_INLINED {
-                put_as(static_cast<decltype(zero) *>(gx) + at, convert<float, N>(out), count);
-            });
+    }
+    template <int N>
+    NDPOOL_INLINE void put_zipped(i64 at, vec<double, N> even, vec<double, N> odd) const {
+        put_all<2 * N>(at, weighed<2 * N>(zipped_as_floats<N>(even, odd), load<2 * N>(weight + at)), 2 * N);
     }
 
   private:
-    template <class T, class V>
+    template <int N, class V>
+    NDPOOL_INLINE static V weighed(V sum, V w) {
+        const V zero{};
+        return ((sum == 0) | (w == 0)) ? zero : sum * w;
+    }
+    template <int N>
+    NDPOOL_INLINE vec<double, N> rounded(vec<double, N> sum) const {
+        return narrow ? to_float_bits<N>(sum) : sum;
+    }
+    template <int N, class V>
+    NDPOOL_INLINE void put_all(i64 at, V out, int count) const {
+        if (result == Type::F64) return put_as<N>(static_cast<double *>(gx) + at, unsigned_zeros<N>(out, 0), count);
+        const auto floats = convert<float, N>(out);  // which have more bits than enough for 16-bit ones
+        if (result == Type::F32) return put_as<N>(static_cast<float *>(gx) + at, unsigned_zeros<N>(floats, 0), count);
+        const float least = result == Type::BF16 ? 0x1p-134f : 0x1p-25f;  // as these round to 0
+        with_narrow(result == Type::BF16, [&](auto zero) NDPOOL_INLINED {
+            put_as<N>(static_cast<decltype(zero) *>(gx) + at, unsigned_zeros<N>(floats, least), count);
+        });
+    }
+    // A number that is too small has no sign, as one that is lost before has none.
+    template <int N, class V, class T>
+    NDPOOL_INLINE static V unsigned_zeros(V v, T least) {
+        const V zero{};
+        return size_of_each<N>(v) <= static_cast<std::decay_t<decltype(v[0])>>(least) ? zero : v;
+    }
+    template <int N, class T, class V>
     NDPOOL_INLINE static void put_as(T *p, V v, int count) {
-        constexpr int N = sizeof(V) / sizeof(v[0]);
         if constexpr (PAST && std::is_same_v<T, float>)
             stream<N>(p, convert<float, N>(v));
         else
             put_some<N>(p, count, [&](T *some) NDPOOL_INLINED { store_as<N>(some, v); });
     }
 };
+template <bool STREAMING, int N>
+constexpr bool PUTS_ZIPPED<SmoothTarget<float, STREAMING>, N> = ZIPS_AS_FLOATS<N>;
 
 // gx, from terms.
 struct TermsBack {
@@ -57,7 +84,6 @@ struct TermsBack {
     void *gx;
     Way way;
     const Route &route;
-    bool float_sums;  // whether sums of terms are in floats, where the terms are
 
     void run() const {
         if (!has_long_windows()) return run_in_parts();
@@ -72,8 +98,7 @@ struct TermsBack {
                 Smooth own = kind;
                 if (own.few) own.few += output;
                 if (own.many) own.many += output;
-                TermsBack{one,         own, type,  result,    from(x, cell, type), from(g, output, result),
-                          in_gx(cell), way, route, float_sums}
+                TermsBack{one, own, type, result, from(x, cell, type), from(g, output, result), in_gx(cell), way, route}
                     .run_in_parts();
             }
         });
@@ -95,18 +120,12 @@ struct TermsBack {
             const i64 lo = plan.dim_count ? part.row_begin / rows_each : part.begin;
             const i64 hi = plan.dim_count ? part.row_end / rows_each : part.end;
             if (lo == hi) {
-                SmoothTarget<double, double> zeros{result, in.gx, nullptr};
-                return use(Transposition<SumSource<double>, SmoothTarget<double, double>, false>{
-                    {PartPlane<double>(plan, part).data()}, zeros});
+                return use(Transposition<SumSource<double>, SmoothTarget<double>, false>{
+                    {PartPlane<double>(plan, part).data()}, {result, in.gx, nullptr, false}});
             }
             const SmoothPart whole{in.slab, 1, part, lo, hi};
-            over_terms(plan, kind, type, result, x, whole, in.begin, in.end, {false, true, float_sums},
-                       [&](auto &sums) {
-                           using Sums = std::decay_t<decltype(sums)>;
-                           if constexpr (std::is_same_v<typename Sums::Sum, float>)
-                               if (float_sums) return hand_on<float>(sums, in, use);
-                           hand_on<double>(sums, in, use);
-                       });
+            over_terms(plan, kind, type, x, whole, in.begin, in.end, {false, true},
+                       [&](auto &sums) { hand_on(sums, in, use); });
         };
         const Axis &axis = plan.axes[0];
         const i64 reach = axis.adaptive ? axis.kernel : axis.dilation * axis.kernel;
@@ -114,33 +133,80 @@ struct TermsBack {
                       axis.adaptive && plan.dim_count == 0 ? 1 : cuts_of(plan, PART, reach));
     }
 
-    // Calls use(job) with the Transposition for a part of the input, whose sums are of type A.
-    template <class A, class Sums, class Use>
-    void hand_on(const Sums &sums, const InputPart &in, const Use &use) const {
+    // Calls use(job) with the Transposition for a part of the input.
+    template <class Sums, class Use>
+    void hand_on(Sums &sums, const InputPart &in, const Use &use) const {
         using E = typename Sums::Term;
-        const PartPlane<A> outputs(plan, sums.part);
+        const PartPlane<double> outputs(plan, sums.part);
         divide_cotangents(sums, outputs.data());
-        Transposition<SumSource<A, A>, SmoothTarget<E, A>, std::is_same_v<A, float>> job{
-            {outputs.data()}, {result, in.gx, sums.terms.weight}};
-        if (!sums.bad) return use(job);
-        const i64 low = sums.terms.low(), length = sums.terms.length();
-        const Scratch<double> block(length + 64, "what windows by themselves bring");
-        double *extra = block.data();
-        std::memset(extra, 0, sizeof(double) * static_cast<std::size_t>(length));
-        sums.over_bad(false, [&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
-            double share = read(result, g, (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e);
-            auto weigh = [&](i64 cell, double w) {
-                if (w != 0) extra[cell - slab * plan.in_slab - low] += w * share;
-            };
-            kind.window(plan, type, x, slab * plan.in_slab, rows, o, e, &weigh);
+        Transposition<SumSource<double>, SmoothTarget<E>, std::is_same_v<E, float>> job{
+            {outputs.data()}, {result, in.gx, sums.terms.weight, kind.narrow}};
+        if constexpr (std::is_same_v<E, double>) {
+            const i64 length = sums.terms.length() + 64;
+            const Scratch<double> known(sums.bad ? length : 0, "what the cells of a part get");
+            if (sums.bad) {
+                std::memset(known.data(), 0, sizeof(double) * static_cast<std::size_t>(length));
+                fill_in_bands(sums, in, outputs.data(), known.data() - sums.terms.low());
+                job.to.known = known.data() - sums.terms.low();
+            }
+            use(job);
+        } else {
+            use(job);
+        }
+    }
+
+    // What cells get, where some windows are out of range of those around them. A cell gets what it gets in the lowest
+    // band that a window over it is in: beside that, what the windows above bring is nothing.
+    void fill_in_bands(WindowSums<double, double> &sums, const InputPart &in, double *plane, double *known) const {
+        auto &terms = sums.terms;
+        const i64 low = terms.low(), length = terms.length();
+        const i64 start = sums.part.row_begin * plan.out_row + sums.part.begin * plan.inner;
+        const Scratch<double> block(3 * length + 256, "a band");
+        double *found = block.data(), *under = found + length + 64, *ones = under + length + 64;
+        for (i64 i = 0; i < length; ++i) under[i] = ones[i] = 1;
+        auto spread = [&](const double *weight, bool narrow, double *to) {
+            InputPart own = in;
+            own.gx = reinterpret_cast<char *>(to - low), own.streamed = own.in_lines = false;
+            const i64 rows = plan.dim_count ? plan.in_rows / plan.axes[0].length * (in.end - in.begin) : 1;
+            const SmoothTarget<double> target{Type::F64, to - low, weight, narrow};
+            PartSpreader<double, SmoothTarget<double>>(plan, rows, false, kind.exact).fill(plane, own, target);
+        };
+        Bands bands(sums);
+        const TermScale scale = terms.scale;
+        bool any = true;
+        for (bool first = true; first || (any && bands.waiting()); first = false) {
+            if (first) {
+                spread(terms.weight, kind.narrow, found);
+            } else {
+                terms.scale = bands.scale(kind);
+                WindowSums<double, double> own(terms, true);
+                divide_cotangents(own, plane);
+                spread(terms.weight, kind.narrow, found);
+                any = bands.take(own, [](i64) {});
+            }
+            for (i64 i = 0; i < length; ++i)
+                if (under[i] != 0) known[low + i] = found[i];
+            for (i64 i = 0; i < sums.count(); ++i) plane[start + i] = bands.waits(i);
+            spread(ones - low, false, under);
+        }
+        terms.scale = scale;
+        add_odd(sums, known);
+    }
+    // What windows bring that no power of 2 can help.
+    void add_odd(const WindowSums<double, double> &sums, double *known) const {
+        sums.over_bad([&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
+            if (LoneWindow(plan, kind, type, x, slab * plan.in_slab, rows, o, e, true).is_plain()) return;
+            const LoneWindow window(plan, kind, type, x, slab * plan.in_slab, rows, o, e);
+            const double own = read(result, g, (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e);
+            window.weigh(own, [&](i64 cell, double w, double share) {
+                if (w != 0) known[cell - slab * plan.in_slab] += w * share;
+            });
         });
-        job.to.extra = extra - low;
-        use(job);
     }
 
     // What the outputs of a part hand on, in a plane of the slab: 0 for those that are not good.
-    template <class E, class S, class A>
-    void divide_cotangents(const WindowSums<E, S> &sums, A *plane) const {
+    template <class E, class S>
+    void divide_cotangents(const WindowSums<E, S> &sums, double *plane) const {
         constexpr int N = LANES<S>;
         const i64 start = sums.part.row_begin * plan.out_row + sums.part.begin * plan.inner;
         const auto factor = static_cast<S>(sums.terms.weight_factor());
@@ -148,11 +214,11 @@ struct TermsBack {
         over_chunks(sums.count(), [&](i64 first, i64 some) {
             S from[CHUNK];
             const S *sum = sums.sum + first;
-            A *to = plane + start + first;
+            double *to = plane + start + first;
             load_plane(result, g, sums.terms.slab * plan.out_slab + start + first, some, from);
-            with_share<E, S>(own, [&](const auto &share) NDPOOL_INLINED {
+            with_share<S>(own, sums.terms.scale, [&](const auto &share) NDPOOL_INLINED {
                 for (i64 i = 0; i < some; i += N)
-                    store<N>(to + i, convert<A, N>(share(load<N>(from + i) * factor, load<N>(sum + i))));
+                    store<N>(to + i, convert<double, N>(share(load<N>(from + i) * factor, load<N>(sum + i))));
             });
             if (!sums.bad) return;
             for (i64 i = 0; i < some; ++i)
@@ -164,7 +230,7 @@ struct TermsBack {
     bool run_in_pieces(i64 slab) const {
         const SmoothPart whole{slab, 1, {0, plan.out_rows, 0, plan.last().output}, 0, 1};
         bool good = false;
-        over_terms(plan, kind, type, result, x, whole, plan.axes[0].length, 0, {true, true, false}, [&](auto &sums) {
+        over_terms(plan, kind, type, x, whole, plan.axes[0].length, 0, {true, true}, [&](auto &sums) {
             using E = typename std::decay_t<decltype(sums)>::Term;
             auto &terms = sums.terms;
             const PartPlane<double> outputs(plan, sums.part);
@@ -175,8 +241,8 @@ struct TermsBack {
                 transpose_all(
                     piece, in_gx(slab * plan.in_slab + from), size_of(result), Way::SPREAD, {},
                     [&](const InputPart &in, const OutputPart &, const auto &use) {
-                        use(Transposition<SumSource<double>, SmoothTarget<E, double>, false>{
-                            {outputs.data()}, {result, in.gx, terms.weight}});
+                        use(Transposition<SumSource<double>, SmoothTarget<E>, false>{
+                            {outputs.data()}, {result, in.gx, terms.weight, kind.narrow}});
                     },
                     cuts_of(piece));
             });
@@ -187,19 +253,15 @@ struct TermsBack {
 
 inline void smooth_vjp(const Plan &plan, const Smooth &kind, Type type, Type result, const void *x, const void *g,
                        void *gx, const Route &route) {
-    const bool own = result == Type::F32 && !kind.lp && in_own_squares(plan, kind.parameter);
-    const bool float_sums = kind.floats_do_for_sums(plan, result);
+    const bool own = result == Type::F32 && !kind.lp && in_own_squares(plan, kind);
     Way way = Way::OWN;
-    if (!own || (route.asked != Way::NONE && route.asked != Way::OWN)) {
-        way = Way::SPREAD;
-        if (float_sums) way = way_back<float>(plan, {}, Way::SPREAD, route);
-        if (way == Way::SPREAD) way = way_back<double>(plan, {}, Way::SPREAD, route);
-    }
+    if (!own || (route.asked != Way::NONE && route.asked != Way::OWN))
+        way = way_back<double>(plan, {0, kind.narrow}, Way::SPREAD, route);
     if (route.tell(way)) return;
     if (way == Way::OWN)
-        return squares_vjp(plan, kind.parameter, static_cast<const float *>(x), static_cast<const float *>(g),
+        return squares_vjp(plan, kind, static_cast<const float *>(x), static_cast<const float *>(g),
                            Gradient(plan, gx, sizeof(float), route));
-    TermsBack{plan, kind, type, result, x, g, gx, way, route, float_sums}.run();
+    TermsBack{plan, kind, type, result, x, g, gx, way, route}.run();
 }
 
 }  // namespace NDPOOL_LEVEL

@@ -1,6 +1,7 @@
 // The values of SmoothMax and Lp, and their changes along a tangent.
 #pragma once
-#include "kinds/window_sums.h"
+#include "kinds/bands.h"
+#include "kinds/own_squares.h"
 #include "plan/call.h"
 
 namespace ndpool {
@@ -16,15 +17,13 @@ struct TermsForward {
     bool value;  // whether y is asked for
 
     void run() const {
-        const TermUse use{true, t != nullptr, kind.floats_do_for_sums(plan, result)};
+        const TermUse use{true, t != nullptr};
         over_output_parts(plan, [&](const SmoothPart &part) {
-            over_terms(plan, kind, type, result, x, part, plan.axes[0].length, 0, use, [&](auto &sums) { fill(sums); });
+            over_terms(plan, kind, type, x, part, plan.axes[0].length, 0, use, [&](auto &sums) { fill(sums); });
         });
     }
 
   private:
-    using Weigh = void(i64, double);
-
     template <class Sums>
     void fill(Sums &sums) const {
         using S = typename Sums::Sum;
@@ -36,30 +35,47 @@ struct TermsForward {
             const Scratch<S> out(count + 64, "changes of a part");
             sums.weigh(result, t, out.data());
             store_plane(result, dy, first, out.data(), count);
-            sums.over_bad(false, [&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
-                double change = 0;
-                auto weigh = [&](i64 cell, double w) {
-                    if (w != 0) change += w * read(result, t, cell);
-                };
-                kind.window(plan, type, x, slab * plan.in_slab, rows, o, e, &weigh);
-                write(result, dy, (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e, change);
-            });
         }
-        if (!value) return;
-        i64 bad = sums.bad;
-        over_chunks(count, [&](i64 i, i64 some) {
-            S out[CHUNK];
-            bad += sums.values(i, some, out);
-            store_plane(result, y, first + i, out, some);
-        });
-        if (bad > count / 8 && !kind.lp && sums.terms.has_plan())
-            fill_by_log_sums(sums.terms, first, count);
-        else if (bad)
-            sums.over_bad(true, [&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
-                double v = kind.window(plan, type, x, slab * plan.in_slab, rows, o, e, static_cast<Weigh *>(nullptr));
-                write(result, y, (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e, v);
+        if (value)
+            over_chunks(count, [&](i64 i, i64 some) {
+                S out[CHUNK];
+                sums.values(i, some, out);
+                store_plane(result, y, first + i, out, some);
             });
-        if (!kind.several && !kind.lp) fill_single(sums.terms);
+        if constexpr (std::is_same_v<S, double>)
+            if constexpr (std::is_same_v<typename Sums::Term, double>)
+                if (sums.bad) fill_in_bands(sums, first);
+        sums.over_bad([&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
+            const LoneWindow window(plan, kind, type, x, slab * plan.in_slab, rows, o, e);
+            const i64 to = (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e;
+            if (t) write(result, dy, to, window.change(result, t));
+            if (value) write(result, y, to, window.value());
+        });
+        if (!value || kind.lp) return;
+        if (!kind.several) fill_single(sums.terms);
+        sums.over_alone([&](i64 i, double cell) { write(result, y, first + i, cell); });
+    }
+
+    // Outputs whose sums are not good, if they are many; they get a good one.
+    void fill_in_bands(WindowSums<double, double> &sums, i64 first) const {
+        auto &terms = sums.terms;
+        const i64 count = sums.count();
+        Bands bands(sums);
+        const TermScale scale = terms.scale;
+        const Scratch<double> values(count + 64, "outputs of a part"), changes(t ? count + 64 : 0, "changes of a part");
+        while (16 * bands.waiting() * plan.cells > terms.length()) {
+            terms.scale = bands.scale(kind);
+            WindowSums<double, double> own(terms, t != nullptr);
+            if (t) own.weigh(result, t, changes.data());
+            if (value) own.values(0, count, values.data());
+            const bool any = bands.take(own, [&](i64 i) {
+                if (t) write(result, dy, first + i, changes.data()[i]);
+                if (value) write(result, y, first + i, values.data()[i]);
+                sums.sum[i] = own.sum[i], --sums.bad;
+            });
+            if (!any) break;
+        }
+        terms.scale = scale;
     }
 
     // A window of one cell is that cell: log(1) is 0 exactly.
@@ -92,38 +108,16 @@ struct TermsForward {
             }
         }
     }
-
-    // With a scale for each window.
-    template <class Terms>
-    void fill_by_log_sums(const Terms &terms, i64 first, i64 count) const {
-        const Scratch<double> in(terms.length() + 64, "cells of a part"), out(count + 64, "outputs of a part");
-        load_plane(type, x, terms.slab * plan.in_slab + terms.low(), terms.length(), in.data());
-        log_sum_all<double>(terms.own_plan(), kind.parameter, kind.count_pad, in.data(), out.data(), {});
-        store_plane(result, y, first, out.data(), count);
-    }
 };
 
 // y, and with a tangent dy.
 inline void smooth_forward(const Plan &plan, const Smooth &kind, Type type, Type result, const void *x, void *y,
                            const void *t, void *dy, const Route &route) {
-    const bool few_floats = result == Type::F32 && !kind.lp && floats_do_for(plan, kind.parameter);
-    const bool log_sum = few_floats || (result == Type::F64 && !kind.lp);
-    const bool own = few_floats && in_own_squares(plan, kind.parameter);
-    const bool terms = !log_sum || result != Type::F64 || FUSED;
-    Way way = route.asked;  // NONE: as LogSum chooses
-    if (way == Way::NONE) way = own ? Way::OWN : log_sum && (suits_log_sum(plan) || !terms) ? Way::NONE : Way::TERMS;
-    if (way == Way::OWN || way == Way::TERMS) {
-        if (way == Way::OWN ? !own : !terms) cannot_go(way);
-        if (route.tell(way)) return;
-        if (way == Way::OWN)
-            squares_value(plan, kind.parameter, static_cast<const float *>(x), static_cast<float *>(y), route);
-    } else if (log_sum) {
-        auto value = few_floats ? log_sum_all<float> : log_sum_all<double>;
-        value(plan, kind.parameter, kind.count_pad, x, y, route);
-        if (route.told) return;
-    } else {
-        cannot_go(way);
-    }
+    const bool own = result == Type::F32 && !kind.lp && in_own_squares(plan, kind);
+    const Way way = route.asked != Way::NONE ? route.asked : own ? Way::OWN : Way::TERMS;
+    if (way != Way::TERMS && !(way == Way::OWN && own)) cannot_go(way);
+    if (route.tell(way)) return;
+    if (way == Way::OWN) squares_value(plan, kind, static_cast<const float *>(x), static_cast<float *>(y), route);
     if (way == Way::TERMS || t) TermsForward{plan, kind, type, result, x, t, y, dy, way == Way::TERMS}.run();
 }
 

@@ -21,6 +21,7 @@ constexpr i64 PART = i64(1) << 14;
 // The input of a part from cell in_begin to in_end-1 of its first pooled axis, and its terms, of type E.
 template <class E>
 struct PartTerms {
+    using Term = E;
     const Plan &plan;
     const Smooth &kind;
     const Type type;
@@ -30,8 +31,8 @@ struct PartTerms {
     const i64 lo, hi;
     i64 in_begin, in_end;
     bool in_pieces;  // whether there are too many cells to be held at once; then the terms are those of a piece
-    E scale = 1;
-    double reach = 0;                         // how far the exponents of exp reach below 0
+    TermScale scale;
+    double reach = 0;                         // how far the exponents of 2 of the terms are apart, once it is measured
     bool accurate = true;                     // whether no weight is too small for E
     const E *e = nullptr, *weight = nullptr;  // as if from the slab's start
 
@@ -70,7 +71,7 @@ struct PartTerms {
             const i64 at = runs == 1 ? 0 : r * (all - run) / (runs - 1);
             load_plane(type, x, slab * plan.in_slab + low() + at, run, some + r * run);
         }
-        scale = kind.scale_of(kind.range_of(some, runs * run, no_range()), &reach);
+        scale = kind.scale_of(kind.range_of(some, runs * run, no_range()));
     }
     // By all of them.
     void measure_scale() {
@@ -79,7 +80,7 @@ struct PartTerms {
             E room[CHUNK];
             range = kind.range_of(cells(low() + first, many, room), many, range);
         });
-        scale = kind.scale_of(range, &reach);
+        scale = kind.scale_of(range), reach = kind.reach(range);
     }
 
     // Makes the terms and, if asked for, the weights of all cells; not in pieces.
@@ -104,7 +105,7 @@ struct PartTerms {
     }
 
     // What the weights of a window's cells are to be multiplied by, but for the norm of the window.
-    E weight_factor() const { return cells_are_weights() ? 1 / scale : 1; }
+    E weight_factor() const { return cells_are_weights() ? scale.inverse<E>() : 1; }
 
     // Whether the part can be pooled as a plan of its own: some bins of an adaptive axis are not those of a shorter
     // one.
@@ -133,7 +134,7 @@ struct PartTerms {
     }
 
     // The weights of Lp(2) are the cells themselves, over the norm of the window; where scales are not extreme.
-    bool cells_are_weights() const { return kind.lp && kind.parameter == 2 && scale > 0x1p-40 && scale < 0x1p40; }
+    bool cells_are_weights() const { return kind.lp && kind.parameter == 2 && scale.cell > -40 && scale.cell < 40; }
 
     void fill(i64 from, i64 many, bool with_weights) {
         term_block.grow(many + 64, "terms of a part");

@@ -1,12 +1,37 @@
 // The sums of the windows of a part, over the terms of their cells.
 #pragma once
-#include "kinds/norms.h"
+#include "kinds/lone_window.h"
 #include "kinds/terms.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
-// Sums, of type S, over terms of type E. They are added up in doubles unless floats do for that, too.
+// Writes sums as they are, in doubles: what an exact one has lost is so much further on.
+template <class L>
+struct WholeSumSink {
+    static constexpr bool STREAMS = false;
+    double *y, *row;
+    i64 further;
+
+    void move_to(const Plan &plan, i64 index, const OutputRow &) { row = y + index * plan.out_row; }
+    void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
+    static bool finishes() { return false; }
+    static Scratch<double> take_room(const Plan &) { return {}; }
+    static void leave_first_axis(const Plan &, i64) {}
+    void advance(i64 elements) { y += elements; }
+    template <class Use>
+    NDPOOL_INLINE void over_arrays(const Use &use) {
+        use(y, row);
+    }
+    template <int N>
+    void put(i64 at, const typename L::template State<N> &s, int count) {
+        put_some<N>(row + at, count, [&](double *p) { store<N>(p, s.v); });
+        if constexpr (L::PLANES == 2) put_some<N>(row + further + at, count, [&](double *p) { store<N>(p, s.with); });
+    }
+};
+
+// Sums, of type S, over terms of type E. They are added up in doubles, those of doubles with the errors of all
+// additions.
 template <class E, class S>
 struct WindowSums {
     using Term = E;
@@ -15,20 +40,14 @@ struct WindowSums {
     const Plan &plan;
     const Smooth &kind;
     const OutputPart part;
-    const bool float_sums;
     S *sum;   // rows of the part one after the other
     i64 bad;  // how many are not good
 
     i64 outputs() const { return (part.end - part.begin) * plan.inner; }
     i64 count() const { return (part.row_end - part.row_begin) * outputs(); }
 
-    WindowSums(PartTerms<E> &terms, bool with_weights, bool float_sums)
-        : terms(terms),
-          plan(terms.plan),
-          kind(terms.kind),
-          part(terms.part),
-          float_sums(float_sums),
-          block(count() + 64, "sums of a part") {
+    WindowSums(PartTerms<E> &terms, bool with_weights)
+        : terms(terms), plan(terms.plan), kind(terms.kind), part(terms.part), block(count() + 64, "sums of a part") {
         sum = block.data();
         if (terms.in_pieces)
             sum_pieces(sum, false, [&](i64, i64) { return terms.e; });
@@ -54,6 +73,11 @@ struct WindowSums {
                 const vec<E, M> zero{};
                 store<M>(tangent + i, w == 0 ? zero : w * load<M>(tangent + i));
             });
+            if constexpr (std::is_same_v<E, double>)
+                if (kind.narrow)  // as of floats
+                    over_cells(tangent, many, [tangent](i64 i, vec<E, M> v) NDPOOL_INLINED {
+                        store<M>(tangent + i, to_float_bits<M>(v));
+                    });
             return tangent;
         };
         if (terms.in_pieces)
@@ -61,44 +85,44 @@ struct WindowSums {
         else
             pool(weighted(terms.low(), terms.length(), terms.weight + terms.low()) - terms.low(), to);
         const auto factor = static_cast<S>(terms.weight_factor());
-        with_share<E, S>(kind, [&](const auto &share) NDPOOL_INLINED {
+        with_share<S>(kind, terms.scale, [&](const auto &share) NDPOOL_INLINED {
             for (i64 i = 0; i < count(); i += N) store<N>(to + i, share(load<N>(to + i) * factor, load<N>(sum + i)));
         });
     }
 
-    // The outputs first..first+count-1, from the sums; says how many did not come out well.
-    i64 values(i64 first, i64 count, S *to) const {
-        const Smooth own = kind;  // a copy, which no store can change
-        const double s = static_cast<double>(terms.scale);
-        const S *from = sum + first;
-        Truth bad{};  // less one for each
-        with_value<E, S>(own, s, [&](const auto &value) NDPOOL_INLINED {
+    // The outputs first..first+count-1, from the sums. What becomes infinite is no good sum any more.
+    void values(i64 first, i64 count, S *to) {
+        S *from = sum + first;
+        Truth infinite{};
+        with_value<S>(kind, terms.scale, [&](const auto &value) NDPOOL_INLINED {
             Truth seen{};
-            over_cells(from, count, [&, to](i64 i, vec<S, N> total) NDPOOL_INLINED {
+            over_cells(from, count, [&value, &seen, to](i64 i, vec<S, N> total) NDPOOL_INLINED {
                 const vec<S, N> v = value(total);
-                seen += ~own.good_value<E, N>(s, v);
+                seen |= size_of_each<N>(v) == static_cast<S>(__builtin_inf());
                 store<N>(to + i, v);
             });
-            bad = seen;
+            infinite = seen;
         });
-        i64 all = 0;
-        for (int l = 0; l < N; ++l) all -= bad[l];
-        return all;
+        bool any = false;
+        for (int l = 0; l < N; ++l) any |= infinite[l] != 0;
+        if (!any) return;
+        for (i64 i = 0; i < count; ++i)
+            if (size_of_each<1>(vec<S, 1>{to[i]})[0] == static_cast<S>(__builtin_inf()))
+                from[i] = static_cast<S>(__builtin_nan("")), ++bad;
     }
 
-    // Calls f(rows, slab, row, o, e) for each output whose sum is not good or, if `values` are asked about, what
-    // follows from it.
+    bool is_good(i64 output) const { return kind.good<E, 1>(vec<S, 1>{sum[output]})[0]; }
+
+    // Calls f(rows, slab, row, o, e) for each output whose sum is not good.
     template <class F>
-    void over_bad(bool values, const F &f) const {
+    void over_bad(const F &f) const {
+        if (!bad) return;
         OutputRow rows(plan);
-        const Scratch<S> block(outputs() + 64, "outputs of a row");
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
             const i64 start = (row - part.row_begin) * outputs();
-            if (values) this->values(start, outputs(), block.data());
             bool moved = false;
             for (i64 i = 0; i < outputs(); i += N) {
-                Truth good = kind.good<E, N>(load<N>(sum + start + i));
-                if (values) good &= kind.good_value<E, N>(static_cast<double>(terms.scale), load<N>(block.data() + i));
+                const Truth good = kind.good<E, N>(load<N>(sum + start + i));
                 for (i64 k = i; k < outputs() && k < i + N; ++k) {
                     if (good[k - i]) continue;
                     if (!moved) rows.move_to(row % plan.out_rows), moved = true;
@@ -109,10 +133,49 @@ struct WindowSums {
         }
     }
 
+    // Calls f(output of the part, cell) for those of one cell alone, where others are skipped: outputs that are good.
+    template <class F>
+    void over_alone(const F &f) {
+        if (kind.few)
+            over_alone_in(kind.few, f);
+        else if (kind.many)
+            over_alone_in(kind.many, f);
+    }
+
   private:
     const Scratch<S> block;
     static constexpr int N = LANES<S>;
+    static constexpr Tuned TUNED = std::is_same_v<E, float> ? Tuned::ROWS : Tuned::NOT;
     using Truth = vec<typename IntOf<sizeof(S)>::s, N>;  // what comparisons of N sums give
+
+    template <class T, class F>
+    void over_alone_in(const T *there, const F &f) {
+        there += terms.slab * plan.out_slab + part.row_begin * plan.out_row + part.begin * plan.inner;
+        bool any = false;
+        for (i64 i = 0; i < count(); ++i) any |= there[i] == 1;
+        if (!any || terms.in_pieces) return;
+        // The sum of a window's cells, without those that are skipped.
+        const i64 low = terms.low(), length = terms.length();
+        const Scratch<E> cells(length + 64, "cells of a part");
+        const Scratch<S> sums(count() + 64, "cells that are alone");
+        load_plane(terms.type, terms.x, terms.slab * plan.in_slab + low, length, cells.data());
+        over_cells(cells.data(), length, [to = cells.data()](i64 i, vec<E, LANES<E>> v) NDPOOL_INLINED {
+            const vec<E, LANES<E>> zero{};
+            store<LANES<E>>(to + i, v - v == 0 ? v : zero);
+        });
+        pool(cells.data() - low, sums.data());
+        OutputRow rows(plan);
+        for (i64 i = 0, at = -1; i < count(); ++i) {
+            if (there[i] != 1 || !is_good(i)) continue;
+            const i64 row = (part.row_begin + i / outputs()) % plan.out_rows,
+                      o = part.begin + i % outputs() / plan.inner;
+            if (kind.count_pad && plan.padded) {
+                if (row != at) rows.move_to(at = row);
+                if (rows.counted * plan.last().counted(o) > rows.real * plan.last().taps(o).count) continue;
+            }
+            f(i, static_cast<double>(sums.data()[i]));
+        }
+    }
 
     // An output all of whose cells are skipped has no terms. Nobody reads it, so that any good sum will do.
     template <class T>
@@ -133,27 +196,33 @@ struct WindowSums {
         return all;
     }
 
-    // The sums of what cells(from, many) gives for the cells of each piece.
+    // The sums of what cells(from, many) gives for the cells of each piece. What additions lose is kept until the end.
     template <class Cells>
     void sum_pieces(S *to, bool with_weights, const Cells &cells) {
         const i64 all = count();
-        const Scratch<double> block(all, "sums of pieces");
-        double *sums = block.data();
-        for (i64 i = 0; i < all; ++i) sums[i] = 0;
+        const Scratch<CarefulSum> totals(all, "sums of pieces");
+        const Scratch<double> piece_sums(2 * all + 64, "sums of a piece");
+        double *own = piece_sums.data(), *lost = own + all;
+        for (i64 i = 0; i < all; ++i) totals.data()[i] = {}, lost[i] = 0;
         terms.over_pieces(with_weights, [&](const Plan &piece, i64 from, i64 many) {
-            pool_plan<PlainSum<E, double>>(piece, cells(from, many), to);
-            for (i64 i = 0; i < all; ++i) sums[i] += static_cast<double>(to[i]);
+            if constexpr (std::is_same_v<E, double>)
+                pool_piece<ExactSum<double>>(piece, cells(from, many), own, lost);
+            else
+                pool_piece<PlainSum<E, double>>(piece, cells(from, many), own, lost);
+            for (i64 i = 0; i < all; ++i) totals.data()[i].add(own[i]), totals.data()[i].lost += lost[i];
         });
-        for (i64 i = 0; i < all; ++i) to[i] = static_cast<S>(sums[i]);
+        for (i64 i = 0; i < all; ++i) to[i] = static_cast<S>(totals.data()[i].total());
+    }
+    template <class P>
+    static void pool_piece(const Plan &piece, const E *cells, double *own, double *lost) {
+        const WholeSumSink<typename P::Lanes> sink{own, own, lost - own};
+        pool_all<TUNED>(piece, P{}, cells, sink, {});
     }
 
-    // Sums over the windows of the part.
+    // Sums over the windows of the part, whose order does not matter.
     void pool(const E *cells, S *to) const {
-        if constexpr (std::is_same_v<S, float>)
-            if (float_sums) return pool_as<PlainSum<E, float>>(cells, to);
-        // Powers are the same but for a power of two, whatever the scale, and so are their sums if no order matters.
         if constexpr (std::is_same_v<E, double>)
-            if (kind.lp) return pool_as<ExactSum<double>>(cells, to);
+            if (kind.exact) return pool_as<ExactSum<double>>(cells, to);
         pool_as<PlainSum<E, double>>(cells, to);
     }
     template <class P>
@@ -177,16 +246,14 @@ struct WindowSums {
 
     template <class P>
     static void pool_plan(const Plan &plan, const E *cells, S *to) {
-        constexpr Tuned TUNED = std::is_same_v<typename P::Lane, float> ? Tuned::ALL
-                                : std::is_same_v<E, float>              ? Tuned::ROWS
-                                                                        : Tuned::NOT;
         const SumSink<typename P::Lanes, S> sink{to, {Count::NONE, 1}};
         pool_all<TUNED>(plan, P{}, cells, sink, {});
     }
 
+    static S in_float_bits(S v) { return static_cast<S>(to_float_bits<1>(vec<double, 1>{static_cast<double>(v)})[0]); }
     // A padded cell that counts is the number 0.
     void add_padding() {
-        const double zero = kind.exp1(kind.parameter * (0.0 - static_cast<double>(terms.scale)));
+        const double zero = power_of_two<LANES<double>>(splat<double, LANES<double>>(-terms.scale.term))[0];
         const Axis &last = plan.last();
         // Along the row, windows from `whole.first` to `whole.stop` - 1 see no padding. Of the others, the cells that
         // count and the real ones.
@@ -207,9 +274,10 @@ struct WindowSums {
             else
                 rows.move_on(1);
             S *to = sum + (row - part.row_begin) * outputs();
-            auto add = [to](i64 begin, i64 end, double more) {
+            const bool narrow = kind.narrow && std::is_same_v<S, double>;  // as floats are rounded before
+            auto add = [to, narrow](i64 begin, i64 end, double more) {
                 const auto v = static_cast<S>(more);
-                for (i64 i = begin; i < end; ++i) to[i] += v;
+                for (i64 i = begin; i < end; ++i) to[i] = (narrow ? in_float_bits(to[i]) : to[i]) + v;
             };
             const auto all = static_cast<double>(rows.counted), here = static_cast<double>(rows.real);
             for (i64 i = 0; i < ends; ++i) {
@@ -223,43 +291,41 @@ struct WindowSums {
     }
 };
 
-// What terms are for: whether they may be taken in pieces; whether weights are wanted with them, and sums in floats,
-// where the terms are.
+// What terms are for: whether they may be taken in pieces, and whether weights are wanted with them.
 struct TermUse {
-    bool pieces, weights, float_sums;
+    bool pieces, weights;
 };
 
-// Calls f(sums) with the sums over terms in floats where those do; in doubles where not.
+// Calls f(sums) with the sums over terms that are held as floats, where those do and all sums are good; as doubles
+// where not.
 template <class F>
-void over_terms(const Plan &plan, const Smooth &kind, Type type, Type result, const void *x, const SmoothPart &part,
-                i64 begin, i64 end, const TermUse &use, const F &f) {
-    // With the scale as it is; says whether that did. A guess did not if it is to blame for anything.
-    auto done_as = [&](auto &terms, auto sum, bool guessed) {
-        using E = std::decay_t<decltype(terms.scale)>;
+void over_terms(const Plan &plan, const Smooth &kind, Type type, const void *x, const SmoothPart &part, i64 begin,
+                i64 end, const TermUse &use, const F &f) {
+    // With the scale as it is; says whether that did. Unless it is the last one, it did not if any sum is not good.
+    auto done_as = [&](auto &terms, auto sum, bool last) {
+        using E = typename std::decay_t<decltype(terms)>::Term;
         terms.accurate = true;
-        WindowSums<E, decltype(sum)> sums(terms, use.weights, use.float_sums);
+        WindowSums<E, decltype(sum)> sums(terms, use.weights);
         const bool accurate = std::is_same_v<E, double> || !use.weights || terms.accurate;
-        if (!accurate || (guessed && sums.bad)) return false;
+        if (!last && (!accurate || sums.bad)) return false;
         f(sums);
         return true;
     };
-    // Of other powers, floats would lose more than the last place.
-    const bool wide = result == Type::F32 && kind.is_power();
-    auto done = [&](auto &terms, bool guessed) {
-        return wide ? done_as(terms, double(), guessed) : done_as(terms, terms.scale, guessed);
-    };
-    if (result != Type::F64 && kind.floats_do(0, result)) {
+    if (kind.narrow) {
         PartTerms<float> terms(plan, kind, type, x, part, begin, end, use.pieces);
+        // Powers of sums of floats would lose more than the last place.
+        const bool wide = kind.is_power() && !kind.rough;
+        auto done = [&] { return wide ? done_as(terms, double(), false) : done_as(terms, float(), false); };
         terms.guess_scale();
-        if (done(terms, true)) return;
+        if (done()) return;
         terms.measure_scale();
-        if (kind.floats_do(terms.reach, result) && done(terms, false)) return;
+        if ((kind.lp || terms.reach < 120) && done()) return;
     }
     PartTerms<double> terms(plan, kind, type, x, part, begin, end, use.pieces);
     terms.guess_scale();
-    if (result == Type::F64 && done(terms, true)) return;
+    if (!kind.narrow && done_as(terms, double(), false)) return;
     terms.measure_scale();
-    done(terms, false);
+    done_as(terms, double(), true);
 }
 
 // Calls piece(part) for parts of the outputs small enough that their terms stay in the cache, and large enough that

@@ -59,11 +59,6 @@ def directions(shapes, dtype, seed):
     return tuple(rng.standard_normal(shape).astype(dtype) for shape in shapes)
 
 
-def whole_numbers(shape, dtype, seed):
-    """Directions whose sums are exact in any order."""
-    return np.random.default_rng(seed).integers(-8, 9, shape).astype(dtype)
-
-
 def computed(lazy, like):
     """The numbers of a Dask array, which says its shape and dtype before."""
     assert isinstance(lazy, da.Array)
