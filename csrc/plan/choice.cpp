@@ -92,7 +92,8 @@ bool suits_cells(const Plan &plan, const Lanes &lanes) {
 
 bool can_segments(const Plan &plan, const Lanes &) { return plan.inner == 1; }
 bool suits_segments(const Plan &plan, const Lanes &lanes) {
-    return plan.last().adaptive || (plan.last().stride >= 8 && plan.last().kernel >= (lanes.sums ? 32 : 48));
+    const Axis &axis = plan.last();
+    return axis.adaptive || (axis.stride > 8 && axis.kernel >= (lanes.sums ? 14 : 8));
 }
 
 bool can_taps(const Plan &plan, const Lanes &lanes) {
