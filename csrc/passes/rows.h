@@ -294,9 +294,15 @@ typename L::template State<1> reduce_few(const L &l, const Block &block, i64 cou
 
 // `count` cells side by side as one State. cells(size, k) are the States of so many from the k-th on, which is at place
 // `tag + k` of the window along an axis with `radix` places.
-template <class L, class Cells>
-typename L::template State<1> reduce(const L &l, const Cells &cells, i64 count, i64 radix, i64 tag) {
-    constexpr int N = LANES<typename L::Lane>, U = L::HEAVY ? 1 : 4;
+template <int N, class L, class Cells>
+typename L::template State<1> reduce_by(const L &l, const Cells &cells, i64 count, i64 radix, i64 tag) {
+    constexpr int U = L::HEAVY ? 1 : 4 * (LANES<typename L::Lane> / N);
+    auto merge = [&](auto &to, const auto &next) NDPOOL_INLINED {
+        if constexpr (N < LANES<typename L::Lane>)  // floats that are widened
+            L::template merge_beside<N>(to, next);
+        else
+            l.template merge_any<N>(to, next);
+    };
     using One = typename L::template State<1>;
     auto some = [&](auto size, i64 at) NDPOOL_INLINED {
         constexpr int M = decltype(size)::value;
@@ -315,15 +321,17 @@ typename L::template State<1> reduce(const L &l, const Cells &cells, i64 count, 
         if (count >= U * N) {
             // Several registers at a time, so that none waits for the other.
             typename L::template State<N> each[U];
-            NDPOOL_UNROLL
+            NDPOOL_UNROLL_ALL
             for (int u = 0; u < U; ++u) each[u] = block(u * N);
             for (k = U * N; k + U * N <= count; k += U * N) {
-                NDPOOL_UNROLL
-                for (int u = 0; u < U; ++u) l.template merge_any<N>(each[u], block(k + u * N));
+                NDPOOL_UNROLL_ALL
+                for (int u = 0; u < U; ++u) merge(each[u], block(k + u * N));
             }
+            NDPOOL_UNROLL_ALL
+            for (int u = U / 2; u < U; ++u) l.template merge_any<N>(each[u - U / 2], each[u]);
             NDPOOL_UNROLL
-            for (int u = 1; u < U; u += 2) l.template merge_any<N>(each[u - 1], each[u]);
-            if constexpr (U == 4) l.template merge_any<N>(each[0], each[2]);
+            for (int u = 1; u < U / 2; u += 2) l.template merge_any<N>(each[u - 1], each[u]);
+            if constexpr (U == 8) l.template merge_any<N>(each[0], each[2]);
             state = each[0];
         } else {
             state = block(0), k = N;
@@ -344,6 +352,10 @@ typename L::template State<1> reduce(const L &l, const Cells &cells, i64 count, 
     }
     for (; k < count; ++k) l.template merge_any<1>(one, some(Size<1>(), k));
     return one;
+}
+template <class L, class Cells>
+typename L::template State<1> reduce(const L &l, const Cells &cells, i64 count, i64 radix, i64 tag) {
+    return reduce_by<LANES<typename L::Lane>>(l, cells, count, radix, tag);
 }
 
 }  // namespace NDPOOL_LEVEL

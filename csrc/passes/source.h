@@ -63,7 +63,8 @@ struct Cells {
             constexpr int M = decltype(size)::value;
             return own.template lift<M>(x + k, row);
         };
-        L::template put<1>(to, plane, reduce(own.lanes(), cells, count, radix, tag));
+        constexpr int M = WIDENS_FLOATS<P> ? WIDENED : N;
+        L::template put<1>(to, plane, reduce_by<M>(own.lanes(), cells, count, radix, tag));
     }
     static void merge_places(const Source &from, i64 base, const OutputRow &rows, const Axis &axis, i64 inner,
                              i64 begin, i64 end, Lane *to, i64 plane) {
