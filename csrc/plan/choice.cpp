@@ -93,7 +93,9 @@ bool suits_cells(const Plan &plan, const Lanes &lanes) {
 bool can_segments(const Plan &plan, const Lanes &) { return plan.inner == 1; }
 bool suits_segments(const Plan &plan, const Lanes &lanes) {
     const Axis &axis = plan.last();
-    return axis.adaptive || (axis.stride > 8 && axis.kernel >= (lanes.sums ? 14 : 8));
+    if (axis.adaptive || axis.stride < 8 || axis.kernel < 8) return axis.adaptive;
+    // Of a sum, less than a register that is left over costs as much as two.
+    return !lanes.sums || axis.kernel == 8 || axis.kernel >= 14;
 }
 
 bool can_taps(const Plan &plan, const Lanes &lanes) {
