@@ -93,9 +93,11 @@ bool suits_cells(const Plan &plan, const Lanes &lanes) {
 bool can_segments(const Plan &plan, const Lanes &) { return plan.inner == 1; }
 bool suits_segments(const Plan &plan, const Lanes &lanes) {
     const Axis &axis = plan.last();
-    if (axis.adaptive || axis.stride < 8 || axis.kernel < 8) return axis.adaptive;
-    // Of a sum, less than a register that is left over costs as much as two.
-    return !lanes.sums || axis.kernel == 8 || axis.kernel >= 14;
+    if (axis.adaptive || axis.stride < 8) return axis.adaptive;
+    // Places are twice as much to fold, and up to 8 phases of them are made in registers. Of a sum, a part of a register
+    // that is left over costs as much as a whole one.
+    if (lanes.tagged) return axis.stride > 8 && axis.kernel >= 14;
+    return axis.kernel >= 14 || (lanes.sums ? axis.kernel == 8 : axis.kernel >= 8);
 }
 
 bool can_taps(const Plan &plan, const Lanes &lanes) {
