@@ -34,6 +34,7 @@
 
 // Before a loop over the few registers that are worked on at a time.
 #define NDPOOL_UNROLL _Pragma("GCC unroll 4")
+// And over more of them, which must not be an array in memory.
 #define NDPOOL_UNROLL_ALL _Pragma("GCC unroll 32")
 
 // In a loop of a few rounds, over which a vector loop would take longer to start than to run.
@@ -56,13 +57,13 @@ constexpr int lanes_of(int bytes) { return NDPOOL_VECTOR_BYTES / bytes > 32 ? 32
 template <class T>
 constexpr int LANES = lanes_of(static_cast<int>(sizeof(T)));
 
-// As how many doubles floats are best read from memory: registers of 32 bytes are filled by one instruction, and those
-// of 64 by several, which take longer than two of them on processors that halve such registers.
-constexpr int WIDENED = LANES<double> > 4 ? 4 : LANES<double>;
-
 // And in rows that are shorter than that.
 template <class T>
 constexpr int FEW_LANES = sizeof(T) >= 4 && LANES<T> > 4 ? 4 : LANES<T>;
+
+// As how many doubles floats are best read from memory: registers of 32 bytes are filled by one instruction, and those
+// of 64 by several, which take longer than two of them on processors that halve such registers.
+constexpr int WIDENED = LANES<double> > 4 ? 4 : LANES<double>;
 
 template <int Size>
 struct IntOf;

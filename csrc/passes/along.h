@@ -460,9 +460,8 @@ class LanePooler {
         }
         State<1> state = L::template retag<1>(L::template get<1>(cell, plane), axis.kernel, taps.skipped);
         for (i64 k = 1; k < taps.count; ++k)
-            l.template merge_any<1>(state,
-                                    L::template retag<1>(L::template get<1>(cell + k * axis.dilation, plane),
-                                                         axis.kernel, taps.skipped + k));
+            l.template merge_any<1>(state, L::template retag<1>(L::template get<1>(cell + k * axis.dilation, plane),
+                                                                axis.kernel, taps.skipped + k));
         return state;
     }
 

@@ -54,7 +54,7 @@ class Places {
     static constexpr i64 MOST_BINS = 1 << 12;
     const i64 cells, kernel, step;
     const std::uint64_t inverse;  // 2**64 / kernel and a little more; 0 for 1
-    Scratch<i64> rows, bins;  // bins start there, if they are not too many
+    Scratch<i64> rows, bins;      // bins start there, if they are not too many
     i64 table[TABLE] = {};
 
     // A place is a number whose digits are the steps along each pooled axis, those along the row last.

@@ -1,7 +1,7 @@
 // Windows of some registers each, reduced together.
 //
-// Every window becomes a register by itself. Then each two of them become one, with the halves of both side by side, and
-// so on, until every lane is a window:
+// Every window becomes a register by itself. Then each two of them become one, with the halves of both side by side,
+// and so on, until every lane is a window:
 //
 //     a0 a1 a2 a3     b0 b1 b2 b3     c0 c1 c2 c3     d0 d1 d2 d3
 //     a01 a23 b01 b23                 c01 c23 d01 d23
@@ -14,8 +14,8 @@
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
-// How many windows of such lanes are reduced together: not one, where they are so long that the folding does not matter,
-// and else as many as their cells fill.
+// How many windows of such lanes are reduced together: one, where they are so long that the folding does not matter, or
+// else as many as a register of their cells has lanes.
 template <class L>
 int windows_together(const Axis &axis) {
     constexpr int ALL = LANES<typename L::Lane>;

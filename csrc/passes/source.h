@@ -242,8 +242,7 @@ struct Cells {
         if constexpr (in_pairs<P>())
             if (side_by_side) zip_pairs<U, N, P>(state);
         NDPOOL_UNROLL_ALL
-        for (int u = 0; u < ALL; ++u)
-            L::template put<M>(to + u / EACH * by.to_apart + u % EACH * M, plane, state[u]);
+        for (int u = 0; u < ALL; ++u) L::template put<M>(to + u / EACH * by.to_apart + u % EACH * M, plane, state[u]);
     }
 
     // One register of every cell: as many windows in one as there are registers, each of every U-th cell, and the cells
