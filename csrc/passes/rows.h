@@ -328,10 +328,10 @@ typename L::template State<1> reduce_by(const L &l, const Cells &cells, i64 coun
                 for (int u = 0; u < U; ++u) merge(each[u], block(k + u * N));
             }
             NDPOOL_UNROLL
-            for (int apart = 1; apart < U; apart *= 2) {
-                NDPOOL_UNROLL
-                for (int u = 0; u < U; u += 2 * apart) l.template merge_any<N>(each[u], each[u + apart]);
-            }
+            for (int u = 1; u < U; u += 2) l.template merge_any<N>(each[u - 1], each[u]);
+            NDPOOL_UNROLL
+            for (int u = 2; u < U; u += 4) l.template merge_any<N>(each[u - 2], each[u]);
+            if constexpr (U == 8) l.template merge_any<N>(each[0], each[4]);
             state = each[0];
         } else {
             state = block(0), k = N;
