@@ -34,6 +34,8 @@
 
 // Before a loop over the few registers that are worked on at a time.
 #define NDPOOL_UNROLL _Pragma("GCC unroll 4")
+// And over more of them, which must not be an array in memory.
+#define NDPOOL_UNROLL_ALL _Pragma("GCC unroll 32")
 
 // In a loop of a few rounds, over which a vector loop would take longer to start than to run.
 #define NDPOOL_SHORT_LOOP __asm__ volatile("")
@@ -58,6 +60,10 @@ constexpr int LANES = lanes_of(static_cast<int>(sizeof(T)));
 // And in rows that are shorter than that.
 template <class T>
 constexpr int FEW_LANES = sizeof(T) >= 4 && LANES<T> > 4 ? 4 : LANES<T>;
+
+// As how many doubles floats are best read from memory: registers of 32 bytes are filled by one instruction, and those
+// of 64 by several, which take longer than two of them on processors that halve such registers.
+constexpr int WIDENED = LANES<double> > 4 ? 4 : LANES<double>;
 
 template <int Size>
 struct IntOf;
@@ -171,6 +177,12 @@ inline vec<To, N> convert(V v) {
         return bits<vec<To, N>>(_mm512_cvtps_pd(bits<__m256>(v)));
     if constexpr (N == 8 && std::is_same_v<To, float> && std::is_same_v<From, double>)
         return bits<vec<To, N>>(_mm512_cvtpd_ps(bits<__m512d>(v)));
+#endif
+#if defined(__AVX2__)
+    if constexpr (N == 4 && std::is_same_v<To, double> && std::is_same_v<From, float>)
+        return bits<vec<To, N>>(_mm256_cvtps_pd(bits<__m128>(v)));
+    if constexpr (N == 4 && std::is_same_v<To, float> && std::is_same_v<From, double>)
+        return bits<vec<To, N>>(_mm256_cvtpd_ps(bits<__m256d>(v)));
 #endif
     vec<To, N> resized;
     if (resize<To, From, N>(v, &resized)) return resized;
@@ -474,7 +486,7 @@ NDPOOL_INLINE vec<double, N> difference_by_product(vec<double, N> a, vec<double,
 }
 template <int N>
 NDPOOL_INLINE vec<double, N> sum_by_product(vec<double, N> a, vec<double, N> b) {
-    if constexpr (FUSED && N == LANES<double>)
+    if constexpr (FUSED && (N == LANES<double> || N == WIDENED))
         return fused_sum<N>(b, splat<double, N>(1), a);
     else
         return a + b;

@@ -71,8 +71,10 @@ struct CountsAlong {
         left_out = middle > 0 ? middle : 0;
         Scratch<double> block((axis.output - left_out) * inner + MARGIN, "divisors of a row");
         double *to = block.data();
-        for (i64 o = 0; o < axis.output; o += o + 1 == gap ? 1 + left_out : 1)
-            for (i64 e = 0; e < inner; ++e) *to++ = static_cast<double>(cells(o));
+        for (i64 o = 0; o < axis.output; o += o + 1 == gap ? 1 + left_out : 1) {
+            const double count = static_cast<double>(cells(o));  // a division, where bins differ
+            for (i64 e = 0; e < inner; ++e) *to++ = count;
+        }
         for (i64 i = 0; i < MARGIN; ++i) *to++ = 1;  // what is left in memory may be numbers that are slow to work with
         left_out *= inner;
         table = block.data();

@@ -14,6 +14,7 @@
 #pragma once
 #include "plan/choice.h"
 #include "base/phases.h"
+#include "passes/segments.h"
 #include "passes/widen.h"
 
 namespace ndpool {
@@ -38,16 +39,14 @@ class LanePooler {
           inner(plan.inner),
           way(way),
           radix(way == Way::WIDEN ? 1 : axis.kernel) {
+        if (way == Way::SEGMENTS) most_rows = rows_near(axis.length, MOST_ROWS);
         if (way != Way::ROWS && way != Way::WIDEN && way != Way::TAPS) return;
         // Where places of several elements are far apart, the row is left as it is.
         if (way == Way::ROWS && inner > 1 && (axis.adaptive || axis.stride > 1)) return;
         i64 s = axis.stride, d = axis.dilation, k = axis.kernel;
         i64 cells = (part - 1) * s + (k - 1) * d + 1;
         const i64 lanes = cells * inner + (way == Way::WIDEN ? Widener<L, N>::MARGIN : 0);
-        if (way == Way::ROWS && !L::HEAVY) {  // as many as stay in the nearest cache
-            const i64 fit = (i64(24) << 10) / (L::PLANES * static_cast<i64>(sizeof(Lane)) * lanes);
-            most_rows = fit < 1 ? 1 : fit < MOST_ROWS ? fit : MOST_ROWS;
-        }
+        if (way == Way::ROWS && !L::HEAVY) most_rows = rows_near(lanes, FEW_ROWS);
         plane = room_for(lanes, merged, most_rows);
         if (way == Way::WIDEN) {
             totals = Scratch<Lane>(Widener<L, N>::ROWS * plane, "wide windows of a row");
@@ -83,7 +82,7 @@ class LanePooler {
         if (way == Way::CELLS)
             pool_cells(base, rows, sink, begin, end);
         else if (way == Way::SEGMENTS)
-            pool_segments(base, rows, sink, begin, end);
+            pool_segments(base, rows, sink, begin, end, more);
         else if (!shifts.data())
             pool_places(base, rows, sink, begin, end);
         else if (more)
@@ -93,7 +92,7 @@ class LanePooler {
     }
 
   private:
-    static constexpr i64 MOST_ROWS = 4;
+    static constexpr i64 FEW_ROWS = 4, MOST_ROWS = 8;
     const Plan &plan;
     const Axis &axis;
     const L &l;
@@ -109,8 +108,16 @@ class LanePooler {
     i64 plane = 0, phase_plane = 0, phase_length = 0;
     Scratch<i64> shifts;  // where the cells of each tap start, among the phases
     // The part whose padded cells are in each of the merged rows.
-    i64 edges_filled[MOST_ROWS] = {-1, -1, -1, -1};
+    i64 edges_filled[FEW_ROWS] = {-1, -1, -1, -1};
+    Scratch<Axis::Taps> windows;  // along the row, from output `listed` on
+    i64 listed = -1;
     i64 place_of_padding = 0;  // across the rows: one after all others, if lanes can hold the places that it leads to
+
+    // How many rows of so many lanes, of at most `most`, stay in the nearest cache.
+    static i64 rows_near(i64 lanes, i64 most) {
+        const i64 fit = (i64(24) << 10) / (L::PLANES * static_cast<i64>(sizeof(Lane)) * lanes);
+        return fit < 1 ? 1 : fit < most ? fit : most;
+    }
 
     // Makes room for so many lanes of every plane of some rows, and two registers more; says how far apart the planes
     // are.
@@ -369,39 +376,97 @@ class LanePooler {
 
     // --- windows that hardly overlap ---
 
-    void pool_segments(i64 base, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
+    void pool_segments(i64 base, const OutputRow &rows, Sink &sink, i64 begin, i64 end, i64 more) {
         const bool from_memory = rows.count == 1 && axis.dilation == 1;
-        const i64 origin = from_memory ? 0 : merge_span(base, rows, begin, end);
-        const i64 apart = room_for(end - begin, phases);
-        for (i64 o = begin; o < end; ++o) {
-            const Axis::Taps taps = axis.taps(o);
-            Lane *to = phases.data() + (o - begin);
-            State<1> state = L::template empty<1>();
-            if (taps.count && from_memory) {
-                from.reduce_row(from, base + rows.offset[0] + taps.first, rows.tag[0], taps.count, axis.kernel,
-                                taps.skipped, to, apart);
-                continue;
-            }
-            if (taps.count && axis.dilation == 1) {
-                const Lane *cell = merged.data() + (taps.first - origin);
-                auto cells = [&](auto size, i64 k)
-                                 NDPOOL_INLINED { return L::template get<decltype(size)::value>(cell + k, plane); };
-                state = reduce(l, cells, taps.count, axis.kernel, taps.skipped);
-            } else if (taps.count) {
-                const Lane *cell = merged.data() + (taps.first - origin);
-                state = L::template retag<1>(L::template get<1>(cell, plane), axis.kernel, taps.skipped);
-                for (i64 k = 1; k < taps.count; ++k)
-                    l.template merge_any<1>(
-                        state, L::template retag<1>(L::template get<1>(cell + k * axis.dilation, plane), axis.kernel,
-                                                    taps.skipped + k));
-            }
-            L::template put<1>(to, apart, state);
+        const int together = from_memory ? 1 : windows_together<L>(axis);
+        const i64 outputs = end - begin, apart = room_for((more + 1) * outputs, phases);
+        i64 origin = 0;
+        if (!from_memory) {
+            list_windows(begin, end);
+            for (i64 r = 0; r <= more; ++r) origin = merge_span(base + r * rows.step, rows, begin, end, r);
         }
-        put_lanes(sink, begin, phases.data(), apart, end - begin);
+        if (together == 8)
+            reduce_together<8>(origin, begin, end, more + 1, apart);
+        else if (together == 4)
+            reduce_together<4>(origin, begin, end, more + 1, apart);
+        else
+            for (i64 r = 0; r <= more; ++r) {
+                Lane *to = phases.data() + r * outputs;
+                if (from_memory)
+                    reduce_from_memory(base + r * rows.step + rows.offset[0], rows.tag[0], begin, end, to, apart);
+                else
+                    for (i64 o = begin; o < end; ++o)
+                        L::template put<1>(to++, apart, reduced(row_of(r) + (window(o).first - origin), window(o)));
+            }
+        const i64 last_room = room - more * end;
+        for (i64 r = 0; r <= more; ++r) {
+            room = r < more ? 2 * end : last_room;
+            put_lanes(sink, begin, phases.data() + r * outputs, apart, outputs);
+            if (more) sink.over_arrays([&](auto, auto &to) { to += end; });
+        }
+    }
+    // Of all outputs of the row, if they are not too many.
+    void list_windows(i64 begin, i64 end) {
+        const bool all = axis.output <= 1 << 12;
+        if (listed == (all ? 0 : begin)) return;
+        listed = all ? 0 : begin;
+        const i64 stop = all ? axis.output : end;
+        windows.grow(stop - listed, "windows of a row");
+        for (i64 o = listed; o < stop; ++o) windows[o - listed] = axis.taps(o);
+    }
+    const Axis::Taps &window(i64 o) const { return windows[o - listed]; }
+    Lane *row_of(i64 number) const { return merged.data() + number * L::PLANES * plane; }
+
+    // The windows of a row that starts at element `at` of the array.
+    void reduce_from_memory(i64 at, i64 tag, i64 begin, i64 end, Lane *to, i64 apart) const {
+        for (i64 o = begin; o < end; ++o, ++to) {
+            const Axis::Taps taps = axis.taps(o);
+            if (taps.count)
+                from.reduce_row(from, at + taps.first, tag, taps.count, axis.kernel, taps.skipped, to, apart);
+            else
+                L::template put<1>(to, apart, L::template empty<1>());
+        }
+    }
+    // The windows of some merged rows, which start with cell `origin`.
+    template <int M>
+    void reduce_together(i64 origin, i64 begin, i64 end, i64 rows, i64 apart) {
+        if constexpr (overlaps<L>() && !L::HEAVY && M <= N) {
+            const Together<L, M> together{l, axis.kernel, plane};
+            State<M> states[M];
+            i64 many = 0;
+            Lane *to = phases.data();
+            auto fold = [&] {
+                L::template put<M>(to, apart, together.fold(states, many));
+                to += many, many = 0;
+            };
+            for (i64 r = 0; r < rows; ++r) {
+                const Lane *cells = row_of(r) - origin;
+                for (i64 o = begin; o < end; ++o) {
+                    const Axis::Taps &taps = window(o);
+                    states[many++] = together.in_register(cells + taps.first, taps);
+                    if (many == M) fold();
+                }
+            }
+            if (many) fold();
+        }
+    }
+    // One window of a merged row.
+    State<1> reduced(const Lane *cell, const Axis::Taps &taps) const {
+        if (taps.count == 0) return L::template empty<1>();
+        if (axis.dilation == 1) {
+            auto cells = [&](auto size, i64 k)
+                             NDPOOL_INLINED { return L::template get<decltype(size)::value>(cell + k, plane); };
+            return reduce(l, cells, taps.count, axis.kernel, taps.skipped);
+        }
+        State<1> state = L::template retag<1>(L::template get<1>(cell, plane), axis.kernel, taps.skipped);
+        for (i64 k = 1; k < taps.count; ++k)
+            l.template merge_any<1>(state, L::template retag<1>(L::template get<1>(cell + k * axis.dilation, plane),
+                                                                axis.kernel, taps.skipped + k));
+        return state;
     }
 
-    // Merges all real cells of the windows begin..end-1 along the row; says which is the first.
-    i64 merge_span(i64 base, const OutputRow &rows, i64 begin, i64 end) {
+    // Merges all real cells of the windows begin..end-1 along the row, the number-th of some; says which is the first.
+    i64 merge_span(i64 base, const OutputRow &rows, i64 begin, i64 end, i64 number = 0) {
         const Axis::Taps last = axis.taps(end - 1);
         i64 origin = axis.start(begin);
         i64 stop =
@@ -410,8 +475,8 @@ class LanePooler {
         if (origin > axis.length) origin = axis.length;
         if (stop > axis.length) stop = axis.length;
         const i64 length = stop > origin ? (stop - origin) * inner : 0;
-        plane = room_for(length, merged);
-        from.merge(from, base, rows, origin * inner, length, merged.data(), plane);
+        plane = room_for(length, merged, most_rows);
+        from.merge(from, base, rows, origin * inner, length, row_of(number), plane);
         return origin;
     }
 };

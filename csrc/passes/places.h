@@ -16,6 +16,10 @@ class Places {
           rows(plan.outer_cells, "rows of a window") {
         for (i64 tag = 0; tag < plan.outer_cells; ++tag) rows[tag] = distance_of_row(plan, tag);
         for (i64 place = 0; place < cells && place < TABLE; ++place) table[place] = decoded(place);
+        const Axis &last = plan.last();
+        if (!last.adaptive || last.output > MOST_BINS) return;
+        bins.grow(last.output, "starts of bins");
+        for (i64 o = 0; o < last.output; ++o) bins[o] = last.start(o);
     }
     // 0 for what is no place in this window.
     template <class W>
@@ -35,6 +39,8 @@ class Places {
         if (inner == 1 && !last.adaptive) {
             i64 start = last.start(begin);
             for (i64 o = begin; o < end; ++o, start += last.stride) one(o, start);
+        } else if (inner == 1 && bins.data()) {
+            for (i64 o = begin; o < end; ++o) one(o, bins[o]);
         } else {
             for (i64 o = begin; o < end; ++o) {
                 i64 start = last.start(o) * inner;
@@ -45,9 +51,10 @@ class Places {
 
   private:
     static constexpr i64 TABLE = 256;  // every value of a byte has its entry
+    static constexpr i64 MOST_BINS = 1 << 12;
     const i64 cells, kernel, step;
     const std::uint64_t inverse;  // 2**64 / kernel and a little more; 0 for 1
-    Scratch<i64> rows;
+    Scratch<i64> rows, bins;      // bins start there, if they are not too many
     i64 table[TABLE] = {};
 
     // A place is a number whose digits are the steps along each pooled axis, those along the row last.

@@ -163,7 +163,7 @@ NDPOOL_INLINE void merge_next(const P &p, const typename P::In *x, i64 tag, bool
             p.template merge<N>(to, next);
     };
     if constexpr (in_pairs<P>() && U % 2 == 0) {
-        NDPOOL_UNROLL
+        NDPOOL_UNROLL_ALL
         for (int u = 0; u < U; u += 2) {
             typename P::template State<N> even, odd;
             p.template lift_pairs<N>(x + u * N, even, odd);
@@ -171,14 +171,14 @@ NDPOOL_INLINE void merge_next(const P &p, const typename P::In *x, i64 tag, bool
             merge(state[u + 1], odd);
         }
     } else {
-        NDPOOL_UNROLL
+        NDPOOL_UNROLL_ALL
         for (int u = 0; u < U; ++u) merge(state[u], p.template lift<N>(x + u * N, tag));
     }
 }
 template <int U, int N, class P>
 NDPOOL_INLINE void zip_pairs([[maybe_unused]] typename P::template State<N> (&state)[U]) {
     if constexpr (in_pairs<P>() && U % 2 == 0) {
-        NDPOOL_UNROLL
+        NDPOOL_UNROLL_ALL
         for (int u = 0; u < U; u += 2) zip<N>(state[u].v, state[u + 1].v);
     }
 }
@@ -190,7 +190,7 @@ NDPOOL_INLINE void merge_cells(const P &p, const typename P::In *x, const Rows &
                                typename P::template State<N> (&state)[U]) {
     if constexpr (in_pairs<P>() && U % 2 == 0)
         if (rows.count == 1) {
-            NDPOOL_UNROLL
+            NDPOOL_UNROLL_ALL
             for (int u = 0; u < U; ++u) state[u] = p.template lift<N>(x + rows.offset[0] + i + u * N, rows.tag[0]);
             return prefetch<U * N>(x + rows.offset[0] + i);
         }
@@ -223,22 +223,28 @@ void merge_rows(const P &p, const typename P::In *x, const typename P::In *beyon
             p.template merge<N>(state, lift_some<N>(p, x + rows.offset[r] + begin, rows.tag[r], count));
         return P::template put<N>(to, plane, state);
     }
-    auto block = [&](auto registers, i64 at) NDPOOL_INLINED {
-        constexpr int U = decltype(registers)::value;
-        State state[U];
-        merge_cells<U, N>(p, x, rows, begin + at, state);
-        NDPOOL_UNROLL
-        for (int u = 0; u < U; ++u) P::template put<N>(to + at + u * N, plane, state[u]);
+    auto block_of = [&](auto size, auto registers, i64 at) NDPOOL_INLINED {
+        constexpr int M = decltype(size)::value, U = decltype(registers)::value;
+        typename P::template State<M> state[U];
+        merge_cells<U, M>(p, x, rows, begin + at, state);
+        NDPOOL_UNROLL_ALL
+        for (int u = 0; u < U; ++u) P::template put<M>(to + at + u * M, plane, state[u]);
     };
+    auto block = [&](auto registers, i64 at) NDPOOL_INLINED { block_of(Size<N>(), registers, at); };
     // Of many rows that are far away, some lines side by side of each. What is left over overlaps its neighbours, where
     // it is more than two registers: each would walk over all rows by itself.
-    constexpr bool WIDER = std::is_same_v<typename P::In, float> && sizeof(typename P::Lane) == 8 && !P::HEAVY;
-    constexpr int SOME = P::HEAVY ? 1 : 4, MANY = WIDER ? 2 * SOME : SOME;
-    constexpr i64 FAR = 1 << 18;
+    constexpr int SOME = P::HEAVY ? 1 : 4;
     i64 i = 0;
-    if constexpr (MANY > SOME)
+    if constexpr (WIDENS_FLOATS<P>) {
+        constexpr i64 FAR = 1 << 18;
+        if constexpr (N > WIDENED) {  // all registers but those that are needed beside
+            constexpr int MOST = 28;
+            if (rows.count > 4)
+                for (; i + MOST * WIDENED <= length; i += MOST * WIDENED) block_of(Size<WIDENED>(), Size<MOST>(), i);
+        }
         if (rows.count > 4 && beyond - x >= FAR)
-            for (; i + MANY * N <= length; i += MANY * N) block(Size<MANY>(), i);
+            for (; i + 2 * SOME * N <= length; i += 2 * SOME * N) block(Size<2 * SOME>(), i);
+    }
     for (const i64 last = length - SOME * N; i <= last || (last >= 0 && length - i > 2 * N); i += SOME * N)
         block(Size<SOME>(), i < last ? i : last);
     for (; i < length; i += N) block(Size<1>(), i + N <= length || length < N ? i : length - N);
@@ -288,9 +294,15 @@ typename L::template State<1> reduce_few(const L &l, const Block &block, i64 cou
 
 // `count` cells side by side as one State. cells(size, k) are the States of so many from the k-th on, which is at place
 // `tag + k` of the window along an axis with `radix` places.
-template <class L, class Cells>
-typename L::template State<1> reduce(const L &l, const Cells &cells, i64 count, i64 radix, i64 tag) {
-    constexpr int N = LANES<typename L::Lane>, U = L::HEAVY ? 1 : 4;
+template <int N, class L, class Cells>
+typename L::template State<1> reduce_by(const L &l, const Cells &cells, i64 count, i64 radix, i64 tag) {
+    constexpr int U = L::HEAVY ? 1 : 4 * (LANES<typename L::Lane> / N);
+    auto merge = [&](auto &to, const auto &next) NDPOOL_INLINED {
+        if constexpr (N < LANES<typename L::Lane>)  // floats that are widened
+            L::template merge_beside<N>(to, next);
+        else
+            l.template merge_any<N>(to, next);
+    };
     using One = typename L::template State<1>;
     auto some = [&](auto size, i64 at) NDPOOL_INLINED {
         constexpr int M = decltype(size)::value;
@@ -309,15 +321,17 @@ typename L::template State<1> reduce(const L &l, const Cells &cells, i64 count, 
         if (count >= U * N) {
             // Several registers at a time, so that none waits for the other.
             typename L::template State<N> each[U];
-            NDPOOL_UNROLL
+            NDPOOL_UNROLL_ALL
             for (int u = 0; u < U; ++u) each[u] = block(u * N);
             for (k = U * N; k + U * N <= count; k += U * N) {
-                NDPOOL_UNROLL
-                for (int u = 0; u < U; ++u) l.template merge_any<N>(each[u], block(k + u * N));
+                NDPOOL_UNROLL_ALL
+                for (int u = 0; u < U; ++u) merge(each[u], block(k + u * N));
             }
             NDPOOL_UNROLL
             for (int u = 1; u < U; u += 2) l.template merge_any<N>(each[u - 1], each[u]);
-            if constexpr (U == 4) l.template merge_any<N>(each[0], each[2]);
+            NDPOOL_UNROLL
+            for (int u = 2; u < U; u += 4) l.template merge_any<N>(each[u - 2], each[u]);
+            if constexpr (U == 8) l.template merge_any<N>(each[0], each[4]);
             state = each[0];
         } else {
             state = block(0), k = N;
@@ -338,6 +352,10 @@ typename L::template State<1> reduce(const L &l, const Cells &cells, i64 count, 
     }
     for (; k < count; ++k) l.template merge_any<1>(one, some(Size<1>(), k));
     return one;
+}
+template <class L, class Cells>
+typename L::template State<1> reduce(const L &l, const Cells &cells, i64 count, i64 radix, i64 tag) {
+    return reduce_by<LANES<typename L::Lane>>(l, cells, count, radix, tag);
 }
 
 }  // namespace NDPOOL_LEVEL

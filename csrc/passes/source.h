@@ -63,7 +63,8 @@ struct Cells {
             constexpr int M = decltype(size)::value;
             return own.template lift<M>(x + k, row);
         };
-        L::template put<1>(to, plane, reduce(own.lanes(), cells, count, radix, tag));
+        constexpr int M = WIDENS_FLOATS<P> ? WIDENED : N;
+        L::template put<1>(to, plane, reduce_by<M>(own.lanes(), cells, count, radix, tag));
     }
     static void merge_places(const Source &from, i64 base, const OutputRow &rows, const Axis &axis, i64 inner,
                              i64 begin, i64 end, Lane *to, i64 plane) {
@@ -186,15 +187,32 @@ struct Cells {
     // U registers of every cell, from element i of each place on. Of windows that follow each other, a place that is
     // shorter than a register is written over by the next.
     template <int U>
-    __attribute__((noinline)) static void merge_all(const P &kind, const Place &place, i64 i, const Registers &across,
-                                                    Lane *to, i64 plane) {
+    NDPOOL_INLINE static void merge_all(const P &kind, const Place &place, i64 i, const Registers &across, Lane *to,
+                                        i64 plane) {
+        // As so many registers that a short window does not pay for it.
+        if constexpr (WIDENS_FLOATS<P> && N > WIDENED && U > 1)
+            if (place.rows.count * place.taps.count >= 64)
+                return merge_all_by<U, WIDENED>(kind, place, i, across, to, plane);
+        merge_all_by<U, N>(kind, place, i, across, to, plane);
+    }
+    template <int U, int M>
+    __attribute__((noinline)) static void merge_all_by(const P &kind, const Place &place, i64 i,
+                                                       const Registers &across, Lane *to, i64 plane) {
         const P own = kind;
         const Registers by = across;  // copies, which no store can change
-        typename P::template State<N> state[U];
-        auto lift = [&](const In *p, i64 tag, int u)
-                        NDPOOL_INLINED { return own.template lift<N>(p + i + u * by.apart, tag + u * by.tag_apart); };
+        constexpr int EACH = N / M, ALL = U * EACH;
+        typename P::template State<M> state[ALL];
+        auto lift = [&](const In *p, i64 tag, int u) NDPOOL_INLINED {
+            return own.template lift<M>(p + i + u / EACH * by.apart + u % EACH * M, tag + u / EACH * by.tag_apart);
+        };
+        auto merge = [&](auto &to, const auto &next) NDPOOL_INLINED {
+            if constexpr (M < N)
+                P::template merge_beside<M>(to, next);
+            else
+                own.template merge<M>(to, next);
+        };
         const i64 count = place.taps.count, step = place.step;
-        const bool side_by_side = in_pairs<P>() && by.apart == N;
+        [[maybe_unused]] const bool side_by_side = in_pairs<P>() && by.apart == N;
         for (i64 r = 0; r < place.rows.count; ++r) {
             const In *p = place.x + place.rows.offset[r];
             // What is read next: the same cells of the next row.
@@ -211,19 +229,20 @@ struct Cells {
                     continue;
                 }
             if (r == 0) {
-                NDPOOL_UNROLL
-                for (int u = 0; u < U; ++u) state[u] = lift(p, tag, u);
+                NDPOOL_UNROLL_ALL
+                for (int u = 0; u < ALL; ++u) state[u] = lift(p, tag, u);
                 k = 1, p += step, tag += by.tag_step;
             }
             for (; k < count; ++k, p += step, tag += by.tag_step) {
                 prefetch<U * N>(p + i, ahead);
-                NDPOOL_UNROLL
-                for (int u = 0; u < U; ++u) own.template merge<N>(state[u], lift(p, tag, u));
+                NDPOOL_UNROLL_ALL
+                for (int u = 0; u < ALL; ++u) merge(state[u], lift(p, tag, u));
             }
         }
-        if (side_by_side) zip_pairs<U, N, P>(state);
-        NDPOOL_UNROLL
-        for (int u = 0; u < U; ++u) L::template put<N>(to + u * by.to_apart, plane, state[u]);
+        if constexpr (in_pairs<P>())
+            if (side_by_side) zip_pairs<U, N, P>(state);
+        NDPOOL_UNROLL_ALL
+        for (int u = 0; u < ALL; ++u) L::template put<M>(to + u / EACH * by.to_apart + u % EACH * M, plane, state[u]);
     }
 
     // One register of every cell: as many windows in one as there are registers, each of every U-th cell, and the cells

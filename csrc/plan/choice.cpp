@@ -92,7 +92,12 @@ bool suits_cells(const Plan &plan, const Lanes &lanes) {
 
 bool can_segments(const Plan &plan, const Lanes &) { return plan.inner == 1; }
 bool suits_segments(const Plan &plan, const Lanes &lanes) {
-    return plan.last().adaptive || (plan.last().stride >= 8 && plan.last().kernel >= (lanes.sums ? 32 : 48));
+    const Axis &axis = plan.last();
+    if (axis.adaptive || axis.stride < 8) return axis.adaptive;
+    // Places are twice as much to fold, and up to 8 phases of them are made in registers. Of a sum, a part of a
+    // register that is left over costs as much as a whole one.
+    if (lanes.tagged) return axis.stride > 8 && axis.kernel >= 14;
+    return axis.kernel >= 14 || (lanes.sums ? axis.kernel == 8 : axis.kernel >= 8);
 }
 
 bool can_taps(const Plan &plan, const Lanes &lanes) {
@@ -423,8 +428,8 @@ DirectOutputs direct_outputs(const Axis &axis) {
 
 bool few_winners(const Plan &plan) {
     const bool apart = windows_apart(plan);
-    if (plan.in_slab < 128) return false;                             // each slab takes as long as some dozen visits
-    if (plan.last().adaptive && !apart) return plan.in_slab >= 1024;  // to find a bin takes longer than a visit
+    if (plan.in_slab < 128) return false;  // each slab takes as long as some dozen visits
+    if (plan.last().adaptive && !apart) return plan.in_slab >= 256;
     return plan.in_slab >= 2048 || apart || 10 * plan.out_slab <= 3 * plan.in_slab;
 }
 

@@ -15,7 +15,7 @@ enum class Way {
     DIRECT,    // windows of 2 or 3 cells in steps of 2, in registers
     TILES,     // channels last, windows of 2 by 2 or 3 by 3 cells, in registers
     CELLS,     // channels last, all cells of a window in turn
-    SEGMENTS,  // windows that hardly overlap, each reduced by itself
+    SEGMENTS,  // windows that hardly overlap, each a register by itself, and some folded together
     TAPS,      // a row in steps of one, all cells of a window in turn; back, ties: cells ask all windows over them
     WIDEN,     // rows merged, then a wide window along the row
     ROWS,      // rows merged, then the cells of a window along the row
