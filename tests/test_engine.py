@@ -454,3 +454,29 @@ def test_directions_of_another_shape_are_refused(x):
     for wrong in (g.T, g.ravel(), g[None], g[:1], g[0]):
         with pytest.raises(ValueError, match=re.escape(f"g has shape {wrong.shape} and should have (3, 2)")):
             pool.vjp(x)[1](wrong)
+
+
+@pytest.mark.parametrize("beta", [30.0, -300.0, 1000.0])
+@pytest.mark.parametrize(
+    ("shape", "window", "axes", "skip"),
+    [
+        ((6, 2), Window((2,), 1), (1,), np.nan),
+        ((4, 3, 12, 10), Window((3, 3), (4, 3), (1, 2), 2, True), (0, 2), None),
+        ((3, 6, 40), Window((2, 2)), (1, 2), None),
+    ],
+    ids=["rows with skipped cells", "padded, over two axes apart", "squares"],
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("order", "CF")
+def test_smooth_maxima_of_windows_far_from_each_other(order, dtype, shape, window, axes, skip, beta):
+    """So far that no power of 2 serves all of them."""
+    rng = np.random.default_rng(6)
+    x = (8 * rng.normal(size=shape)).astype(dtype, order=order)
+    if skip is not None:
+        x[3, 1] = skip
+    pool = Pool(SmoothMax(beta), window, axes, skip)
+    t, g = rng.normal(size=shape).astype(dtype), rng.normal(size=pool.output_shape(shape)).astype(dtype)
+    y, dy, gx = spec.forward(pool, x), spec.jvp(pool, x, t)[1], spec.vjp(pool, x, g)
+    within(pool(x), y, value_allowance(pool, x, y))
+    within(pool.jvp(x, t)[1], dy, jvp_allowance(pool, x, t, dy))
+    within(pool.vjp(x)[1](g), gx, vjp_allowance(pool, x, g, gx))

@@ -18,9 +18,7 @@ class Bands {
         sums.over_bad([&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
             const LoneWindow window(sums.plan, sums.kind, terms.type, terms.x, slab * sums.plan.in_slab, rows, o, e,
                                     true);
-            if (!window.is_plain()) return;
-            const i64 all_rows = (slab - terms.slab) * sums.plan.out_rows + row - sums.part.row_begin;
-            keys.data()[all_rows * sums.outputs() + (o - sums.part.begin) * sums.plan.inner + e] = window.best_key();
+            if (window.is_plain()) keys.data()[sums.place_of(slab, row, o, e)] = window.best_key();
         });
     }
 

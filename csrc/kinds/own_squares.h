@@ -5,6 +5,16 @@
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
+// What a cell of floats gets that is not more than this is 0, whichever way it is found: floats hardly hold it.
+constexpr float LEAST_SHARE = 0x1p-121f;
+
+// Numbers without those that are too small, which have no sign.
+template <int N, class V>
+NDPOOL_INLINE V unsigned_zeros(V v, float least) {
+    const V zero{};
+    return size_of_each<N>(v) <= static_cast<std::decay_t<decltype(v[0])>>(least) ? zero : v;
+}
+
 // Whether the windows are such squares.
 inline bool in_own_squares(const Plan &plan, const Smooth &kind) {
     if (!in_squares(plan) || plan.dim_count != 1 || plan.last().kernel != 2 || plan.last().output < LANES<float>)
@@ -165,16 +175,19 @@ __attribute__((noinline)) inline void far_shares(const SquareCells &cells, i64 u
     const V share = load<N>(g) * reciprocal<N>(squares.sum), zero{};
     for (int i = 0; i < 4; ++i) {
         V &c = squares.term[i / 2][i % 2];
-        const V own = c * share;
-        c = ((c == 0) | (own == 0)) ? zero : own;
+        c = c == 0 ? zero : unsigned_zeros<N>(c * share, LEAST_SHARE);
     }
-    if (!squares.good || !squares.accurate)
+    // The share of a usual cotangent that a float does not hold is nothing.
+    const V infinite = splat<float, N>(__builtin_inff());
+    const bool usual = all_finite<N>(size_of_each<N>(load<N>(g)) < 8 ? zero : infinite);
+    if (!squares.good || !(squares.accurate || usual))
         cells.over_lone(unit, m, N, [&](int i, const LoneWindow &window) {
             for (auto &row : squares.term)
                 for (V &c : row) c[i] = 0;
             window.weigh(static_cast<double>(g[i]), [&](i64 cell, double w, double by) {
                 const i64 at = cell - first - 2 * i, r = at >= width ? 1 : 0;
-                if (w != 0 && by != 0) squares.term[r][at - r * width][i] = static_cast<float>(w * by) + 0.0f;
+                const vec<float, 1> gets{static_cast<float>(w * by)};
+                if (w != 0 && by != 0) squares.term[r][at - r * width][i] = unsigned_zeros<1>(gets, LEAST_SHARE)[0];
             });
         });
     for (int r = 0; r < 2; ++r) {
@@ -208,8 +221,7 @@ NDPOOL_INLINE void fill_two_rows(const SquareCells &cells, i64 unit, i64 start, 
         zip<N>(share[0], share[1]);
         NDPOOL_UNROLL
         for (int i = 0; i < 4; ++i) {
-            const V own_share = squares.term[i / 2][i % 2] * share[i % 2];
-            squares.term[i / 2][i % 2] = own_share == 0 ? zero : own_share;  // without a sign
+            squares.term[i / 2][i % 2] = unsigned_zeros<N>(squares.term[i / 2][i % 2] * share[i % 2], LEAST_SHARE);
         }
         // Shares of small cotangents may be too small for floats.
         const bool usual = all_finite<N>(((size_of_each<N>(own) < 0x1p-50f) & (own != 0)) ? infinite : own);

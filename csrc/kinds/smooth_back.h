@@ -13,12 +13,13 @@ struct SmoothTarget {
     void *gx;                       // the slab's
     const E *weight;                // or null, if there is no window
     bool narrow;                    // whether weights and sums have no more bits than floats
+    float least;                    // what is not more than that is 0
     const double *known = nullptr;  // if set, what the cells get
     static constexpr bool REPEATS = false, STREAMS = std::is_same_v<E, float>, PAST = STREAMING;
 
     i64 element_bytes() const { return size_of(result); }
-    SmoothTarget instead(void *other) const { return {result, other, weight, narrow, known}; }
-    SmoothTarget<E, true> past_the_caches() const { return {result, gx, weight, narrow, known}; }
+    SmoothTarget instead(void *other) const { return {result, other, weight, narrow, least, known}; }
+    SmoothTarget<E, true> past_the_caches() const { return {result, gx, weight, narrow, least, known}; }
     template <int N>
     NDPOOL_INLINE void put(i64 at, vec<double, N> sum, int count) const {
         // A cell that got nothing stays 0, even if its weight is not finite; and one without weight.
@@ -50,19 +51,14 @@ struct SmoothTarget {
     }
     template <int N, class V>
     NDPOOL_INLINE void put_all(i64 at, V out, int count) const {
-        if (result == Type::F64) return put_as<N>(static_cast<double *>(gx) + at, unsigned_zeros<N>(out, 0), count);
+        if (result == Type::F64)
+            return put_as<N>(static_cast<double *>(gx) + at, unsigned_zeros<N>(out, least), count);
         const auto floats = convert<float, N>(out);  // which have more bits than enough for 16-bit ones
-        if (result == Type::F32) return put_as<N>(static_cast<float *>(gx) + at, unsigned_zeros<N>(floats, 0), count);
-        const float least = result == Type::BF16 ? 0x1p-134f : 0x1p-25f;  // as these round to 0
+        if (result == Type::F32)
+            return put_as<N>(static_cast<float *>(gx) + at, unsigned_zeros<N>(floats, least), count);
         with_narrow(result == Type::BF16, [&](auto zero) NDPOOL_INLINED {
             put_as<N>(static_cast<decltype(zero) *>(gx) + at, unsigned_zeros<N>(floats, least), count);
         });
-    }
-    // A number that is too small has no sign, as one that is lost before has none.
-    template <int N, class V, class T>
-    NDPOOL_INLINE static V unsigned_zeros(V v, T least) {
-        const V zero{};
-        return size_of_each<N>(v) <= static_cast<std::decay_t<decltype(v[0])>>(least) ? zero : v;
     }
     template <int N, class T, class V>
     NDPOOL_INLINE static void put_as(T *p, V v, int count) {
@@ -74,6 +70,13 @@ struct SmoothTarget {
 };
 template <bool STREAMING, int N>
 constexpr bool PUTS_ZIPPED<SmoothTarget<float, STREAMING>, N> = ZIPS_AS_FLOATS<N>;
+
+// What a cell must get more than: of 16 bits, those that do not round to 0.
+inline float least_share(const Smooth &kind, Type result) {
+    if (result == Type::F16) return 0x1p-25f;
+    if (result == Type::BF16) return 0x1p-134f;
+    return result == Type::F32 && !kind.lp ? LEAST_SHARE : 0;
+}
 
 // gx, from terms.
 struct TermsBack {
@@ -121,7 +124,7 @@ struct TermsBack {
             const i64 hi = plan.dim_count ? part.row_end / rows_each : part.end;
             if (lo == hi) {
                 return use(Transposition<SumSource<double>, SmoothTarget<double>, false>{
-                    {PartPlane<double>(plan, part).data()}, {result, in.gx, nullptr, false}});
+                    {PartPlane<double>(plan, part).data()}, {result, in.gx, nullptr, false, 0}});
             }
             const SmoothPart whole{in.slab, 1, part, lo, hi};
             over_terms(plan, kind, type, x, whole, in.begin, in.end, {false, true},
@@ -140,7 +143,7 @@ struct TermsBack {
         const PartPlane<double> outputs(plan, sums.part);
         divide_cotangents(sums, outputs.data());
         Transposition<SumSource<double>, SmoothTarget<E>, std::is_same_v<E, float>> job{
-            {outputs.data()}, {result, in.gx, sums.terms.weight, kind.narrow}};
+            {outputs.data()}, {result, in.gx, sums.terms.weight, kind.narrow, least_share(kind, result)}};
         if constexpr (std::is_same_v<E, double>) {
             const i64 length = sums.terms.length() + 64;
             const Scratch<double> known(sums.bad ? length : 0, "what the cells of a part get");
@@ -168,7 +171,7 @@ struct TermsBack {
             InputPart own = in;
             own.gx = reinterpret_cast<char *>(to - low), own.streamed = own.in_lines = false;
             const i64 rows = plan.dim_count ? plan.in_rows / plan.axes[0].length * (in.end - in.begin) : 1;
-            const SmoothTarget<double> target{Type::F64, to - low, weight, narrow};
+            const SmoothTarget<double> target{Type::F64, to - low, weight, narrow, 0};
             PartSpreader<double, SmoothTarget<double>>(plan, rows, false, kind.exact).fill(plane, own, target);
         };
         Bands bands(sums);
@@ -190,12 +193,13 @@ struct TermsBack {
             spread(ones - low, false, under);
         }
         terms.scale = scale;
-        add_odd(sums, known);
+        add_others(sums, bands, known);
     }
-    // What windows bring that no power of 2 can help.
-    void add_odd(const WindowSums<double, double> &sums, double *known) const {
+    // What windows bring that are in no band.
+    void add_others(const WindowSums<double, double> &sums, const Bands &bands, double *known) const {
         sums.over_bad([&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
-            if (LoneWindow(plan, kind, type, x, slab * plan.in_slab, rows, o, e, true).is_plain()) return;
+            const bool plain = LoneWindow(plan, kind, type, x, slab * plan.in_slab, rows, o, e, true).is_plain();
+            if (plain && !bands.waits(sums.place_of(slab, row, o, e))) return;
             const LoneWindow window(plan, kind, type, x, slab * plan.in_slab, rows, o, e);
             const double own = read(result, g, (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e);
             window.weigh(own, [&](i64 cell, double w, double share) {
@@ -242,7 +246,7 @@ struct TermsBack {
                     piece, in_gx(slab * plan.in_slab + from), size_of(result), Way::SPREAD, {},
                     [&](const InputPart &in, const OutputPart &, const auto &use) {
                         use(Transposition<SumSource<double>, SmoothTarget<E>, false>{
-                            {outputs.data()}, {result, in.gx, terms.weight, kind.narrow}});
+                            {outputs.data()}, {result, in.gx, terms.weight, kind.narrow, least_share(kind, result)}});
                     },
                     cuts_of(piece));
             });

@@ -45,6 +45,11 @@ struct WindowSums {
 
     i64 outputs() const { return (part.end - part.begin) * plan.inner; }
     i64 count() const { return (part.row_end - part.row_begin) * outputs(); }
+    // Where the sum of output (o, e) is, in a row of a slab.
+    i64 place_of(i64 slab, i64 row, i64 o, i64 e) const {
+        const i64 all_rows = (slab - terms.slab) * plan.out_rows + row - part.row_begin;
+        return all_rows * outputs() + (o - part.begin) * plan.inner + e;
+    }
 
     WindowSums(PartTerms<E> &terms, bool with_weights)
         : terms(terms), plan(terms.plan), kind(terms.kind), part(terms.part), block(count() + 64, "sums of a part") {
@@ -180,10 +185,11 @@ struct WindowSums {
     // An output all of whose cells are skipped has no terms. Nobody reads it, so that any good sum will do.
     template <class T>
     void pass_over_absent(const T *there) {
+        constexpr S GOOD = std::is_same_v<E, float> ? 1 : 0x1p100;
         there += terms.slab * plan.out_slab + part.row_begin * plan.out_row + part.begin * plan.inner;  // side by side
         for (i64 i = 0; i < count(); i += N) {
             const auto none = load_as<S, N>(there + i) == 0;
-            store<N>(sum + i, none ? splat<S, N>(1) : load<N>(sum + i));
+            store<N>(sum + i, none ? splat<S, N>(GOOD) : load<N>(sum + i));
         }
     }
 
@@ -253,7 +259,9 @@ struct WindowSums {
     static S in_float_bits(S v) { return static_cast<S>(to_float_bits<1>(vec<double, 1>{static_cast<double>(v)})[0]); }
     // A padded cell that counts is the number 0.
     void add_padding() {
-        const double zero = power_of_two<LANES<double>>(splat<double, LANES<double>>(-terms.scale.term))[0];
+        // No more than the largest power, so that no padding at all adds nothing.
+        const double up = -terms.scale.term < 1022 ? -terms.scale.term : 1022;
+        const double zero = power_of_two<LANES<double>>(splat<double, LANES<double>>(up))[0];
         const Axis &last = plan.last();
         // Along the row, windows from `whole.first` to `whole.stop` - 1 see no padding. Of the others, the cells that
         // count and the real ones.
