@@ -5,8 +5,9 @@
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
-// What a cell of floats gets that is not more than this is 0, whichever way it is found: floats hardly hold it.
-constexpr float LEAST_SHARE = 0x1p-121f;
+// What a cell of floats gets that is not more than this, the largest number below the normal ones, is 0, whichever way
+// it is found.
+constexpr float LEAST_SHARE = 0x1.fffffcp-127f;
 
 // Numbers without those that are too small, which have no sign.
 template <int N, class V>
@@ -53,7 +54,8 @@ template <int N>
 struct OwnSquares {
     using V = vec<float, N>;
     V term[2][2], exponent, sum;
-    bool good, accurate;  // whether all of them are in range, and all weights too
+    V lost;     // the largest exponent, beside the window's own, of a term that is 0 because floats do not hold it
+    bool good;  // whether all windows are in range
 
     NDPOOL_INLINE OwnSquares(const ExpTerm<float> &exp, const float *x, i64 width) {
         Scaled<float, N> parts[2][2];
@@ -66,14 +68,13 @@ struct OwnSquares {
         }
         auto larger = [](V a, V b) NDPOOL_INLINED { return a > b ? a : b; };
         exponent = larger(larger(parts[0][0].n, parts[0][1].n), larger(parts[1][0].n, parts[1][1].n));
-        // Shares between those that floats hold and those that are nothing beside any cotangent.
-        const V zero{}, infinite = splat<float, N>(__builtin_inff());
-        V small = zero;
+        const V infinite = splat<float, N>(__builtin_inff());
+        lost = -infinite;
         NDPOOL_UNROLL
         for (int i = 0; i < 4; ++i) {
             const V n = parts[i / 2][i % 2].n - exponent;
             term[i / 2][i % 2] = times_power<N>(parts[i / 2][i % 2].p, n);
-            small = ((n < -125.0f) & (n > -300.0f)) ? infinite : small;
+            lost = ((n < -125.0f) & (n > lost)) ? n : lost;
         }
         // In doubles, whose order does not matter.
         NDPOOL_UNROLL
@@ -83,7 +84,6 @@ struct OwnSquares {
             sum[i] = static_cast<float>(all);
         }
         good = all_finite<N>(size_of_each<N>(exponent) < 0x1p20f ? sum : infinite);
-        accurate = all_finite<N>(small);
     }
 };
 
@@ -177,11 +177,11 @@ __attribute__((noinline)) inline void far_shares(const SquareCells &cells, i64 u
         V &c = squares.term[i / 2][i % 2];
         c = c == 0 ? zero : unsigned_zeros<N>(c * share, LEAST_SHARE);
     }
-    // The share of a usual cotangent that a float does not hold is nothing.
-    const V infinite = splat<float, N>(__builtin_inff());
-    const bool usual = all_finite<N>(size_of_each<N>(load<N>(g)) < 8 ? zero : infinite);
-    if (!squares.good || !(squares.accurate || usual))
-        cells.over_lone(unit, m, N, [&](int i, const LoneWindow &window) {
+    for (int i = 0; i < N; ++i) {
+        // A term that is lost may be a share that is not, if it is more than 2^-127 over the cotangent's power of 2.
+        const int exponent = static_cast<int>(bits<std::uint32_t>(g[i]) >> 23 & 255) - 127;
+        if (squares.good && squares.lost[i] < static_cast<float>(-127 - exponent)) continue;
+        cells.over_lone(unit, m + i, 1, [&](int, const LoneWindow &window) {
             for (auto &row : squares.term)
                 for (V &c : row) c[i] = 0;
             window.weigh(static_cast<double>(g[i]), [&](i64 cell, double w, double by) {
@@ -190,6 +190,7 @@ __attribute__((noinline)) inline void far_shares(const SquareCells &cells, i64 u
                 if (w != 0 && by != 0) squares.term[r][at - r * width][i] = unsigned_zeros<1>(gets, LEAST_SHARE)[0];
             });
         });
+    }
     for (int r = 0; r < 2; ++r) {
         to[r][0] = squares.term[r][0], to[r][1] = squares.term[r][1];
         zip<N>(to[r][0], to[r][1]);
