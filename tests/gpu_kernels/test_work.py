@@ -17,15 +17,16 @@ from ndpool.triton.engine import work_of
 KINDS = [Max(), Min("split"), Max("all"), Sum(), Avg(count_include_pad=False), SmoothMax(-0.5), Lp(2)]
 
 #: Numbers of the planner that send every pool one way.
-BACK_BY_AXES = {"LAUNCH": 0, "BYTE": 0, "TAP": 1, "ASKED": 1, "SLID_BACK": 1e-3, "ALONG": 1e-3, "HANDED": 10**9}
+BACK_BY_AXES = {"LAUNCH": 0, "BYTE": 0, "TAP": 1, "ASKED": 1, "SLID_BACK": 1e-3, "ALONG": 1e-3, "VISITED": 10**9}
 WAYS = {
     "direct": {"LAUNCH": 10**9, "DIRECT_CELLS": 10**6, "LONG": 10**6, "PART": 10**9},
     "axis by axis": {"DIRECT_CELLS": 0, "LONG": 10**6, "PART": 10**9, **BACK_BY_AXES},
     "tree": {"DIRECT_CELLS": 0, "LONG": 2, "FAR": 0, "PART": 10**9},
     "parts": {"DIRECT_CELLS": 0, "LONG": 2, "FAR": 0, "PART": 2, "LEAST_PART": 2},
-    "winners visited": {"LAUNCH": 0, "HANDED": 0},
+    "winners visited": {"LAUNCH": 0, "VISITED": 0, "HANDED": 0, "IN_TURN": 0},
     "loops": {"UNROLLED": 0, "UNROLLED_POWERS": 0},
 }
+WAYS["winners visited in loops"] = WAYS["winners visited"] | WAYS["loops"]
 WINDOWS = {
     "overlapping": (Window((3, 3), 2, 1), (-2, -1)),
     "in steps of one": (Window((4, 3), 1, 2), (-2, -1)),
@@ -112,8 +113,9 @@ def test_the_ways_are_gone(monkeypatch):
     assert kernels("rows", "forward") == ["tree"]
     send(monkeypatch, WAYS["parts"])
     assert len(kernels("whole", "forward")) > 3  # parts, and parts of these
-    send(monkeypatch, WAYS["winners visited"])
-    assert kernels("rows", "pull", "max") == ["clear", "hand_over"]
+    for way in ("winners visited", "winners visited in loops"):
+        send(monkeypatch, WAYS[way])
+        assert kernels("rows", "pull", "max") == ["clear", "hand_over"]
 
 
 @pytest.mark.parametrize("kind", [Max(), Min("split"), Sum(), SmoothMax(1.0)], ids=repr)
@@ -133,6 +135,43 @@ def test_few_long_bins_go_in_parts(kind, shape, bins, axis, monkeypatch):
     within(found["forward"], y, value_allowance(pool, x, y))
     if "indices" in found:
         np.testing.assert_array_equal(found["indices"], spec.winners(pool, x))
+
+
+@pytest.mark.parametrize("kind", [Max(), Avg(), SmoothMax(1.0)], ids=repr)
+@pytest.mark.parametrize(("shape", "window"), [((2, 83, 3), Global()), ((1, 50, 5), Global()), ((2, 71, 2), Adaptive((2,)))])
+def test_few_channels_are_read_together(kind, shape, window, monkeypatch):
+    """A part of a long window and all its channels, by a tree; and then the parts, if there are several."""
+    send(monkeypatch, {"LEAST_PART": 4, "PART_OF_CHANNELS": 64})
+    pool, rng = Pool(kind, window, (1,)), np.random.default_rng(6)
+    x = rng.integers(-4, 5, shape).astype(np.float32)
+    device = fresh(pool, x)
+    assert [step.tree for step in work_of(device.plan).walks][0]
+    t, g = rng.normal(size=shape).astype(np.float32), rng.normal(size=pool.output_shape(shape)).astype(np.float32)
+    found, (y, dy), gx = device.everything(t, g), spec.jvp(pool, x, t), spec.vjp(pool, x, g)
+    forget(pool, x)
+    within(found["forward"], y, value_allowance(pool, x, y))
+    within(found["jvp"], dy, jvp_allowance(pool, x, t, dy))
+    within(found["pull"], gx, vjp_allowance(pool, x, g, gx))
+    if "indices" in found:
+        np.testing.assert_array_equal(found["indices"], spec.winners(pool, x))
+
+
+@pytest.mark.parametrize("kind", [Avg(), Avg(count_include_pad=False)], ids=repr)
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("window", [Adaptive((3, 4)), Window((3, 4), 2, (1, 2), ceil_mode=True)], ids=["bins", "windows"])
+def test_gradients_are_divided_in_passing(kind, dtype, window, monkeypatch):
+    """By the inverses of what counts along each axis, or by the number itself where nothing has more bits."""
+    send(monkeypatch, {"DIVIDED": 0, "ROW": 0, "LAUNCH": 10**9})
+    pool, rng = Pool(kind, window), np.random.default_rng(7)
+    x, g = rng.normal(size=(2, 7, 15)).astype(dtype), rng.normal(size=pool.output_shape((2, 7, 15))).astype(dtype)
+    device = fresh(pool, x)
+    launches = work_of(device.plan).recipe("pull").launches
+    assert [(launch.kernel.__name__, launch.constants["DIVISOR"]) for launch in launches] == [("gather_any", -1)]
+    device.linearize()
+    gx = spec.vjp(pool, x, g)
+    found = device.pull(g)
+    forget(pool, x)
+    within(found, gx, vjp_allowance(pool, x, g, gx))
 
 
 @pytest.mark.parametrize("kind", [Max(), Avg(count_include_pad=False), SmoothMax(-0.5), Lp(2)], ids=repr)

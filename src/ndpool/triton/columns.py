@@ -18,6 +18,7 @@ import triton.language as tl
 
 from .arithmetic import rounded
 from .groups import parted, side_by_side
+from .walking import LOADS_AT_ONCE
 from .windows import aligned, below, tile_of_program, wide_number
 
 
@@ -27,6 +28,7 @@ def _taken(
     KERNEL: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SLOPE: tl.constexpr,
 ):  # fmt: skip
     """The sum with the gradient of one window, if its winner is at this place, and the rest of that winner's place."""
+    share = tl.load(g + offset, mask=seen, other=0).to(SLOPE)  # no matter who wins, so that it need not wait for that
     winner = tl.load(winners + offset, mask=seen, other=0 if FIRST else -1).to(tl.int32)
     seen = seen & ((winner < all_cells) if FIRST else (winner >= 0))
     if LAST:
@@ -34,7 +36,7 @@ def _taken(
     else:
         wins = seen & (winner % KERNEL == place)
         rest = tl.where(wins, winner // KERNEL, rest)
-    return sum + tl.load(g + offset, mask=wins, other=0).to(SLOPE), rest
+    return tl.where(wins, sum + share, sum), rest
 
 
 @triton.jit
@@ -65,7 +67,7 @@ def winners_along(
     top = tl.minimum((i + LO) // STRIDE, out - 1)
     sum = tl.zeros([ROWS, COLS], SLOPE)
     rest = tl.full([ROWS, COLS], -1, tl.int32)
-    for j in range(windows):
+    for j in tl.range(windows, loop_unroll_factor=LOADS_AT_ONCE):
         if STRIDE == 1:
             o = i + LO - j * DILATION
             place = j
@@ -87,13 +89,11 @@ def winners_along(
 def slide_back(
     g, winners, g_out, rest_out, rows, all_cells, size, out, inner,
     KERNEL: tl.constexpr, LO: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SLOPE: tl.constexpr,
-    CELLS: tl.constexpr, ALIGN: tl.constexpr, LOW: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr,
-    COLS: tl.constexpr,
+    CELLS: tl.constexpr, ALIGN: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """As `winners_along`; columns number groups of CELLS neighbours along the axis, and what is inside of it.
 
     `ALIGN` is 0 where something is inside. Else rows start at multiples of so many cells, and are read in vectors.
-    `LOW` says that sums are doubles of which floats are kept; see `_or_nothing`.
     """
     inner = wide_number(inner, WIDE)
     columns = tl.cdiv(size, CELLS) * inner
@@ -137,7 +137,7 @@ def slide_back(
             at = (row * out + o) * inner + within
             share = tl.load(g + at, mask=seen, other=0)
             place, rest = _split(winners, at, seen, all_cells, KERNEL, FIRST, LAST)
-        sums, rests = _given(j, share.to(SLOPE), place, rest, sums, rests, KERNEL, LAST, CELLS, LOW)
+        sums, rests = _given(j, share.to(SLOPE), place, rest, sums, rests, KERNEL, LAST, CELLS)
 
     if ALIGN:
         i = start * CELLS + tl.arange(0, CELLS * COLS)[None, :]
@@ -171,23 +171,9 @@ def _split(winners, at, seen, all_cells, KERNEL: tl.constexpr, FIRST: tl.constex
 
 
 @triton.jit
-def _or_nothing(share, wins, LOW: tl.constexpr):
-    """The share of those who win, and 0 for the others, or with `LOW` a double below 2 ** -1041.
-
-    That is what the lower half of its bits is by itself. So half as much has to be chosen, and a float32 that is made
-    of such sums does not see the difference.
-    """
-    if LOW:
-        bits = share.to(tl.int64, bitcast=True)
-        return tl.where(wins, bits, bits & 0xFFFFFFFF).to(tl.float64, bitcast=True)
-    else:
-        return tl.where(wins, share, 0)
-
-
-@triton.jit
 def _given(
     j: tl.constexpr, share, place, rest, sums, rests,
-    KERNEL: tl.constexpr, LAST: tl.constexpr, CELLS: tl.constexpr, LOW: tl.constexpr,
+    KERNEL: tl.constexpr, LAST: tl.constexpr, CELLS: tl.constexpr,
 ):  # fmt: skip
     """The sums and rests of CELLS neighbours with the j-th of the windows over them."""
     new_sums = ()
@@ -197,7 +183,7 @@ def _given(
         kept = rests[c]
         if c + KERNEL - 1 - j >= 0 and c - j <= 0:
             wins = place == c + KERNEL - 1 - j
-            sum = sum + _or_nothing(share, wins, LOW)
+            sum = tl.where(wins, sum + share, sum)
             kept = tl.where(wins, rest, kept)
         new_sums = new_sums + (sum,)
         new_rests = new_rests + (kept,)

@@ -48,6 +48,10 @@ from .windows import (
 )
 
 
+#: How many windows of a long loop are on their way from memory at once.
+ASKED_AT_ONCE = tl.constexpr(16)
+
+
 @triton.constexpr_function
 def keeps_error(kind, windows, divisor):
     """Whether a sum over so many windows would be rounded more than once: not one of two, if nothing divides it."""
@@ -65,6 +69,8 @@ def part_of(
     """
     part = g.to(SLOPE)
     if FORM == "winners":
+        if not (FIRST or ERROR):
+            return tl.where(winner == place, sum + part, sum), error  # an addition that some do, and no choice
         part = tl.where(winner == place, part, 0)
     elif FORM == "slopes":
         r = r.to(x.dtype)
@@ -274,8 +280,8 @@ def gather_any(
 ):  # fmt: skip
     """`ASKED` has for each axis how many windows may see a cell, and how many of these numbers lie inside it.
 
-    A `DIVISOR` of -1 is what counts in each window, and one of 0 is the number of all cells of a window, which is the
-    same for a whole row.
+    A `DIVISOR` of -1 is what counts in each window, for which see `_divided`, and one of 0 is the number of all cells
+    of a window, which is the same for a whole row.
     """
     sizes = widened((s0, s1, s2, s3, s4, s5, s6, s7), WIDE)
     outs = widened((o0, o1, o2, o3, o4, o5, o6, o7), WIDE)
@@ -299,19 +305,19 @@ def gather_any(
         asking = tl.full([1, 1], True, tl.int1)  # a row of cells asks the same windows, which are read once
     if UNROLL:
         for number in tl.static_range(UNROLL):
-            offset, place, seen, n = _found(number, coords, col, asking, sizes, outs, KIND, RANK, AXES, ASKED, DIVISOR)
+            offset, place, seen = window_over(number, coords, col, asking, sizes, outs, RANK, AXES, ASKED)
             share, winner, r = _read(offset, seen, g, winners, reference, FORM)
             if DIVISOR == -1:
-                share = _quotient(share.to(SLOPE), n)
+                share = _divided(number, share.to(SLOPE), coords, col, sizes, outs, gx, KIND, RANK, AXES, ASKED)
             sum, error = part_of(
                 sum, error, cells, place, seen, share, winner, r, KIND, FORM, SLOPE, ERROR, number == 0
             )
     else:
-        for number in range(windows):
-            offset, place, seen, n = _found(number, coords, col, asking, sizes, outs, KIND, RANK, AXES, ASKED, DIVISOR)
+        for number in tl.range(windows, loop_unroll_factor=ASKED_AT_ONCE):
+            offset, place, seen = window_over(number, coords, col, asking, sizes, outs, RANK, AXES, ASKED)
             share, winner, r = _read(offset, seen, g, winners, reference, FORM)
             if DIVISOR == -1:
-                share = _quotient(share.to(SLOPE), n)
+                share = _divided(number, share.to(SLOPE), coords, col, sizes, outs, gx, KIND, RANK, AXES, ASKED)
             sum, error = part_of(sum, error, cells, place, seen, share, winner, r, KIND, FORM, SLOPE, ERROR, False)
     sum = finished(sum, error, cells, KIND, DIVISOR, FORM, ERROR)
     if DIVISOR == 0:
@@ -328,30 +334,61 @@ def _quotient(share, n):
 
 
 @triton.jit
-def _found(
-    number, coords, col, seen, sizes, outs,
-    KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, ASKED: tl.constexpr, DIVISOR: tl.constexpr,
+def _divided(
+    number, share, coords, col, sizes, outs, gx,
+    KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, ASKED: tl.constexpr,
 ):  # fmt: skip
-    """One of the windows over each cell of a tile: its offset, the cell's place in it, and whether it is there.
+    """The gradients of one of the windows over each cell by how many cells count there, along one axis after the other.
 
-    Last, how many of its cells count, where the divisor is that.
+    A share that has more bits than the gradient is multiplied by the inverse of each number: these are found once for
+    a row or a column, and a division takes ten times as long.
     """
+    n = 1
+    for axis in tl.static_range(RANK):
+        i = col if axis == RANK - 1 else coords[axis]
+        o, _, _ = _window(i, _number(number, ASKED, axis), True, sizes[axis], outs[axis], AXES, axis, ASKED[axis][0])
+        real, counted = cells_along(o, sizes[axis], outs[axis], AXES, axis)
+        count = counted if KIND[OPTION] == "counted" else real
+        if gx.dtype.element_ty == tl.float64:
+            n = n * count
+        elif AXES[axis][KERNEL] != 1:
+            share = share * _inverse(tl.maximum(count, 1), share.dtype)
+    return _quotient(share, n) if gx.dtype.element_ty == tl.float64 else share
+
+
+@triton.jit
+def _inverse(n, DTYPE: tl.constexpr):
+    """One by n: as a double all but its last bits are right, which takes less than a tenth of a division of doubles."""
+    inverse = 1.0 / n.to(tl.float32)
+    if DTYPE == tl.float64:
+        inverse = inverse.to(tl.float64)
+        inverse = inverse * (2.0 - n.to(tl.float64) * inverse)
+    return inverse
+
+
+@triton.jit
+def _number(number, ASKED: tl.constexpr, axis: tl.constexpr):
+    """The number along one axis of one of the windows over a cell."""
+    return number // ASKED[axis][1] % ASKED[axis][0]
+
+
+@triton.jit
+def window_over(
+    number, coords, col, seen, sizes, outs, RANK: tl.constexpr, AXES: tl.constexpr, ASKED: tl.constexpr,
+):  # fmt: skip
+    """One of the windows over each cell of a tile: its offset, the cell's place in it, and whether it is there."""
     offset = coords[0] * 0
     place = col * 0
-    n = 1
     step = 1
     for axis in tl.static_range(RANK - 1, -1, -1):
         i = col if axis == RANK - 1 else coords[axis]
-        j = number // ASKED[axis][1] % ASKED[axis][0]
-        o, at, is_seen = _window(i, j, seen, sizes[axis], outs[axis], AXES, axis, ASKED[axis][0])
-        seen = is_seen
-        if DIVISOR == -1:
-            real, counted = cells_along(o, sizes[axis], outs[axis], AXES, axis)
-            n = n * (counted if KIND[OPTION] == "counted" else real)
+        o, at, seen = _window(
+            i, _number(number, ASKED, axis), seen, sizes[axis], outs[axis], AXES, axis, ASKED[axis][0]
+        )
         place = place + at * AXES[axis][INNER]
         offset = offset + o * step
         step = step * outs[axis]
-    return offset, place, seen, n
+    return offset, place, seen
 
 
 @triton.jit

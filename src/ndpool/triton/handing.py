@@ -1,6 +1,6 @@
-"""The way back of winners where windows have many cells: hardly any cell wins, so it is winners that are visited.
+"""The way back of winners where cells are many and windows few: hardly any cell wins, so it is winners that are visited.
 
-All cells are cleared first. Then each window looks at the cell that won it, and at the windows around that may see it:
+All cells are cleared first. Then each window finds the cell that won it, which asks all windows over it:
 
     windows    0       1            0 and 1 are won by the same cell, to which 0 hands g_0 + g_1, and 1 nothing
                 \\     /
@@ -15,8 +15,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .arithmetic import rounded, two_sum
-from .windows import cell, row_block, tile_along_axes, tile_of_program, widened
+from .arithmetic import rounded
+from .gathering import ASKED_AT_ONCE, finished, keeps_error, part_of, window_over
+from .windows import along, row_block, tile_along_axes, tile_of_program, widened
 
 
 @triton.jit
@@ -32,17 +33,13 @@ def clear(gx, cells, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr)
 
 @triton.jit
 def hand_over(
-    g, winners, gx, rows, all_cells,
+    g, winners, gx, rows, windows, all_cells,
     s0, s1, s2, s3, s4, s5, s6, s7,
     o0, o1, o2, o3, o4, o5, o6, o7,
-    RANK: tl.constexpr, AXES: tl.constexpr, AROUND: tl.constexpr, NUMBER: tl.constexpr, SLOPE: tl.constexpr,
-    WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, ASKED: tl.constexpr, SLOPE: tl.constexpr,
+    UNROLL: tl.constexpr, WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    """`AROUND` has for each axis how many windows around one may share its cells, and how many of these lie inside it.
-
-    Last, it has the steps between them. There are NUMBER in all, in row-major order, and the window itself is in the
-    middle.
-    """
+    """A tile of windows; for `ASKED` see `gather_any`, in whose order the windows over a cell are asked."""
     sizes = widened((s0, s1, s2, s3, s4, s5, s6, s7), WIDE)
     outs = widened((o0, o1, o2, o3, o4, o5, o6, o7), WIDE)
     first_row, first = tile_of_program(WIDE, ROWS, COLS)
@@ -50,48 +47,62 @@ def hand_over(
     col = first + tl.arange(0, COLS)[None, :]
     inside = (row < rows) & (col < outs[RANK - 1])
     coords = tile_along_axes(first_row, outs, RANK, WRAPS, ROWS)
-    own, hands, sum = _won(NUMBER // 2, coords, col, inside, g, winners, all_cells, sizes, outs, RANK, AXES, AROUND)
-    sum = sum.to(SLOPE)
+    own = row * outs[RANK - 1] + col
+    place = _place(winners + own, inside, WIDE)
+    hands = inside & (place < all_cells)  # else too few of its cells are there
+    won = ()
+    at = col * 0
+    step = 1
+    for back in tl.static_range(RANK):
+        o = col if back == 0 else coords[RANK - 1 - back]
+        i, _, _ = along(o, place, hands, sizes[RANK - 1 - back], outs[RANK - 1 - back], AXES, RANK - 1 - back, False)
+        won = (i,) + won
+        at = at + i * step
+        step = step * sizes[RANK - 1 - back]
+    sum = tl.zeros([ROWS, COLS], SLOPE)
     error = tl.zeros([ROWS, COLS], SLOPE)
-    for number in tl.static_range(NUMBER):
-        if number != NUMBER // 2:
-            won, wins, share = _won(number, coords, col, inside, g, winners, all_cells, sizes, outs, RANK, AXES, AROUND)
-            shared = wins & (won == own)
-            if number < NUMBER // 2:
-                hands = hands & ~shared
-            else:
-                sum, e = two_sum(sum, tl.where(shared, share, 0).to(SLOPE))
-                error += e
-    sum = tl.where(sum - sum == 0, sum + error, sum)
-    tl.store(gx + own, rounded(sum, gx.dtype), mask=hands)
+    ERROR: tl.constexpr = keeps_error(KIND, UNROLL if UNROLL else 3, 1)
+    if UNROLL:
+        sum, error, hands = _also_won(
+            0, sum, error, hands, own, won, inside, windows, g, winners, sizes, outs,
+            KIND, RANK, AXES, ASKED, UNROLL, SLOPE, ERROR, WIDE,
+        )  # fmt: skip
+    else:
+        for first in range(0, windows, ASKED_AT_ONCE):
+            sum, error, hands = _also_won(
+                first, sum, error, hands, own, won, inside, windows, g, winners, sizes, outs,
+                KIND, RANK, AXES, ASKED, ASKED_AT_ONCE, SLOPE, ERROR, WIDE,
+            )  # fmt: skip
+    sum = finished(sum, error, sum, KIND, 1, "winners", ERROR)
+    tl.store(gx + at, rounded(sum, gx.dtype), mask=hands)
 
 
 @triton.jit
-def _won(
-    number: tl.constexpr, coords, col, real, g, winners, all_cells, sizes, outs,
-    RANK: tl.constexpr, AXES: tl.constexpr, AROUND: tl.constexpr,
+def _place(winners, real, WIDE: tl.constexpr):
+    """The places of winners, as numbers that all places of a window fit into."""
+    places = tl.load(winners, mask=real, other=0)
+    return places.to(tl.int64) if WIDE else places.to(tl.int32)
+
+
+@triton.jit
+def _also_won(
+    first, sum, error, hands, own, won, seen, windows, g, winners, sizes, outs,
+    KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, ASKED: tl.constexpr, COUNT: tl.constexpr,
+    SLOPE: tl.constexpr, ERROR: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    """The cell that has won one of the windows around, whether there is such, and the gradient of the window."""
-    last = col + _away(number, AROUND, RANK - 1)
-    around = ()
-    for axis in tl.static_range(RANK - 1):
-        around = around + (coords[axis] + _away(number, AROUND, axis),)
-    at = last * 0
-    step = 1
-    for axis in tl.static_range(RANK - 1, -1, -1):
-        o = last if axis == RANK - 1 else around[axis]
-        if AROUND[axis][0] > 1:
-            real = real & (o >= 0) & (o < outs[axis])
-        at = at + o * step
-        step = step * outs[axis]
-    place = tl.load(winners + at, mask=real, other=0).to(tl.int64)
-    wins = real & (place < all_cells)  # else too few of its cells are there
-    won, _, wins = cell(place, around if RANK > 1 else coords, last, wins, sizes, outs, RANK, AXES, False)
-    return won, wins, tl.load(g + at, mask=wins, other=0)
+    """The sum with what COUNT of the windows over the cell `won` have for it, and whether none before `own` has.
 
-
-@triton.constexpr_function
-def _away(number, around, axis):
-    """How many outputs away one of the windows around lies, along an axis."""
-    count, inside, step = around[axis]
-    return (number // inside % count - count // 2) * step
+    All winners are on their way from memory before the first is looked at.
+    """
+    offsets = ()
+    wins = ()
+    for i in tl.static_range(COUNT):
+        offset, place, there = window_over(first + i, won, won[RANK - 1], seen, sizes, outs, RANK, AXES, ASKED)
+        there = there & (tl.full([1, 1], first + i, tl.int32) < windows)
+        offsets = offsets + (offset,)
+        wins = wins + (there & (_place(winners + offset, there, WIDE) == place),)
+    for i in tl.static_range(COUNT):
+        share = tl.load(g + offsets[i], mask=wins[i], other=0)
+        sum, error = part_of(sum, error, sum, 0, wins[i], share, 0, share, KIND, "winners", SLOPE, ERROR, False)
+        hands = hands & ~(wins[i] & (offsets[i] < own))
+    return sum, error, hands

@@ -39,7 +39,6 @@ from .work import (
     numbers,
     taps,
     walks,
-    windows_in_reach,
     windows_over_a_cell,
 )
 
@@ -58,8 +57,8 @@ TILE, TREE = 1024, 2048
 #: `gather_any`; the places of one from bins.
 LOOP_BYTES, TILE_BYTES, TILE_OF_BINS = 1024, 8192, 2048
 
-#: Rows of fewer cells are narrow.
-NARROW = 64
+#: Rows of fewer cells are narrow. Cells that ask more windows have tiles of fewer places.
+NARROW, MANY_WINDOWS = 64, 4
 
 #: The programs that keep the card busy. Small arrays have tiles of fewer places, down to so many, to have as many.
 BUSY, FEWEST_PLACES = 1056, 256
@@ -70,10 +69,10 @@ NEIGHBOURS, NEIGHBOURS_IN_A_ROW, SLIDE_TILE = 8, 4, 256
 NEIGHBOURS_OF_SUMS, SLIDE_TILE_OF_SUMS = 16, 128
 
 #: The same on the way back from winners.
-NEIGHBOURS_BACK, NEIGHBOURS_BACK_IN_A_ROW = 16, 8
+NEIGHBOURS_BACK, NEIGHBOURS_BACK_IN_A_ROW, SLIDE_TILE_BACK = 16, 8, 128
 
-#: Winners are visited on the way back if no more windows around may share a cell; and what is cleared at a time.
-MOST_AROUND, CLEARED = 27, 1024
+#: What is cleared at a time, before winners are visited on the way back.
+CLEARED = 1024
 
 #: The threads of a program, and the bytes of cells that each of them may keep: more of those that it takes in pairs.
 THREADS, KEPT_BYTES, KEPT_BYTES_OF_PAIRS = 128, 80, 160
@@ -86,6 +85,9 @@ GRID_ROWS = 65535
 
 #: Exact tiles are at least so wide.
 LEAST_COLUMNS = 8
+
+#: The widths of tiles, and how many times as long a column of them takes.
+NARROW_TILES = {8: 1.25, 16: 1.12, 32: 1.05, 64: 1.03, 128: 1.01, 256: 1.0}
 
 
 class Work:
@@ -200,6 +202,19 @@ def tile(rows: int, columns: int, most: int, exact: bool = False) -> tuple[int, 
     dividing = columns & -columns  # the largest power of two that divides it
     cols = min(most, 256, dividing if exact and dividing >= LEAST_COLUMNS else power_of_two(columns))
     return max(1, min(most // cols, power_of_two(rows))), cols
+
+
+def fitting_tile(rows: int, columns: int, most: int) -> tuple[int, int]:
+    """The same for a kernel that works more than it reads: of its tiles, few columns may lie beyond the last one.
+
+    Narrow ones are weighed against that, since more of what they do is done for each row.
+
+    >>> fitting_tile(1000, 139, 4096), fitting_tile(1000, 250, 1024), fitting_tile(2, 7, 1024)
+    ((256, 16), (4, 256), (2, 8))
+    """
+    widths = [cols for cols in NARROW_TILES if cols <= most]
+    cols = min(widths, key=lambda cols: -(-columns // cols) * cols * NARROW_TILES[cols])
+    return tile(rows, min(columns, cols), most)
 
 
 def enough(most: int, total: int, fewest: int = FEWEST_PLACES) -> int:
@@ -330,7 +345,8 @@ def _walk_in_groups(maker: Maker, step: Walk, constants: dict[str, Any], tensors
     if not constants["PLACES"] and ITEM_BYTES[plan.dtype] > 2:
         places = min(places, TILE // 2)
     exact = constants["PLACES"] or ITEM_BYTES[plan.dtype] < 4
-    sides = tile(step.rows, groups, max(THREADS, enough(places, step.outputs) // group), exact)
+    places = max(THREADS, enough(places, step.outputs) // group)
+    sides = tile(step.rows, groups, places, exact=True) if exact else fitting_tile(step.rows, groups, places)
     before, after = (-(-max(0, n) // cells) for n in (last.lo, last.kernel - last.stride - last.lo))
     over = cells * -(-groups // sides[1]) * sides[1] > last.length
     constants |= {"LINES": step.cells // last.kernel, "KERNEL": last.kernel, "STEP": last.stride, "LO": last.lo}
@@ -401,13 +417,12 @@ def _scale(maker: Maker, share: str) -> None:
 def _time_asked(axes: tuple[Axis, ...], item: int, tap: float) -> float:
     """How long it should take if cells ask all windows over them at once."""
     inputs, last, found = math.prod(axis.length for axis in axes), axes[-1], taps(axes)
-    narrow = times.NARROW if last.length < NARROW else 1
     if found is not None:
-        work = tap * item / 4 * sum(map(len, found.taps)) / math.prod(found.steps) * (narrow if last.is_carried else 1)
+        work = tap * item / 4 * sum(map(len, found.taps)) / math.prod(found.steps)
     elif last.is_whole or cut(axes) != axes:
         work = times.ASKED_BY_ROWS * _windows(axes)
     else:
-        work = times.ASKED * _windows(axes) * narrow
+        work = times.ASKED * _windows(axes) + times.ROW / max(last.length, 1)
     moved = item * (inputs + math.prod(_outputs(axes))) * (times.UNALIGNED if align(last.length) == 1 else 1)
     return times.of_kernel(moved, work * inputs)
 
@@ -446,7 +461,7 @@ def _means_back(maker: Maker) -> None:
     if _are_whole(work) and work.axes[-1].is_whole:
         _gather(maker, work.axes, "sums", ("g", "", "", ""), "gx", by=0)
         return
-    in_passing = 2 * times.ASKED * _windows(work.axes) * (times.NARROW if work.axes[-1].length < NARROW else 1)
+    in_passing = times.DIVIDED * _windows(work.axes) + times.ROW / max(work.axes[-1].length, 1)
     first = times.of_kernel(3 * item * outputs, 0) + _time_of_sums(work.axes, item)
     if times.of_kernel(item * (inputs + outputs), in_passing * inputs) < first:
         _gather(maker, work.axes, "sums", ("g", "", "", ""), "gx", by=-1, wide=True)
@@ -455,36 +470,36 @@ def _means_back(maker: Maker) -> None:
         _sums_back(maker, "share", 1)
 
 
-def _way_of_winners(work: Work) -> str:
-    """The way back that should take the least time: cells "ask", winners are "visited", or "axes" go one by one."""
+def times_of_winners(work: Work) -> dict[str, float]:
+    """How long each way back should take: cells "ask", winners are "visited", or "axes" go one by one."""
     item, inputs = ITEM_BYTES[work.plan.derivative], work.inputs
     found = {"ask": _time_asked(work.axes, item, times.TAP_OF_WINNER)}
-    around = math.prod(count for count, *_ in _around(work.axes))
-    if around <= MOST_AROUND:
-        found["visited"] = times.of_kernel(item * inputs, 0) + times.of_kernel(0, times.HANDED * work.outputs * around)
+    windows = _windows(work.axes)
+    visited = max(work.outputs * (times.VISITED + times.HANDED * windows), times.IN_TURN * windows)
+    found["visited"] = times.of_kernel(item * inputs, 0) + times.of_kernel(0, visited)
     steps = [axes for _, axes in _one_by_one(work.axes)]
     if len(steps) > 1 and not any(axis.adaptive for axis in work.axes):
-        found["axes"] = sum(map(_time_along, steps))
-    return min(found, key=lambda way: found[way])
+        found["axes"] = sum(_time_along(axes, item) for axes in steps)
+    return found
 
 
 def _are_whole(work: Work) -> bool:
     return all(axis.is_carried or axis.is_whole for axis in work.axes)
 
 
-def _time_along(axes: tuple[Axis, ...]) -> float:
-    """How long it should take to bring winners back along the one pooled axis: a double, and the rest of a place."""
+def _time_along(axes: tuple[Axis, ...], item: int) -> float:
+    """How long it should take to bring winners back along the one pooled axis: a gradient, and the rest of a place."""
     cells = math.prod(axis.length for axis in axes)
     (axis,) = (axis for axis in axes if not axis.is_carried)
     window = times.SLID_BACK if _slides_back(axis) else times.ALONG
-    moved = 9 * (cells + math.prod(_outputs(axes)))
+    moved = (max(item, 4) + 1) * (cells + math.prod(_outputs(axes)))
     return times.of_kernel(0, times.BYTE * moved + window * windows_over_a_cell(axis) * cells)
 
 
 def _winners_by_axes(maker: Maker) -> None:
     work, g, winners = maker.work, "g", "winners"
     steps = list(_one_by_one(work.axes))
-    slope = "float64" if work.plan.dtype == "float32" else work.numbers.slope
+    slope = work.numbers.slope
     for left, axes in steps:
         at = next(j for j, axis in enumerate(axes) if not axis.is_carried)
         axis, inner = axes[at], math.prod(a.length for a in axes[at + 1 :])
@@ -497,10 +512,9 @@ def _winners_by_axes(maker: Maker) -> None:
         if _slides_back(axis):
             cells_of_a_place = NEIGHBOURS_BACK if inner > 1 else NEIGHBOURS_BACK_IN_A_ROW
             columns = -(-axis.length // cells_of_a_place) * inner
-            constants |= {"CELLS": cells_of_a_place, "LOW": work.plan.dtype == "float32"}
-            constants["ALIGN"] = align(axis.length, axis.output) if inner == 1 else 0
+            constants |= {"CELLS": cells_of_a_place, "ALIGN": align(axis.length, axis.output) if inner == 1 else 0}
             values = [rows, work.cells, axis.length, axis.output, inner]
-            sides = tile(rows, columns, SLIDE_TILE)
+            sides = tile(rows, columns, SLIDE_TILE_BACK)
             maker.launch(slide_back, (rows, columns), sides, [g, winners, made, rest], values, constants)
         else:
             columns = axis.length * inner
@@ -579,9 +593,9 @@ def _gather(
         # It takes divisions to find the bins over a column, once for all rows.
         most = max(TILE, TILE_BYTES // ITEM_BYTES[work.plan.derivative])
         most = max(most, TILE_OF_BINS) if any(axis.adaptive for axis in axes) else most
-        # Few columns are many rows, and what is found for a row serves few cells.
-        most = most if last.length >= NARROW or axes != given_axes else TILE // 2
-        sides = tile(*over, enough(most, over[0] * over[1]))
+        # Few columns are many rows, and what is found for a row serves few cells. Many windows leave few registers.
+        small = (last.length < NARROW and axes == given_axes) or windows > MANY_WINDOWS
+        sides = fitting_tile(*over, enough(TILE // 2 if small else most, over[0] * over[1]))
         values, lengths = [over[0], windows, work.cells, *_both(axes)], [axis.length for axis in axes]
         maker.launch(gather_any, over, sides, tensors, values, constants, lengths=lengths)
 
@@ -596,29 +610,14 @@ def _places_of_taps(work: Work, form: str, windows: int, channels_last: bool) ->
     return (2 * TILE if narrow else TILE // 2 if channels_last else TILE // 4), True
 
 
-def _around(axes: tuple[Axis, ...]) -> tuple[tuple[int, int, int], ...]:
-    """For each axis, how many windows around one may share its cells, itself among them, and the steps between these.
-
-    Also, how many of them lie inside that axis.
-    """
-    counts, steps = zip(*(_sharing(axis) for axis in axes), strict=True)
-    return tuple((count, math.prod(counts[i + 1 :]), steps[i]) for i, count in enumerate(counts))
-
-
-def _sharing(axis: Axis) -> tuple[int, int]:
-    """Cells of two windows are the same where their distance is a multiple of the stride, and of the dilation."""
-    step = 1 if axis.adaptive or axis.is_whole else axis.dilation // math.gcd(axis.stride, axis.dilation)
-    return (windows_in_reach(axis) - 1) // step * 2 + 1, step
-
-
 def _hand_over(maker: Maker) -> None:
-    work, axes, around = maker.work, maker.work.axes, _around(maker.work.axes)
+    work, axes, windows = maker.work, maker.work.axes, _windows(maker.work.axes)
     maker.launch(clear, (-(-work.inputs // CLEARED), 1), (1, CLEARED), ["gx"], [work.inputs], {})
     over = math.prod(axis.output for axis in axes[:-1]), axes[-1].output
-    slope, _ = _added_in(work, "winners", 2)
-    constants = {"RANK": len(axes), "AXES": axis_numbers(axes), "AROUND": around, "SLOPE": _TYPES[slope]}
-    constants["NUMBER"] = math.prod(count for count, *_ in around)
-    values, sides = [over[0], work.cells, *_both(axes)], tile(*over, THREADS)
+    slope, sums = _added_in(work, "winners", windows)
+    constants = {"KIND": tuple(work.numbers.kind._replace(sums=sums)), "RANK": len(axes), "SLOPE": _TYPES[slope]}
+    constants |= {"AXES": axis_numbers(axes), "ASKED": asked(axes), "UNROLL": windows if windows <= UNROLLED else 0}
+    values, sides = [over[0], windows, work.cells, *_both(axes)], tile(*over, THREADS)
     maker.launch(hand_over, over, sides, ["g", "winners", "gx"], values, constants, lengths=_outputs(axes))
 
 
@@ -663,12 +662,15 @@ def _pull_blocks(maker: Maker) -> None:
 
 
 def _added_in(work: Work, form: str, windows: int, wide: bool = False) -> tuple[str, str]:
-    """The dtype in which gradients are added up, and how: more bits than they have, where there is more than one."""
+    """The dtype in which gradients are added up, and how: more bits than they have, where there is more than one.
+
+    Those of winners are added up as on the CPU: in float32 if they have 16 bits, and in their own dtype else.
+    """
     dtype = work.plan.derivative
     if wide and dtype != "float64":
         return work.numbers.slope, "plain"
-    if windows == 1 and form == "winners":
-        return dtype, "plain"
+    if form == "winners":
+        return (dtype if windows == 1 else work.numbers.slope), "plain"
     if windows > 1 and dtype in ("float32", "float64") and form != "slopes":
         return dtype, "error"
     if windows > 1 and dtype == "float64":
@@ -700,7 +702,8 @@ def _jvp(work: Work) -> Maker:
 def _pull(work: Work) -> Maker:
     maker, plan, kind = Maker(work), work.plan, work.numbers
     if plan.residual.winners:
-        way = _way_of_winners(work)
+        found = times_of_winners(work)
+        way = min(found, key=lambda name: found[name])
         if way == "visited":
             _hand_over(maker)
         elif way == "axes":

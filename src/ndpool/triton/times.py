@@ -24,15 +24,15 @@ UNALIGNED = 1.3
 #: How many cells' time an output of a wide window takes.
 SLIDING = 8
 
-#: A window that is asked on the way back: a sum and a winner by taps, by division, or for a row of cells at once. How
-#: many times as long the second takes in narrow rows.
-TAP, TAP_OF_WINNER, ASKED, ASKED_BY_ROWS, NARROW = 0.5, 1.0, 1.5, 0.5, 3
+#: A window that is asked on the way back: a sum and a winner by taps, by division, with a divisor of its own, or for a
+#: row of cells at once. What is found for a row, where it is found by division.
+TAP, TAP_OF_WINNER, ASKED, DIVIDED, ASKED_BY_ROWS, ROW = 0.7, 0.7, 1.2, 1.5, 0.5, 10.0
 
 #: A winner along one axis: in steps of one, and in others.
 SLID_BACK, ALONG = 0.2, 1.5
 
-#: A window that looks at another one, to see whether both are won by the same cell.
-HANDED = 5.0
+#: A winner that is visited, and a window that it asks: all of them at once, and one after the other.
+VISITED, HANDED, IN_TURN = 6.0, 1.5, 5e4
 
 
 def of_kernel(moved: float, work: float) -> float:

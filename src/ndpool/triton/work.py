@@ -45,6 +45,9 @@ MANY_OUTPUTS, MANY_TREES = 1 << 18, 1 << 10
 #: The cells of a part of a window where there are fewer: at most, and at least.
 PART, LEAST_PART = 4096, 32
 
+#: Up to so many channels are few; how many cells a part of theirs has, all channels counted.
+FEW_CHANNELS, PART_OF_CHANNELS = 8, 2048
+
 LARGEST_INT = 2**31 - 1
 
 #: The columns over which the cells of one window lie, and how many of 16 bits may be added one after the other.
@@ -279,11 +282,15 @@ def _along(axes: tuple[Axis, ...], i: int, scale: int) -> tuple[Walk, ...]:
 
     Those are cut in the same way, as long as they starve the card.
     """
-    axis, is_last = axes[i], i == len(axes) - 1
+    axis, inner = axes[i], math.prod(each.length for each in axes[i + 1 :])
     if not ((axis.adaptive or axis.is_blocks) and _is_starved(axes, i)):
         return (Walk(axes, scale, _is_long(axes, i)),)
-    part = PART
-    while not is_last and part > LEAST_PART and math.prod(each.length for each in axes) < part * MANY_OUTPUTS:
+    # With few channels inside, a part and all its channels are read by neighbouring threads.
+    together = inner <= FEW_CHANNELS
+    part = PART_OF_CHANNELS >> (inner - 1).bit_length() if 1 < inner <= FEW_CHANNELS else PART
+    if together and axis.kernel <= 2 * part:
+        return (Walk(axes, scale, True),)
+    while not together and part > LEAST_PART and math.prod(each.length for each in axes) < part * MANY_OUTPUTS:
         part //= 2
     # No part may be empty, not even the last one of the shortest bin.
     while (-(-axis.kernel // part) - 1) * part >= axis.length // axis.output:
@@ -293,9 +300,9 @@ def _along(axes: tuple[Axis, ...], i: int, scale: int) -> tuple[Walk, ...]:
     if not axis.is_whole:
         parts = parts._replace(adaptive=1, parts=count)
     windows = Axis(axis.output * count, axis.output, count, count)
-    first = Walk((*axes[:i], parts, *axes[i + 1 :]), scale, is_last)
+    first = Walk((*axes[:i], parts, *axes[i + 1 :]), scale, together)
     rest = *axes[:i], windows, *axes[i + 1 :]
-    if not is_last and count <= PART and math.prod(each.output for each in rest) < MANY_TREES:
+    if inner > 1 and count <= PART and math.prod(each.output for each in rest) < MANY_TREES:
         return first, Walk(rest, scale * part, True)  # so few that neighbours may read far from each other
     return first, *_along(rest, i, scale * part)
 
