@@ -22,7 +22,7 @@ WAYS = {
     "direct": {"LAUNCH": 10**9, "DIRECT_CELLS": 10**6, "LONG": 10**6, "PART": 10**9},
     "axis by axis": {"DIRECT_CELLS": 0, "LONG": 10**6, "PART": 10**9, **BACK_BY_AXES},
     "tree": {"DIRECT_CELLS": 0, "LONG": 2, "FAR": 0, "PART": 10**9},
-    "parts": {"DIRECT_CELLS": 0, "LONG": 2, "FAR": 0, "PART": 2, "LEAST_PART": 2},
+    "parts": {"DIRECT_CELLS": 0, "LONG": 2, "FAR": 0, "PART": 2, "LEAST_PART": 2, "FEW_CHANNELS": 1},
     "winners visited": {"LAUNCH": 0, "VISITED": 0, "HANDED": 0, "IN_TURN": 0},
     "loops": {"UNROLLED": 0, "UNROLLED_POWERS": 0},
 }

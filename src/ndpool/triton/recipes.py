@@ -604,7 +604,7 @@ def _places_of_taps(work: Work, form: str, windows: int, channels_last: bool) ->
     """The blocks of a tile, and whether it should leave no column over, as it was measured."""
     narrow = ITEM_BYTES[work.plan.derivative] == 2
     if windows == 1:
-        return TILE // 2, narrow
+        return (TILE // 2 if narrow else TILE // 4), narrow
     if form == "winners":
         return (TILE if narrow else TILE // 2), narrow
     return (2 * TILE if narrow else TILE // 2 if channels_last else TILE // 4), True
