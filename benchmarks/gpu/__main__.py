@@ -13,7 +13,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,10 @@ def told(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def measure_table(listed: list[works.Work], options: argparse.Namespace, budget_s: float) -> dict[str, Any]:
+def measure_table(
+    listed: list[works.Work], options: argparse.Namespace, budget_s: float
+) -> Iterator[tuple[float, list[dict[str, Any]]]]:
+    """After each work, the speed of a copy and the records so far."""
     copy = copy_speed(options.device, 2**28 if options.device == "cuda" else 2**20)
     print(f"copy: {copy / 1e12:.2f} TB/s", flush=True)
     records = []
@@ -89,7 +92,7 @@ def measure_table(listed: list[works.Work], options: argparse.Namespace, budget_
         for record in works.measured(work, options.device, budget_s):
             records.append(record)
             print(line(record, copy), *(f"{who}: {why}" for who, why in record["failed"].items()), flush=True)
-    return {"copy": copy, "works": records}
+        yield copy, records
 
 
 def versions(device: str) -> dict[str, str]:
@@ -122,8 +125,8 @@ def main() -> None:
         path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
         (options.output / "gpu.md").write_text(report(results) + "\n")
 
-    if listed:
-        save(**measure_table(listed, options, budget_s))
+    for copy, found in measure_table(listed, options, budget_s) if listed else ():
+        save(copy=copy, works=found)
     if drawn:
         records = told(r for one in drawn for r in random_pools.measured(one, options.device, budget_s / 2))
         save(seed=options.seed, map=records)

@@ -366,6 +366,20 @@ def test_winners_of_large_windows_are_visited(shape, window, axes, dtype, skip, 
     device.plan.handles.pop("triton", None)
 
 
+@pytest.mark.parametrize("kind", [Sum(), Avg(), Avg(count_include_pad=False), Max(), Max("split"), SmoothMax(1.0)], ids=repr)
+@pytest.mark.parametrize("shape", [(11,), (11, 5)], ids=str)
+def test_a_nan_beside_skipped_numbers_has_its_gradient(kind, shape):
+    """It is a cell like others, where another value is skipped."""
+    pool, rng = Pool(kind, Window((4,), 1, 2), (0,), skip=2.0), np.random.default_rng(15)
+    x = rng.integers(-3, 4, shape).astype(np.float32)
+    x.flat[3] = np.nan
+    g = rng.normal(size=pool.output_shape(shape)).astype(np.float32)
+    device = OnDevice(pool, x)
+    device.linearize()
+    gx = spec.vjp(pool, x, g)
+    within(device.pull(g), gx, vjp_allowance(pool, np.nan_to_num(x), g, gx))
+
+
 @pytest.mark.parametrize("dtype", [np.float32, hostile.BFLOAT16], ids=str)
 @pytest.mark.parametrize("beta", [1.0, -1.0])
 @pytest.mark.parametrize(

@@ -40,6 +40,8 @@ from .windows import (
     STRIDE,
     aligned,
     below,
+    bin_product,
+    bin_quotient,
     cells_along,
     tile_along_axes,
     tile_of_program,
@@ -83,8 +85,8 @@ def part_of(
             part = sign_of(x) * power(size, KIND[PARAMETER] - 1) * part
         elif KIND[NAME] == "lp":
             part = sign_of(x) * power(shifted(x, r, KIND), KIND[PARAMETER] - 1) * part
-        if KIND[SKIP] != "no":
-            # A window with a NaN whose reference is a number has too few cells, and gives it nothing.
+        if KIND[SKIP] != "no" and KIND[NAME] != "sum" and KIND[NAME] != "avg":
+            # A window with a NaN whose reference is a number has too few cells, and gives it nothing. Sums have none.
             part = tl.where((x != x) & (r == r), 0, part)
         part = tl.where(seen, part, 0)
     if FIRST:
@@ -396,13 +398,11 @@ def _window(i, j, seen, size, out, AXES: tl.constexpr, axis: tl.constexpr, COUNT
     """The j-th output over cell i along an axis, the cell's place in it, and whether there is such an output."""
     if AXES[axis][ADAPTIVE] == 2:
         return 0, i, seen
-    elif AXES[axis][ADAPTIVE] == 1:
-        o = ((i + 1) * out + size - 1) // size - 1 - j
-        return o, i - window_start(o, size, out, AXES, axis), seen & (o >= i * out // size)
-    elif AXES[axis][ADAPTIVE] == 3:
-        o = (((i + 1).to(tl.int64) * out + size - 1) // size - 1).to(i.dtype) - j
-        place = i - window_start(o, size, out, AXES, axis)
-        return o, place, seen & (o >= (i.to(tl.int64) * out // size).to(i.dtype))
+    elif AXES[axis][ADAPTIVE]:
+        BINS: tl.constexpr = AXES[axis][ADAPTIVE]
+        o = bin_quotient(bin_product(i + 1, out, BINS) + size - 1, size, BINS).to(i.dtype) - 1 - j
+        first = bin_quotient(bin_product(i, out, BINS), size, BINS).to(i.dtype)
+        return o, i - window_start(o, size, out, AXES, axis), seen & (o >= first)
     elif AXES[axis][KERNEL] == 1 and AXES[axis][STRIDE] == 1 and AXES[axis][LO] == 0:
         return i, i * 0, seen
     elif AXES[axis][STRIDE] == 1 and AXES[axis][KERNEL] == COUNT:

@@ -83,8 +83,8 @@ VECTOR = 16
 #: The rows of tiles that a grid can have along its second axis.
 GRID_ROWS = 65535
 
-#: Exact tiles are at least so wide.
-LEAST_COLUMNS = 8
+#: Exact tiles are at least so wide. Where there are several rows, tiles are at most so wide.
+LEAST_COLUMNS, WIDEST_TILE = 8, 256
 
 #: The widths of tiles, and how many times as long a column of them takes.
 NARROW_TILES = {8: 1.25, 16: 1.12, 32: 1.05, 64: 1.03, 128: 1.01, 256: 1.0}
@@ -196,11 +196,12 @@ def tile(rows: int, columns: int, most: int, exact: bool = False) -> tuple[int, 
 
     An `exact` tile leaves no column over, where it can be wide enough so.
 
-    >>> tile(1000, 112, 1024), tile(1000, 112, 1024, exact=True), tile(2, 7, 1024)
-    ((8, 128), (64, 16), (2, 8))
+    >>> tile(1000, 112, 1024), tile(1000, 112, 1024, exact=True), tile(2, 7, 1024), tile(1, 5000, 1024)
+    ((8, 128), (64, 16), (2, 8), (1, 1024))
     """
     dividing = columns & -columns  # the largest power of two that divides it
-    cols = min(most, 256, dividing if exact and dividing >= LEAST_COLUMNS else power_of_two(columns))
+    widest = max(WIDEST_TILE, most // power_of_two(rows))
+    cols = min(most, widest, dividing if exact and dividing >= LEAST_COLUMNS else power_of_two(columns))
     return max(1, min(most // cols, power_of_two(rows))), cols
 
 
@@ -214,7 +215,7 @@ def fitting_tile(rows: int, columns: int, most: int) -> tuple[int, int]:
     """
     widths = [cols for cols in NARROW_TILES if cols <= most]
     cols = min(widths, key=lambda cols: -(-columns // cols) * cols * NARROW_TILES[cols])
-    return tile(rows, min(columns, cols), most)
+    return tile(rows, columns if cols == WIDEST_TILE else min(columns, cols), most)
 
 
 def enough(most: int, total: int, fewest: int = FEWEST_PLACES) -> int:
@@ -475,7 +476,8 @@ def times_of_winners(work: Work) -> dict[str, float]:
     item, inputs = ITEM_BYTES[work.plan.derivative], work.inputs
     found = {"ask": _time_asked(work.axes, item, times.TAP_OF_WINNER)}
     windows = _windows(work.axes)
-    visited = max(work.outputs * (times.VISITED + times.HANDED * windows), times.IN_TURN * windows)
+    visited = work.outputs * (times.VISITED + times.HANDED * max(1, item / 4) * windows)
+    visited = max(visited, times.IN_TURN * windows)
     found["visited"] = times.of_kernel(item * inputs, 0) + times.of_kernel(0, visited)
     steps = [axes for _, axes in _one_by_one(work.axes)]
     if len(steps) > 1 and not any(axis.adaptive for axis in work.axes):

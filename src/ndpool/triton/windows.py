@@ -24,7 +24,8 @@ class AxisNumbers(NamedTuple):
     dilation: int
     lo: int
     hi: int
-    #: 1 where the windows are bins, 3 where their bounds take 64 bits to find, 2 where one is over the whole axis.
+    #: 1 where the windows are bins, 4 where their bounds are beyond floats and 3 where they are beyond 32 bits, 2 where
+    #: one window is over the whole axis.
     adaptive: int
     inner: int
     #: Whether a window may reach beyond the last cell.
@@ -137,19 +138,29 @@ def found_anew(coords, zero, RANK: tl.constexpr):
 
 
 @triton.jit
-def _bin_start(o, size, out, ADAPTIVE: tl.constexpr):
-    if ADAPTIVE == 3:
-        return (o.to(tl.int64) * size // out).to(o.dtype)
+def bin_quotient(n, d, ADAPTIVE: tl.constexpr):
+    """How often d goes into n, where bins start and end. A division of integers takes five times as long as floats."""
+    if ADAPTIVE == 1:
+        return ((n.to(tl.float32) + 0.5) * (1.0 / d)).to(tl.int32)
+    elif ADAPTIVE == 3:
+        return (n // d).to(n.dtype)
     else:
-        return o * size // out
+        return n // d
+
+
+@triton.jit
+def bin_product(o, size, ADAPTIVE: tl.constexpr):
+    return o.to(tl.int64) * size if ADAPTIVE == 3 else o * size
+
+
+@triton.jit
+def _bin_start(o, size, out, ADAPTIVE: tl.constexpr):
+    return bin_quotient(bin_product(o, size, ADAPTIVE), out, ADAPTIVE).to(o.dtype)
 
 
 @triton.jit
 def _bin_end(o, size, out, ADAPTIVE: tl.constexpr):
-    if ADAPTIVE == 3:
-        return (((o + 1).to(tl.int64) * size + out - 1) // out).to(o.dtype)
-    else:
-        return ((o + 1) * size + out - 1) // out
+    return bin_quotient(bin_product(o + 1, size, ADAPTIVE) + out - 1, out, ADAPTIVE).to(o.dtype)
 
 
 @triton.jit
@@ -172,7 +183,7 @@ def window_end(o, size, out, AXES: tl.constexpr, axis: tl.constexpr):
     if AXES[axis][PARTS] > 1:
         end = _bin_end(o // AXES[axis][PARTS], size, out // AXES[axis][PARTS], AXES[axis][ADAPTIVE])
         return tl.minimum(end, window_start(o, size, out, AXES, axis) + AXES[axis][STRIDE])
-    elif AXES[axis][ADAPTIVE] == 1 or AXES[axis][ADAPTIVE] == 3:
+    elif AXES[axis][ADAPTIVE] and AXES[axis][ADAPTIVE] != 2:
         return _bin_end(o, size, out, AXES[axis][ADAPTIVE])
     else:
         return o * 0 + size

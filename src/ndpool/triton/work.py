@@ -50,6 +50,9 @@ FEW_CHANNELS, PART_OF_CHANNELS = 8, 2048
 
 LARGEST_INT = 2**31 - 1
 
+#: Numbers up to here are divided exactly by floats.
+EXACT_QUOTIENTS = 2**21
+
 #: The columns over which the cells of one window lie, and how many of 16 bits may be added one after the other.
 COLUMNS_OF_TREE = 2048
 IN_A_ROW = 512
@@ -331,7 +334,8 @@ def _axis_numbers(axis: Axis, inner: int, alone: bool) -> AxisNumbers:
         return AxisNumbers(0 if alone else axis.kernel, 1, 1, 0, 0, 2, inner, 0, 1)
     kernel = 0 if alone and axis.kernel > 1 and axis.adaptive else axis.kernel
     overhangs = int(bool(axis.adaptive) or axis.end > axis.length)
-    bins = 3 if axis.adaptive and (axis.length + 1) * (axis.output + 1) > LARGEST_INT else axis.adaptive
+    products = (axis.length + 1) * (axis.output + 1)
+    bins = axis.adaptive and (3 if products > LARGEST_INT else 4 if products > EXACT_QUOTIENTS else 1)
     return AxisNumbers(kernel, axis.stride, axis.dilation, axis.lo, axis.hi, bins, inner, overhangs, axis.parts)
 
 
