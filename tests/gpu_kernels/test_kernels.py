@@ -366,7 +366,9 @@ def test_winners_of_large_windows_are_visited(shape, window, axes, dtype, skip, 
     device.plan.handles.pop("triton", None)
 
 
-@pytest.mark.parametrize("kind", [Sum(), Avg(), Avg(count_include_pad=False), Max(), Max("split"), SmoothMax(1.0)], ids=repr)
+@pytest.mark.parametrize(
+    "kind", [Sum(), Avg(), Avg(count_include_pad=False), Max(), Max("split"), SmoothMax(1.0)], ids=repr
+)
 @pytest.mark.parametrize("shape", [(11,), (11, 5)], ids=str)
 def test_a_nan_beside_skipped_numbers_has_its_gradient(kind, shape):
     """It is a cell like others, where another value is skipped."""

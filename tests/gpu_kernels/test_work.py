@@ -138,7 +138,9 @@ def test_few_long_bins_go_in_parts(kind, shape, bins, axis, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", [Max(), Avg(), SmoothMax(1.0)], ids=repr)
-@pytest.mark.parametrize(("shape", "window"), [((2, 83, 3), Global()), ((1, 50, 5), Global()), ((2, 71, 2), Adaptive((2,)))])
+@pytest.mark.parametrize(
+    ("shape", "window"), [((2, 83, 3), Global()), ((1, 50, 5), Global()), ((2, 71, 2), Adaptive((2,)))]
+)
 def test_few_channels_are_read_together(kind, shape, window, monkeypatch):
     """A part of a long window and all its channels, by a tree; and then the parts, if there are several."""
     send(monkeypatch, {"LEAST_PART": 4, "PART_OF_CHANNELS": 64})
@@ -158,7 +160,9 @@ def test_few_channels_are_read_together(kind, shape, window, monkeypatch):
 
 @pytest.mark.parametrize("kind", [Avg(), Avg(count_include_pad=False)], ids=repr)
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-@pytest.mark.parametrize("window", [Adaptive((3, 4)), Window((3, 4), 2, (1, 2), ceil_mode=True)], ids=["bins", "windows"])
+@pytest.mark.parametrize(
+    "window", [Adaptive((3, 4)), Window((3, 4), 2, (1, 2), ceil_mode=True)], ids=["bins", "windows"]
+)
 def test_gradients_are_divided_in_passing(kind, dtype, window, monkeypatch):
     """By the inverses of what counts along each axis, or by the number itself where nothing has more bits."""
     send(monkeypatch, {"DIVIDED": 0, "ROW": 0, "LAUNCH": 10**9})

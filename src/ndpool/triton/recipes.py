@@ -72,7 +72,7 @@ NEIGHBOURS_OF_SUMS, SLIDE_TILE_OF_SUMS = 16, 128
 NEIGHBOURS_BACK, NEIGHBOURS_BACK_IN_A_ROW, SLIDE_TILE_BACK = 16, 8, 128
 
 #: What is cleared at a time, before winners are visited on the way back.
-CLEARED = 1024
+CLEARED = 4096
 
 #: The threads of a program, and the bytes of cells that each of them may keep: more of those that it takes in pairs.
 THREADS, KEPT_BYTES, KEPT_BYTES_OF_PAIRS = 128, 80, 160
@@ -614,7 +614,8 @@ def _places_of_taps(work: Work, form: str, windows: int, channels_last: bool) ->
 
 def _hand_over(maker: Maker) -> None:
     work, axes, windows = maker.work, maker.work.axes, _windows(maker.work.axes)
-    maker.launch(clear, (-(-work.inputs // CLEARED), 1), (1, CLEARED), ["gx"], [work.inputs], {})
+    cleared = enough(CLEARED, work.inputs)
+    maker.launch(clear, (-(-work.inputs // cleared), 1), (1, cleared), ["gx"], [work.inputs], {})
     over = math.prod(axis.output for axis in axes[:-1]), axes[-1].output
     slope, sums = _added_in(work, "winners", windows)
     constants = {"KIND": tuple(work.numbers.kind._replace(sums=sums)), "RANK": len(axes), "SLOPE": _TYPES[slope]}

@@ -26,7 +26,7 @@ SLIDING = 8
 
 #: A window that is asked on the way back: a sum and a winner by taps, by division, with a divisor of its own, or for a
 #: row of cells at once. What is found for a row, where it is found by division.
-TAP, TAP_OF_WINNER, ASKED, DIVIDED, ASKED_BY_ROWS, ROW = 0.7, 0.7, 1.2, 1.5, 1.0, 10.0
+TAP, TAP_OF_WINNER, ASKED, DIVIDED, ASKED_BY_ROWS, ROW = 0.7, 0.7, 1.2, 1.5, 0.5, 10.0
 
 #: A winner along one axis: in steps of one, and in others.
 SLID_BACK, ALONG = 0.2, 1.5
