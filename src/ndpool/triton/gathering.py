@@ -49,7 +49,6 @@ from .windows import (
     window_start,
 )
 
-
 #: How many windows of a long loop are on their way from memory at once.
 ASKED_AT_ONCE = tl.constexpr(16)
 
@@ -362,7 +361,7 @@ def _divided(
 def _inverse(n, DTYPE: tl.constexpr):
     """One by n: as a double all but its last bits are right, which takes less than a tenth of a division of doubles."""
     inverse = 1.0 / n.to(tl.float32)
-    if DTYPE == tl.float64:
+    if tl.float64 == DTYPE:
         inverse = inverse.to(tl.float64)
         inverse = inverse * (2.0 - n.to(tl.float64) * inverse)
     return inverse

@@ -1,4 +1,4 @@
-"""The way back of winners where cells are many and windows few: hardly any cell wins, so it is winners that are visited.
+"""The way back of winners where cells are many and windows few: hardly any cell wins, so winners are visited.
 
 All cells are cleared first. Then each window finds the cell that won it, which asks all windows over it:
 
