@@ -358,10 +358,10 @@ def _divided(
 
 
 @triton.jit
-def _inverse(n, DTYPE: tl.constexpr):
+def _inverse(n, dtype: tl.constexpr):
     """One by n: as a double all but its last bits are right, which takes less than a tenth of a division of doubles."""
     inverse = 1.0 / n.to(tl.float32)
-    if tl.float64 == DTYPE:
+    if dtype == tl.float64:
         inverse = inverse.to(tl.float64)
         inverse = inverse * (2.0 - n.to(tl.float64) * inverse)
     return inverse
