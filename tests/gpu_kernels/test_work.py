@@ -63,6 +63,17 @@ def forget(pool, x):
     plan_of(pool, x.shape, x.dtype.name).handles.pop("triton", None)
 
 
+def agrees(device, pool, x, t, g):
+    """All results are the specification's; the plan is forgotten."""
+    found, (y, dy), gx = device.everything(t, g), spec.jvp(pool, x, t), spec.vjp(pool, x, g)
+    forget(pool, x)
+    within(found["forward"], y, value_allowance(pool, x, y))
+    within(found["jvp"], dy, jvp_allowance(pool, x, t, dy))
+    within(found["pull"], gx, vjp_allowance(pool, x, g, gx))
+    if "indices" in found:
+        np.testing.assert_array_equal(found["indices"], spec.winners(pool, x))
+
+
 @pytest.mark.parametrize(("kind", "window"), CASES, ids=str)
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way(kind, way, window, monkeypatch):
@@ -71,13 +82,7 @@ def test_every_way(kind, way, window, monkeypatch):
     t, g = rng.normal(size=x.shape), rng.normal(size=pool.output_shape(x.shape))
     send(monkeypatch, WAYS[way])
     device = fresh(pool, x)
-    found, (y, dy), gx = device.everything(t, g), spec.jvp(pool, x, t), spec.vjp(pool, x, g)
-    forget(pool, x)
-    within(found["forward"], y, value_allowance(pool, x, y))
-    within(found["jvp"], dy, jvp_allowance(pool, x, t, dy))
-    within(found["pull"], gx, vjp_allowance(pool, x, g, gx))
-    if "indices" in found:
-        np.testing.assert_array_equal(found["indices"], spec.winners(pool, x))
+    agrees(device, pool, x, t, g)
 
 
 @pytest.mark.parametrize("window", WINDOWS)
@@ -149,13 +154,7 @@ def test_few_channels_are_read_together(kind, shape, window, monkeypatch):
     device = fresh(pool, x)
     assert work_of(device.plan).walks[0].tree
     t, g = rng.normal(size=shape).astype(np.float32), rng.normal(size=pool.output_shape(shape)).astype(np.float32)
-    found, (y, dy), gx = device.everything(t, g), spec.jvp(pool, x, t), spec.vjp(pool, x, g)
-    forget(pool, x)
-    within(found["forward"], y, value_allowance(pool, x, y))
-    within(found["jvp"], dy, jvp_allowance(pool, x, t, dy))
-    within(found["pull"], gx, vjp_allowance(pool, x, g, gx))
-    if "indices" in found:
-        np.testing.assert_array_equal(found["indices"], spec.winners(pool, x))
+    agrees(device, pool, x, t, g)
 
 
 @pytest.mark.parametrize("kind", [Avg(), Avg(count_include_pad=False)], ids=repr)

@@ -29,7 +29,7 @@ SLIDING = 8
 TAP, TAP_OF_WINNER, ASKED, DIVIDED, ASKED_BY_ROWS, ROW = 0.7, 0.7, 1.2, 1.5, 0.5, 10.0
 
 #: A winner along one axis: in steps of one, and in others.
-SLID_BACK, ALONG = 0.2, 1.5
+SLID_BACK, ALONG = 0.2, 1.0
 
 #: A winner that is visited, and a window that it asks: all of them at once, and one after the other.
 VISITED, HANDED, IN_TURN = 6.0, 1.5, 5e4
