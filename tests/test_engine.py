@@ -504,7 +504,8 @@ def test_smooth_maxima_of_windows_far_from_each_other(order, dtype, shape, windo
 def test_a_part_of_windows_far_from_each_other_is_as_the_whole(kernel, stride):
     """Whether or not the others that are far away are there, and however they lie in registers."""
     rng = np.random.default_rng(7)
-    x, pool = (8 * rng.normal(size=(12, 60))).astype(np.float32), Pool(SmoothMax(300.0), Window((kernel, kernel), stride))
+    x = (8 * rng.normal(size=(12, 60))).astype(np.float32)
+    pool = Pool(SmoothMax(300.0), Window((kernel, kernel), stride))
     y, pull = pool.vjp(x)
     g = rng.normal(size=y.shape).astype(np.float32)
     gx = pull(g)
@@ -517,10 +518,11 @@ def test_a_part_of_windows_far_from_each_other_is_as_the_whole(kernel, stride):
 
 
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("window", [Window((3, 3), 1, 1), Window((3, 3), 2, 1), Window((2, 2))], ids=["1", "2", "squares"])
-def test_what_is_not_finite_touches_only_its_windows_far_from_each_other(window, odd):
+@pytest.mark.parametrize(("kernel", "stride", "padding"), [(3, 1, 1), (3, 2, 1), (2, 2, 0)])
+def test_what_is_not_finite_touches_only_its_windows_far_from_each_other(kernel, stride, padding, odd):
     rng = np.random.default_rng(8)
-    x, pool = (8 * rng.normal(size=(8, 40))).astype(np.float32), Pool(SmoothMax(300.0), window)
+    x = (8 * rng.normal(size=(8, 40))).astype(np.float32)
+    pool = Pool(SmoothMax(300.0), Window((kernel, kernel), stride, padding))
     x[3, 17] = odd
     t, g = rng.normal(size=x.shape).astype(np.float32), rng.normal(size=pool.output_shape(x.shape)).astype(np.float32)
     g[0, 0], g[-1, -1], g[2, 3], g[2, 4] = 1e-20, 1e-35, 1e35, 0

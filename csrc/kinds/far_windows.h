@@ -1,9 +1,9 @@
 // SmoothMax of floats where cells are so far from each other that no power of 2 serves all windows of a part: every
 // window has one of its own.
 //
-// The mantissas and the exponents of all cells are found once. A window's power of 2 is that of its largest cell, and its
-// terms are what it adds up anew: the cost is that of its cells, however far it is from its neighbours. Registers hold
-// windows side by side.
+// The mantissas and the exponents of all cells are found once. A window's power of 2 is that of its largest cell, and it
+// adds up its own terms: the cost is that of its cells, however far it is from its neighbours. Registers hold windows
+// side by side.
 #pragma once
 #include "kinds/window_sums.h"
 

@@ -179,8 +179,8 @@ __attribute__((noinline)) inline void far_shares(const SquareCells &cells, i64 u
         V &c = squares.term[i / 2][i % 2];
         c = c == 0 ? zero : unsigned_zeros<N>(c * share, LEAST_SHARE);
     }
-    // A term that is lost may be a share that is not, if it is more than 2^-127 over the cotangent's power of 2. And small
-    // cotangents may be too small when they are divided.
+    // A term that is lost may be a share that is not, if it is more than 2^-127 over the cotangent's power of 2. And
+    // small cotangents may be too small when they are divided.
     using U = vec<std::uint32_t, N>;
     const V power = convert<float, N>(bits<vec<std::int32_t, N>>(bits<U>(own) >> 23 & 255));
     const U lone = bits<U>((squares.lost >= squares.ABOVE - power) | ((power < squares.ABOVE + 3) & (own != 0)));
