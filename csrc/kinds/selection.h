@@ -23,8 +23,7 @@ struct ValueSink {
     void move_to(const Plan &plan, i64 index, const OutputRow &) { row = y + index * plan.out_row; }
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
     static bool finishes() { return false; }
-    void leave_first_axis(const Plan &, i64) {}
-    void advance(i64 elements) { y += elements; }
+    static bool rows_differ() { return false; }
     template <class Use>
     NDPOOL_INLINE void over_arrays(const Use &use) {
         use(y, row);

@@ -23,8 +23,9 @@ bool always(const Plan &, const Lanes &) { return true; }
 // --- forward ------------------------------------------------------------------------------------
 
 bool can_slide(const Plan &plan, const Lanes &lanes) {
-    const Axis &axis = plan.axes[0];
-    return lanes.slides && (plan.dim_count > 0 || plan.inner >= lanes.many) && !axis.adaptive && axis.dilation == 1;
+    for (int a = 0; a < plan.axis_count; ++a)
+        if (plan.axes[a].adaptive) return false;
+    return lanes.slides && (plan.dim_count > 0 || plan.inner >= lanes.many);
 }
 bool is_wide(const Axis &axis) { return !axis.adaptive && axis.kernel >= 6 && axis.kernel >= 4 * axis.stride; }
 // Merges for a row of outputs: of all rows that it sees, or of the first axis once and then of the others. What is in
@@ -67,7 +68,7 @@ bool suits_tiles(const Plan &plan, const Lanes &lanes) {
     return axis.stride > 1 || (plan.inner > 2 * lanes.many && (axis.kernel == 2 || !lanes.sums));
 }
 
-bool can_cells(const Plan &plan, const Lanes &lanes) { return plan.inner > 1 && !lanes.stored; }
+bool can_cells(const Plan &plan, const Lanes &) { return plan.inner > 1; }
 // Loads and merges for each output: of all cells, or of the rows once and then along the row. To read a narrow cell is
 // as much as two merges.
 bool suits_cells(const Plan &plan, const Lanes &lanes) {
@@ -105,7 +106,7 @@ bool can_taps(const Plan &plan, const Lanes &lanes) {
 }
 // To read narrow cells over and over costs more than to merge them.
 bool suits_taps(const Plan &plan, const Lanes &lanes) {
-    return !lanes.narrow && !lanes.stored && plan.last().kernel <= 8;
+    return !lanes.narrow && plan.last().kernel <= 8;
 }
 
 bool can_widen(const Plan &plan, const Lanes &lanes) {
