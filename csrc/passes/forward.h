@@ -307,8 +307,7 @@ class SlidingPooler {
     }
 
   private:
-    static constexpr i64 LANES_OF_BLOCK = (i64(256) << 10) / static_cast<i64>(sizeof(Lane)) / L::PLANES,
-                         LINE_OF_OUTPUTS = 1024;
+    static constexpr i64 LANES_OF_BLOCK = (i64(512) << 10) / static_cast<i64>(sizeof(Lane)) / L::PLANES;
     const Plan &plan;
     const L &lanes;
     const RowSource<L> &source;
@@ -380,9 +379,19 @@ void pool_in_registers(Way way, const Plan &plan, const P &p, const typename P::
     pool_rows(plan, sink, streamed, false, [&](i64) { return DirectPooler<P, Sink, MANY>(plan, p, x); });
 }
 
+// Pools one axis after the other.
+template <class P, class Sink>
+void slide_all(const Plan &plan, const P &p, const typename P::In *x, const Sink &sink, bool streamed) {
+    const auto lanes = p.lanes();
+    const auto from = source_of(p, x, plan.outer * plan.in_slab);
+    SlidingPooler<typename P::Lanes, Sink>(plan, lanes, from, sink, streamed).pool();
+}
+
 // Pools by the way that suits the plan, or that is asked for.
-template <Tuned TUNED, class P, class Sink>
-void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink &sink, const Route &route) {
+// `slides` says whether slide(streamed) can pool one axis after the other.
+template <Tuned TUNED, class P, class Sink, class Slide>
+void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink &sink, const Route &route, bool slides,
+              const Slide &slide) {
     using In = typename P::In;
     constexpr Tuned HERE = LEVEL_IS_TUNED ? TUNED : Tuned::NOT;
     // Short rows of floats and doubles have registers of their own.
@@ -391,7 +400,7 @@ void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink 
     const bool turned = turns_signs(p);
     const Way way = choose_forward(
         plan,
-        {MANY, turned ? MANY : FEW, P::TAGGED, SLIDES<P>, turned && HERE == Tuned::ALL ? Tuned::ROWS : HERE,
+        {MANY, turned ? MANY : FEW, P::TAGGED, slides, turned && HERE == Tuned::ALL ? Tuned::ROWS : HERE,
          sizeof(In) < 4 && sizeof(In) < sizeof(typename P::Lane), !LEVEL_IS_TUNED, adds_up<P>(), most_in_words<P>()},
         route.asked);
     if (route.tell(way)) return;
@@ -407,9 +416,14 @@ void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink 
     if constexpr (most_in_words<P>() > 0)
         if (way == Way::PAIRS)
             return pool_rows(plan, sink, streamed, false, [&](i64 part) { return PairPooler<P, Sink>(plan, x, part); });
-    if constexpr (SLIDES<P>)
-        if (way == Way::SLIDE) return SlidingPooler<typename P::Lanes, Sink>(plan, lanes, from, sink, streamed).pool();
+    if (way == Way::SLIDE) return slide(streamed);
     pool_lanes(plan, lanes, from, sink, way, streamed);
+}
+template <Tuned TUNED, class P, class Sink>
+void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink &sink, const Route &route) {
+    pool_all<TUNED>(plan, p, x, sink, route, SLIDES<P>, [&]([[maybe_unused]] bool streamed) {
+        if constexpr (SLIDES<P>) slide_all(plan, p, x, sink, streamed);
+    });
 }
 
 }  // namespace NDPOOL_LEVEL

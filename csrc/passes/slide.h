@@ -83,8 +83,9 @@ class SlidingBlock {
     template <class F>
     NDPOOL_INLINE void over_rows(i64 number, i64 o, const F &f) const {
         const Lane *start = cells.data() + number * slab + o * lanes_of[0];
-        i64 at[MAX_DIMS + 1] = {};
-        for (int d = last;;) {
+        i64 at[MAX_DIMS];
+        for (int d = 1; d < last; ++d) at[d] = 0;
+        for (int d;;) {
             f(start);
             for (d = last - 1; d > 0 && ++at[d] == reach[d].outputs; --d) start -= (at[d] - 1) * lanes_of[d], at[d] = 0;
             if (d <= 0) return;

@@ -28,17 +28,38 @@ bool can_slide(const Plan &plan, const Lanes &lanes) {
     return lanes.slides && (plan.dim_count > 0 || plan.inner >= lanes.many);
 }
 bool is_wide(const Axis &axis) { return !axis.adaptive && axis.kernel >= 6 && axis.kernel >= 4 * axis.stride; }
-// Merges for a row of outputs: of all rows that it sees, or of the first axis once and then of the others. What is in
-// between goes through memory, which costs as much as some merges; to read narrow cells over and over costs more.
+// How much there is to do for each output, in loads, merges and stores of a register of them, as it was measured.
+double rows_take(const Plan &plan, const Lanes &lanes) {
+    const double row = static_cast<double>(plan.out_row),
+                 registers = static_cast<double>((plan.out_row + lanes.many - 1) / lanes.many * lanes.many);
+    const i64 along = plan.last().kernel < 8 ? plan.last().kernel : 8;  // wide ones have a way of their own
+    const double between_rows = 20 * static_cast<double>(lanes.many) / row;
+    return static_cast<double>(plan.outer_cells + along + 4) * registers / row + between_rows;
+}
+double slide_takes(const Plan &plan) {
+    auto outputs = [](const Axis &axis) { return static_cast<double>(axis.output); };
+    auto seen = [](const Axis &axis) {
+        return static_cast<double>((axis.output - 1) * axis.stride + axis.dilation * (axis.kernel - 1) + 1);
+    };
+    double cells = 1, all = 1;  // that are left, for each output; lanes of a slab
+    for (int a = 0; a < plan.axis_count; ++a) cells *= seen(plan.axes[a]) / outputs(plan.axes[a]);
+    for (int a = 0; a < plan.axis_count; ++a) all *= seen(plan.axes[a]);
+    double takes = 4 * cells + 3;
+    for (int a = 0; a < plan.axis_count; ++a) {
+        const Axis &axis = plan.axes[a];
+        const bool flat = a + 1 == plan.axis_count && plan.inner == 1;
+        cells *= outputs(axis) / seen(axis);
+        const double each = 2.2 + 0.2 * static_cast<double>(axis.kernel < 20 ? axis.kernel : 20);
+        takes += each * cells * (flat ? static_cast<double>(axis.stride) : 1) + (flat && axis.stride > 1 ? 6 : 0);
+    }
+    // Blocks of more dimensions overlap more.
+    const bool cut = all * static_cast<double>(plan.inner) > 1 << 17;
+    return takes * (cut && plan.axis_count > 2 ? 1.2 : 1);
+}
 bool suits_slide(const Plan &plan, const Lanes &lanes) {
     const Axis &axis = plan.axes[0];
     if (plan.axis_count == 1) return axis.kernel >= 16 && axis.kernel >= 8 * axis.stride;
-    double rows = static_cast<double>(plan.outer_cells), first = 2 * static_cast<double>(axis.stride) + 1;
-    for (int a = 1; a + 1 < plan.axis_count; ++a)
-        first *= plan.axes[a].adaptive ? 1 : static_cast<double>(plan.axes[a].stride);
-    const double others = rows / static_cast<double>(axis.kernel);
-    if (lanes.narrow) rows *= 2;
-    return 2.5 * (first + others) < rows;
+    return slide_takes(plan) < rows_take(plan, lanes);
 }
 
 bool small_steps_of_two(const Axis &axis) {
