@@ -50,16 +50,21 @@ double slide_takes(const Plan &plan) {
         const bool flat = a + 1 == plan.axis_count && plan.inner == 1;
         cells *= outputs(axis) / seen(axis);
         const double each = 2.2 + 0.2 * static_cast<double>(axis.kernel < 20 ? axis.kernel : 20);
-        takes += each * cells * (flat ? static_cast<double>(axis.stride) : 1) + (flat && axis.stride > 1 ? 6 : 0);
+        takes += each * cells * (flat ? static_cast<double>(axis.stride) : 1) + (flat && axis.stride > 1 ? 10 : 0);
     }
     // Blocks of more dimensions overlap more.
     const bool cut = all * static_cast<double>(plan.inner) > 1 << 17;
-    return takes * (cut && plan.axis_count > 2 ? 1.2 : 1);
+    return takes * (cut && plan.axis_count > 2 ? 1.1 : 1);
 }
 bool suits_slide(const Plan &plan, const Lanes &lanes) {
     const Axis &axis = plan.axes[0];
     if (plan.axis_count == 1) return axis.kernel >= 16 && axis.kernel >= 8 * axis.stride;
-    return slide_takes(plan) < rows_take(plan, lanes);
+    double over = 1;  // windows over a cell, or so
+    for (int a = 0; a < plan.axis_count; ++a)
+        if (plan.axes[a].kernel > plan.axes[a].stride)
+            over *= static_cast<double>(plan.axes[a].kernel) / static_cast<double>(plan.axes[a].stride);
+    if (over < 2) return false;
+    return 1.15 * slide_takes(plan) < rows_take(plan, lanes);
 }
 
 bool small_steps_of_two(const Axis &axis) {
@@ -206,8 +211,15 @@ bool can_batch(const Plan &plan, bool forward) {
 }
 
 // Small windows in steps of two have ways in registers, along rows of some outputs.
-bool in_long_pairs(const Plan &plan) {
-    return plan.inner == 1 && small_steps_of_two(plan.last()) && plan.last().output >= 16;
+bool in_long_pairs(const Plan &plan, i64 least = 16) {
+    return plan.inner == 1 && small_steps_of_two(plan.last()) && plan.last().output >= least;
+}
+// Windows that overlap along several axes go one axis after the other, whatever a row is. That is better than to
+// compute lanes that no slab has.
+bool slides_as_well(const Plan &plan, i64 lanes, i64 bytes) {
+    const bool half_empty = 4 * plan.outer < 3 * ((plan.outer + lanes - 1) / lanes * lanes);
+    return half_empty && plan.axis_count > 2 && !plan.last().adaptive && plan.last().kernel > plan.last().stride &&
+           plan.in_slab > (320 << 10) / (lanes * bytes);
 }
 
 // On the way back, it is rows of cells that are short.
@@ -247,7 +259,8 @@ bool suits_batch(const Plan &plan, bool forward, Adds adds, bool tagged, i64 lan
     const Axis &axis = plan.last();
     const bool sums = adds == Adds::CELLS;
     if (!forward) return suits_batch_back(plan, adds, lanes, bytes);
-    if (in_long_pairs(plan)) return false;
+    if (in_long_pairs(plan, adds == Adds::NOTHING && lanes > 16 ? lanes : 16)) return false;
+    if (adds != Adds::TERMS && slides_as_well(plan, lanes, bytes)) return false;
     // A long window is reduced along itself. To look for its winner there takes longer than to transpose it, until a
     // window a lane is too much for the nearest caches.
     const i64 for_sums = bytes == 1 ? 128 : bytes == 2 ? 64 : bytes == 4 ? 56 : 32, for_winners = 8192 / bytes;
@@ -285,7 +298,7 @@ bool suits_batch(const Plan &plan, bool forward, Adds adds, bool tagged, i64 lan
 bool suits_batch_overlapping(const Plan &plan, bool tagged, i64 lanes, i64 bytes) {
     const Axis &axis = plan.last();
     if (axis.adaptive || axis.kernel <= axis.stride || plan.dim_count == 0 || plan.inner > 1) return false;
-    if (in_long_pairs(plan) || !fill_lanes(plan.outer, lanes)) return false;
+    if (in_long_pairs(plan) || !fill_lanes(plan.outer, lanes) || slides_as_well(plan, lanes, bytes)) return false;
     const bool short_row = plan.out_row < 4 * lanes, many_merges = plan.cells >= (tagged ? 9 : 100);
     const i64 near = many_merges ? 4 << 20 : 320 << 10;
     return short_row && bytes <= 4 && plan.cells >= 9 && plan.in_slab <= near / (lanes * bytes);
@@ -371,9 +384,10 @@ struct WinnerWays {
                 if (can(Way::COLUMNS) && columns_take() < 0.75 * winners()) return false;
                 return lanes.narrow || !many_elements || (plan.cells > 4 && plan.outer * plan.in_slab <= 1 << 20);
             case Way::GATHER:
+                if (can(Way::COLUMNS) && windows_over(plan, 0, plan.axis_count) > 4) return false;
                 return many_elements && plan.cells <= 50 && windows_over(plan, 0, plan.axis_count) <= 9 &&
                        ((large && winners() > 0.03) || (!lanes.narrow && winners() > 0.2));
-            case Way::COLUMNS: return columns_take() < 1.5 * winners();
+            case Way::COLUMNS: return columns_take() < visit_takes() * winners();
             default: return true;
         }
     }
@@ -382,6 +396,12 @@ struct WinnerWays {
     // For each cell.
     double winners() const { return static_cast<double>(plan.out_slab) / static_cast<double>(plan.in_slab); }
 
+    // What a winner's visit takes beside that. Where rows are first, what a row of outputs hands on is added to the rows
+    // of cells by itself.
+    double visit_takes() const {
+        if (plan.dim_count == 0 || !adds_rows_first(plan, lanes.many, one_of_column)) return 1.5;
+        return 1.7 + static_cast<double>(plan.outer_cells) * (0.15 + 7 / static_cast<double>(plan.in_row));
+    }
     // What a cell takes by columns, in nanoseconds as they were measured where a winner's visit takes 1.5.
     double columns_take() const {
         const double along = windows_over(plan, plan.axis_count - 1, plan.axis_count);
@@ -448,8 +468,9 @@ DirectOutputs direct_outputs(const Axis &axis) {
     return {(axis.pad_lo + 3 - axis.kernel) / 2, stop < axis.output ? stop : axis.output};
 }
 
-bool few_winners(const Plan &plan) {
+bool few_winners(const Plan &plan, i64 lanes) {
     const bool apart = windows_apart(plan);
+    if (!apart && plan.dim_count > 0 && plan.in_row < 64 && adds_rows_first(plan, lanes, true)) return false;
     if (plan.in_slab < 128) return false;  // each slab takes as long as some dozen visits
     if (plan.last().adaptive && !apart) return plan.in_slab >= 256;
     return plan.in_slab >= 2048 || apart || 10 * plan.out_slab <= 3 * plan.in_slab;

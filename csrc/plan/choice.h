@@ -129,8 +129,9 @@ bool suits_tied_taps(const Plan &plan, bool far_apart, i64 lanes);
 bool windows_apart(const Plan &plan);
 
 // Whether winners are so few beside the cells that to visit them takes less time than to transpose these; and slabs not
-// so small that to begin each takes longer, nor so large that the sums of several leave the nearest cache.
-bool few_winners(const Plan &plan);
+// so small that to begin each takes longer, nor so large that the sums of several leave the nearest cache. Of `lanes`
+// sums at a time; where the outputs of short rows are added up first, visits take longer.
+bool few_winners(const Plan &plan, i64 lanes);
 
 // Of windows of 2 or 3 cells in steps of 2, the outputs whose last two cells are real.
 struct DirectOutputs {
