@@ -332,6 +332,7 @@ struct ArgExtreme : ArgBest<typename K::Key, TANGENT> {
 template <class I>
 struct PackedBest : Best<I> {
     using Lanes = PackedBest;
+    using U = typename IntOf<sizeof(I)>::u;
     static constexpr int BITS = 4 * sizeof(I) - 1;  // below the key
     static constexpr I LAST = (I(1) << (BITS - 1)) - 1;
     static constexpr i64 MOST_CELLS = LAST + 1;
@@ -342,7 +343,7 @@ struct PackedBest : Best<I> {
     // The lowest bit is free, for the sign of a zero.
     template <int N>
     static State<N> further(const State<N> &a, i64 places) {
-        return {bits<vec<I, N>>(bits<vec<typename IntOf<sizeof(I)>::u, N>>(a.v) - static_cast<typename IntOf<sizeof(I)>::u>(2 * places))};
+        return {bits<vec<I, N>>(bits<vec<U, N>>(a.v) - static_cast<U>(2 * places))};
     }
     // Below all that a cell can be, wherever it is.
     template <int N>
@@ -351,7 +352,7 @@ struct PackedBest : Best<I> {
     }
     template <int N, class V>
     static vec<I, N> packed(V key, vec<I, N> lowest_bit) {
-        return (convert<I, N>(key) << BITS) + 2 * LAST + lowest_bit;
+        return bits<vec<I, N>>(bits<vec<U, N>>(convert<I, N>(key)) << BITS) + 2 * LAST + lowest_bit;
     }
     template <int N>
     static vec<I, N> place(vec<I, N> v) {

@@ -29,8 +29,8 @@ struct Reach {
         auto within = [&](i64 at, i64 least) { return at < least ? least : at > axis.length ? axis.length : at; };
         const i64 first = within(start, 0), stop = within(start + seen, first);
         const i64 before = start >= 0 ? 0 : -start < seen ? -start : seen;
-        return {axis.kernel, axis.stride, axis.dilation,        hi - lo,
-                before,      first,       stop - first, seen - before - (stop - first)};
+        return {axis.kernel, axis.stride, axis.dilation, hi - lo,
+                before,      first,       stop - first,  seen - before - (stop - first)};
     }
     // Of a dimension that is carried along.
     static Reach of(i64 lo, i64 hi) { return {1, 1, 1, hi - lo, 0, lo, hi - lo, 0}; }
@@ -85,9 +85,10 @@ class SlidingBlock {
         const Lane *start = cells.data() + number * slab + o * lanes_of[0];
         i64 at[MAX_DIMS];
         for (int d = 1; d < last; ++d) at[d] = 0;
-        for (int d;;) {
+        while (true) {
             f(start);
-            for (d = last - 1; d > 0 && ++at[d] == reach[d].outputs; --d) start -= (at[d] - 1) * lanes_of[d], at[d] = 0;
+            int d = last - 1;
+            for (; d > 0 && ++at[d] == reach[d].outputs; --d) start -= (at[d] - 1) * lanes_of[d], at[d] = 0;
             if (d <= 0) return;
             start += lanes_of[d];
         }
@@ -100,14 +101,14 @@ class SlidingBlock {
     const L &l;
     const RowSource<L> &from;
     const int last;
-    OutputRow one;                    // a row by itself
-    i64 place_step[MAX_DIMS + 1];     // by how much a place grows from cell to cell along a dimension
+    OutputRow one;                 // a row by itself
+    i64 place_step[MAX_DIMS + 1];  // by how much a place grows from cell to cell along a dimension
     const Reach *reach = nullptr;
-    i64 extent[MAX_DIMS + 1];         // of each dimension, as it is now
-    i64 lanes_of[MAX_DIMS + 1];       // from one cell of a dimension to the next
-    i64 slab = 0, slabs = 0, plane = 0;
-    int whole_after = 0;              // dimensions after it have all of their cells, and no padding
-    Scratch<Lane> cells, other, rows;
+    i64 extent[MAX_DIMS + 1];            // of each dimension, as it is now
+    i64 lanes_of[MAX_DIMS + 1];          // from one cell of a dimension to the next
+    i64 slab = 0, slabs = 0, plane = 0;  // lanes of a slab; how many; and how far apart the planes of States are
+    int whole_after = 0;                 // dimensions after it have all of their cells, and no padding
+    Scratch<Lane> cells, other, rows;    // now and next; and some that are worked on
 
     // --- lifting ---
 
@@ -123,9 +124,7 @@ class SlidingBlock {
         const i64 rest = lanes_of[d], begin = at + own.first * in_stride(d);
         fill(to, own.before * rest);
         Lane *first = to + own.before * rest;
-        if (own.cells == 0)
-            ;
-        else if (d >= whole_after)
+        if (d >= whole_after)
             from.merge(from, begin, one, 0, own.cells * rest, first, plane);
         else if (d == last - 1 && plan.in_row < 4 * N)
             lift_short_rows(begin, own.cells, first);
@@ -174,7 +173,8 @@ class SlidingBlock {
             if (own.dilation == 1 && own.kernel >= 8 * own.stride && own.kernel > (own.stride > 1 ? 8 : 32))
                 merge_wide(own, in, rest, step, out);
             else if (own.dilation > 1 || own.stride > 1)
-                for (i64 o = 0; o < own.outputs; ++o) merge_planes(own, in + o * own.stride * rest, rest, step, out + o * rest);
+                for (i64 o = 0; o < own.outputs; ++o)
+                    merge_planes(own, in + o * own.stride * rest, rest, step, out + o * rest);
             else if (own.kernel == 2)
                 merge_few<2>(in, rest, own.outputs, step, out);
             else if (own.kernel == 3)
@@ -294,7 +294,8 @@ class SlidingBlock {
                         keep(suffix + q * columns + i, s);
                     }
                 i64 filled = 0;  // planes of the next block that the prefix has
-                for (i64 o = (first + own.stride - 1) / own.stride; o < own.outputs && o * own.stride < first + k; ++o) {
+                i64 o = (first + own.stride - 1) / own.stride;
+                for (; o < own.outputs && o * own.stride < first + k; ++o) {
                     const i64 q = o * own.stride - first;
                     for (i64 i = 0; i < columns; i += N) {
                         State head{}, s = kept(suffix + q * columns + i);

@@ -50,7 +50,7 @@ double slide_takes(const Plan &plan) {
         const bool flat = a + 1 == plan.axis_count && plan.inner == 1;
         cells *= outputs(axis) / seen(axis);
         const double each = 2.2 + 0.2 * static_cast<double>(axis.kernel < 20 ? axis.kernel : 20);
-        takes += each * cells * (flat ? static_cast<double>(axis.stride) : 1) + (flat && axis.stride > 1 ? 10 : 0);
+        takes += each * cells * (flat ? static_cast<double>(axis.stride) : 1) + (flat && axis.stride > 1 ? 7 : 0);
     }
     // Blocks of more dimensions overlap more.
     const bool cut = all * static_cast<double>(plan.inner) > 1 << 17;
@@ -81,8 +81,11 @@ bool can_direct(const Plan &plan, const Lanes &lanes) {
     const DirectOutputs direct = direct_outputs(plan.last());
     return direct.stop - direct.first >= lanes.few;
 }
-// So many rows are better merged first, a long row at a time.
-bool suits_direct(const Plan &plan, const Lanes &) { return plan.outer_cells < 16; }
+// So many rows are better merged first, a long row at a time. What is left of a short row is taken cell by cell, each of
+// which takes long to widen where it is narrow.
+bool suits_direct(const Plan &plan, const Lanes &lanes) {
+    return plan.outer_cells < 16 && (!lanes.narrow || plan.last().output >= 2 * lanes.many);
+}
 
 bool can_tiles(const Plan &plan, const Lanes &lanes) {
     return lanes.tuned == Tuned::ALL && plan.inner >= lanes.many && !plan.last().adaptive &&
@@ -218,7 +221,7 @@ bool in_long_pairs(const Plan &plan, i64 least = 16) {
 // compute lanes that no slab has.
 bool slides_as_well(const Plan &plan, i64 lanes, i64 bytes) {
     const bool half_empty = 4 * plan.outer < 3 * ((plan.outer + lanes - 1) / lanes * lanes);
-    return half_empty && plan.axis_count > 2 && !plan.last().adaptive && plan.last().kernel > plan.last().stride &&
+    return half_empty && plan.axis_count > 2 && !plan.last().adaptive && plan.last().kernel > 1 && plan.last().stride == 1 &&
            plan.in_slab > (320 << 10) / (lanes * bytes);
 }
 
@@ -281,11 +284,14 @@ bool suits_batch(const Plan &plan, bool forward, Adds adds, bool tagged, i64 lan
     const i64 cells_of_row = plan.in_slab / plan.out_rows;
     if (plan.inner >= lanes) return fill && cells_of_row < 100 && plan.inner <= 2 * lanes;
     // Phases of a row, for which there is no shuffle of bytes.
-    const i64 steps = plan.inner > 1 ? 1 : result_bytes == 1 && !sums ? 2 : bytes == 8 ? 4 : 5;
+    const bool one_row = plan.dim_count == 0 && plan.inner == 1;
+    const i64 steps = plan.inner > 1 ? 1 : result_bytes == 1 && !sums ? 2 : bytes == 8 || one_row ? 4 : 5;
     const bool small_steps = !axis.adaptive && axis.stride <= steps;
-    const bool short_row = plan.out_row < (small_steps ? 2 : 4) * lanes;
+    const bool loses_more = one_row && (bytes == 2 || (bytes == 4 && axis.stride > 2));
+    const bool short_row = plan.out_row < (small_steps && !loses_more ? 2 : 4) * lanes;
     // Bins would otherwise be reduced one by one.
-    const i64 few = axis.adaptive && plan.inner == 1 ? 4000 : plan.dim_count == 0 ? 100 : sums ? 340 : 600;
+    const i64 few_of_row = !loses_more ? 100 : axis.stride > 2 ? 640 / bytes : 160;
+    const i64 few = axis.adaptive && plan.inner == 1 ? 4000 : plan.dim_count == 0 ? few_of_row : sums ? 340 : 600;
     if (fill && short_row && cells_of_row < few) return true;
     if (plan.dim_count > 0) return false;
     // Along a long row, windows in small steps are shifted registers, and others are best one a lane. So are wide sums
