@@ -64,7 +64,9 @@ bool suits_slide(const Plan &plan, const Lanes &lanes) {
         if (plan.axes[a].kernel > plan.axes[a].stride)
             over *= static_cast<double>(plan.axes[a].kernel) / static_cast<double>(plan.axes[a].stride);
     if (over < 2) return false;
-    return 1.15 * slide_takes(plan) < rows_take(plan, lanes);
+    // Rows of floats are widened and added up in one go.
+    const double better = lanes.sums && !lanes.narrow ? 1.3 : 1.15;
+    return better * slide_takes(plan) < rows_take(plan, lanes);
 }
 
 bool small_steps_of_two(const Axis &axis) {
@@ -262,7 +264,10 @@ bool suits_batch(const Plan &plan, bool forward, Adds adds, bool tagged, i64 lan
     const Axis &axis = plan.last();
     const bool sums = adds == Adds::CELLS;
     if (!forward) return suits_batch_back(plan, adds, lanes, bytes);
-    if (in_long_pairs(plan, adds == Adds::NOTHING && lanes > 16 ? lanes : 16)) return false;
+    // Of narrow cells, as many fill a register or two.
+    const bool one_row = plan.dim_count == 0 && plan.inner == 1, narrow = bytes <= 2 && adds != Adds::TERMS;
+    const i64 long_row = one_row && narrow && bytes == 2 ? 4 * lanes : narrow && !sums ? lanes : 16;
+    if (in_long_pairs(plan, long_row)) return false;
     if (adds != Adds::TERMS && slides_as_well(plan, lanes, bytes)) return false;
     // A long window is reduced along itself. To look for its winner there takes longer than to transpose it, until a
     // window a lane is too much for the nearest caches.
@@ -284,7 +289,6 @@ bool suits_batch(const Plan &plan, bool forward, Adds adds, bool tagged, i64 lan
     const i64 cells_of_row = plan.in_slab / plan.out_rows;
     if (plan.inner >= lanes) return fill && cells_of_row < 100 && plan.inner <= 2 * lanes;
     // Phases of a row, for which there is no shuffle of bytes.
-    const bool one_row = plan.dim_count == 0 && plan.inner == 1;
     const i64 steps = plan.inner > 1 ? 1 : result_bytes == 1 && !sums ? 2 : bytes == 8 || one_row ? 4 : 5;
     const bool small_steps = !axis.adaptive && axis.stride <= steps;
     const bool loses_more = one_row && (bytes == 2 || (bytes == 4 && axis.stride > 2));
