@@ -332,6 +332,7 @@ struct ArgExtreme : ArgBest<typename K::Key, TANGENT> {
 template <class I>
 struct PackedBest : Best<I> {
     using Lanes = PackedBest;
+    static constexpr bool PLACED = true;
     using U = typename IntOf<sizeof(I)>::u;
     static constexpr int BITS = 4 * sizeof(I) - 1;  // below the key
     static constexpr I LAST = (I(1) << (BITS - 1)) - 1;

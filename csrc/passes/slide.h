@@ -12,7 +12,7 @@
 //
 // An output costs about as many merges as the window has sides, and a register holds neighbours however short rows are.
 #pragma once
-#include "passes/source.h"
+#include "passes/widen.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
@@ -42,6 +42,7 @@ class SlidingBlock {
     using Lane = typename L::Lane;
     static constexpr int N = LANES<Lane>;
     using State = typename L::template State<N>;
+    using Widened = Widener<L, N>;
 
   public:
     SlidingBlock(const Plan &plan, const L &lanes, const RowSource<L> &from)
@@ -155,9 +156,13 @@ class SlidingBlock {
     // --- pooling ---
 
     void pool_axis(int d) {
+        const Reach &own = reach[d];
         const i64 rest = lanes_of[d];
-        if (rest >= 4 * N || (reach[d].stride > 1 && rest >= N))
+        if (rest >= 4 * N || rest % N == 0 || (rest >= N && (own.stride > 1 || own.kernel > 8)))
             across(d);
+        else if (Widened::IN_REGISTERS && !L::PLACED && rest * own.dilation == 1 && own.kernel >= 2 * N &&
+                 own.kernel <= 512)
+            widen(own.kernel);
         else
             flat(d);
     }
@@ -333,6 +338,20 @@ class SlidingBlock {
             std::swap(cells, other);
         }
         if (own.stride > 1 && d < last) pick_planes(d);
+    }
+    // The same of cells side by side where windows are wide, some of the nearest cache at a time; see widen.h.
+    void widen(i64 kernel) {
+        const i64 length = slabs * slab - kernel + 1, most = kernel < 512 ? 2048 : 4 * kernel;
+        const i64 room = (most + kernel + Widened::MARGIN) / N * N + 2 * N;
+        rows.grow((1 + Widened::ROWS) * room, "wide windows of a row");
+        Lane *row = rows.data(), *total = row + room;
+        for (i64 begin = 0; begin < length; begin += most) {
+            const i64 many = begin + most < length ? most : length - begin;
+            std::memcpy(row, cells.data() + begin, sizeof(Lane) * static_cast<std::size_t>(many + kernel - 1));
+            Widened{l, row, total, room, many + kernel - 1, 1, kernel, 1}.widen();
+            std::memcpy(other.data() + begin, total, sizeof(Lane) * static_cast<std::size_t>(many));
+        }
+        std::swap(cells, other);
     }
     // to[i] = `count` States of `in`, each `apart` lanes and `step` places after the one before, and `more` cells after
     // these; each of the States has `width` cells. Cells are still where windows will be.

@@ -93,6 +93,7 @@ struct TwoLanes {
 // A kind to which the places of the cells do not matter.
 struct Untagged {
     static constexpr bool TAGGED = false, CARRIES = false, HEAVY = false, ADDS_UP = false, IN_PAIRS = false;
+    static constexpr bool PLACED = false;  // whether further() changes anything
     static constexpr i64 MOST_IN_WORDS = 0;
     template <int N, class State>
     static State retag(State a, i64, i64) {
