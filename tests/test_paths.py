@@ -113,7 +113,7 @@ ROADS = [
     road("short padded rows of shorts", Window((5,) * 4, 1, 1), (2, 7, 6, 5, 21), dtype=np.int16),
     road("short padded rows of halves", Window((3,) * 4, 1, 2), (2, 6, 5, 7, 9), dtype=np.float16),
     road("short padded rows of bytes", Window((2, 3, 4), 1, (1, 1, 2)), (3, 5, 6, 7), dtype=np.uint8),
-    road("planes in steps, dilated", Window((3, 3, 3), (2, 3, 2), (1, 2, 0), (1, 2, 3)), (2, 13, 14, 35), dtype=np.float16),
+    road("steps, dilated", Window((3, 3, 3), (2, 3, 2), (1, 2, 0), (1, 2, 3)), (2, 13, 14, 35), dtype=np.float16),
     road("planes in steps, wide", Window((20, 4, 9), (2, 1, 3), (3, 1, 4)), (1, 45, 6, 50)),
     road("planes, very wide", Window((40, 2), 1, (20, 1)), (1, 90, 70), dtype=np.float16),
     road("planes, very wide, of doubles", Window((40, 3), 1), (1, 95, 40), dtype=np.float64),

@@ -170,7 +170,8 @@ struct PackedSink : WinnerSink<K> {
     using Lane = typename Packed<K>::Lane;
     template <int N>
     void put(i64 at, const typename PackedBest<Lane>::template State<N> &s, int count) {
-        put_some<N>(this->row + at, count, [&](typename K::In *p) { Packed<K>::template unpack<N>(this->key, s.v, p); });
+        put_some<N>(this->row + at, count,
+                    [&](typename K::In *p) { Packed<K>::template unpack<N>(this->key, s.v, p); });
         this->template put_places<N>(at, PackedBest<Lane>::template place<N>(s.v), count);
     }
 };

@@ -274,9 +274,9 @@ class SlidingBlock {
         });
     }
 
-    // Wide windows. Cut the axis into blocks as long as the kernel (van Herk; Gil and Werman). A window is the end of one
-    // block and the beginning of the next: its value is a suffix of the one merged with a prefix of the other. That is
-    // three merges for a plane, whatever the kernel. Nothing is ever subtracted.
+    // Wide windows. Cut the axis into blocks as long as the kernel (van Herk; Gil and Werman). A window is the end of
+    // one block and the beginning of the next: its value is a suffix of the one merged with a prefix of the other. That
+    // is three merges for a plane, whatever the kernel. Nothing is ever subtracted.
     void merge_wide(const Reach &own, const Lane *in, i64 rest, i64 step, Lane *out) {
         const i64 k = own.kernel, seen = (own.outputs - 1) * own.stride + k;
         // So few columns that a block of them stays near.

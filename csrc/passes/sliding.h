@@ -77,8 +77,8 @@ class SlidOutputs {
     }
 };
 
-// One axis after the other; see slide.h. The outputs go in blocks: some slabs at a time, or a part of one, cut along its
-// first two dimensions.
+// One axis after the other; see slide.h. The outputs go in blocks: some slabs at a time, or a part of one, cut along
+// its first two dimensions.
 template <class L, class Sink>
 class SlidingPooler {
     using Lane = typename L::Lane;

@@ -82,8 +82,8 @@ bool can_direct(const Plan &plan, const Lanes &lanes) {
     const DirectOutputs direct = direct_outputs(plan.last());
     return direct.stop - direct.first >= lanes.few;
 }
-// So many rows are better merged first, a long row at a time. What is left of a short row is taken cell by cell, each of
-// which takes long to widen where it is narrow.
+// So many rows are better merged first, a long row at a time. What is left of a short row is taken cell by cell, each
+// of which takes long to widen where it is narrow.
 bool suits_direct(const Plan &plan, const Lanes &lanes) {
     return plan.outer_cells < 16 && (!lanes.narrow || plan.last().output >= 2 * lanes.many);
 }
@@ -222,7 +222,8 @@ bool in_long_pairs(const Plan &plan, i64 least = 16) {
 // compute lanes that no slab has.
 bool slides_as_well(const Plan &plan, i64 lanes, i64 bytes) {
     const bool half_empty = 4 * plan.outer < 3 * ((plan.outer + lanes - 1) / lanes * lanes);
-    return half_empty && plan.axis_count > 2 && !plan.last().adaptive && plan.last().kernel > 1 && plan.last().stride == 1 &&
+    const Axis &axis = plan.last();
+    return half_empty && plan.axis_count > 2 && !axis.adaptive && axis.kernel > 1 && axis.stride == 1 &&
            plan.in_slab > (320 << 10) / (lanes * bytes);
 }
 
@@ -405,8 +406,8 @@ struct WinnerWays {
     // For each cell.
     double winners() const { return static_cast<double>(plan.out_slab) / static_cast<double>(plan.in_slab); }
 
-    // What a winner's visit takes beside that. Where rows are first, what a row of outputs hands on is added to the rows
-    // of cells by itself.
+    // What a winner's visit takes beside that. Where rows are first, what a row of outputs hands on is added to the
+    // rows of cells by itself.
     double visit_takes() const {
         if (plan.dim_count == 0 || !adds_rows_first(plan, lanes.many, one_of_column)) return 1.5;
         return 1.7 + static_cast<double>(plan.outer_cells) * (0.15 + 7 / static_cast<double>(plan.in_row));
