@@ -278,7 +278,7 @@ def test_a_path_that_does_not_exist(operation):
 
 @pytest.mark.parametrize(
     ("operation", "path"),
-    [("forward", "terms"), ("linearize", "slide"), ("push", "rows"), ("pull", "spread"), ("jvp", "own")],
+    [("forward", "terms"), ("linearize", "pairs"), ("push", "rows"), ("pull", "spread"), ("jvp", "own")],
 )
 def test_a_path_that_the_plan_cannot_go(operation, path):
     with pytest.raises(ValueError, match=f"this plan cannot go by '{path}'"):

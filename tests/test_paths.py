@@ -108,6 +108,20 @@ ROADS = [
     road("many rows that windows tile", Window((4,), 4), (300, 12)),
     road("many rows of channels that bins tile", Adaptive((3,)), (40, 9, 5), (1,), np.float64),
     road("many rows of 64 cells that windows tile", Window((16,), 16), (50, 64), dtype=np.float16),
+    # One axis after the other: planes together by twos, threes and more, short rows as one, blocks cut along two axes.
+    *(road(f"planes of {k} together", Window((k, 3, 2), 1), (2, 17, 5, 40)) for k in (2, 3, 4, 7, 12, 15)),
+    road("short padded rows of shorts", Window((5,) * 4, 1, 1), (2, 7, 6, 5, 21), dtype=np.int16),
+    road("short padded rows of halves", Window((3,) * 4, 1, 2), (2, 6, 5, 7, 9), dtype=np.float16),
+    road("short padded rows of bytes", Window((2, 3, 4), 1, (1, 1, 2)), (3, 5, 6, 7), dtype=np.uint8),
+    road("steps, dilated", Window((3, 3, 3), (2, 3, 2), (1, 2, 0), (1, 2, 3)), (2, 13, 14, 35), dtype=np.float16),
+    road("planes in steps, wide", Window((20, 4, 9), (2, 1, 3), (3, 1, 4)), (1, 45, 6, 50)),
+    road("planes, very wide", Window((40, 2), 1, (20, 1)), (1, 90, 70), dtype=np.float16),
+    road("planes, very wide, of doubles", Window((40, 3), 1), (1, 95, 40), dtype=np.float64),
+    road("blocks of volumes, cut twice", Window((3, 5, 2), 1, (1, 2, 0)), (1, 40, 101, 83), dtype=np.float16),
+    road("blocks of rows, cut twice", Window((12, 9), 1, (6, 4)), (1, 170, 900), dtype=np.float32),
+    road("blocks of three channels", Window((3, 4), 1, (1, 2)), (2, 30, 41, 3), (1, 2), np.float16),
+    road("blocks of many channels", Window((3, 4), (1, 2), (1, 2)), (2, 11, 12, 40), (1, 2), np.float16),
+    road("halves, more places than a number holds", Window((130, 127), 1), (1, 133, 140), dtype=np.float16),
     # Winners in two bytes and in four.
     road("two-byte winners", Window((17, 17), 8, 8), (1, 60, 61)),
     road("exactly 256 cells", Window((16, 16), 16), (1, 50, 70)),
@@ -322,6 +336,38 @@ def test_every_road(kind, window, shape, axes, dtype):
                 for offset in (0, 3):
                     for ours, theirs in zip(winners_by(pool, x, path, offset), expected, strict=True):
                         same(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "uint8"])
+def test_sums_of_padding_alone(dtype):
+    """Windows that see no cell are zeros, by every way."""
+    pool = Pool(Sum(), Window((2, 3, 2), 1, (3, 0, 4)))
+    x = np.random.default_rng(0).integers(0, 5, (2, 3, 5, 4)).astype(dtype)
+    expected = Gathered(pool, x).value()
+    assert "slide" in ways(pool, x, "forward")
+    for way in ways(pool, x, "forward"):
+        same(forward_by(pool, x, way), expected.astype(pool.kind.result_dtype(x.dtype)))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int8", "uint16"])
+@pytest.mark.parametrize("kind", [Max(), Min()], ids=["max", "min"])
+def test_winners_at_the_ends_of_the_range(kind, dtype):
+    """The lowest and the highest numbers, beside padding, which wins nothing: winners as keys and places in one."""
+    dtype = np.dtype(dtype)
+    rng = np.random.default_rng(3)
+    if dtype.kind == "f":
+        ends = np.array([-np.inf, np.inf, np.nan, -0.0, 0.0, np.finfo(dtype).min, np.finfo(dtype).tiny], dtype)
+    else:
+        ends = np.array([np.iinfo(dtype).min, np.iinfo(dtype).max, 0], dtype)
+    pool = Pool(kind, Window((3, 2, 4), 1, (2, 1, 3)))
+    for one in ends:
+        for x in (np.full((2, 4, 5, 6), one), rng.choice(ends, (2, 4, 5, 6)), rng.choice([one, ends[0]], (2, 4, 5, 6))):
+            gathered = Gathered(pool, x.astype(dtype))
+            assert "slide" in ways(pool, x, "linearize")
+            y, winners = winners_by(pool, x, "slide")
+            same(y, gathered.value().astype(dtype))
+            same(winners, winners_by(pool, x, "rows")[1])
+            same(pool.with_indices(x)[1], gathered.winners())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "uint8", "int16", "int32"])

@@ -325,6 +325,87 @@ struct ArgExtreme : ArgBest<typename K::Key, TANGENT> {
     }
 };
 
+// --- Max and Min: the value and its place, as one number ------------------------------------------
+
+// A key, and below it how far a place is from the last one: of equal keys, the first is the largest. So the better of
+// two is one maximum, in any order and over and over, and cells further on in a window have so much less.
+template <class I>
+struct PackedBest : Best<I> {
+    using Lanes = PackedBest;
+    static constexpr bool PLACED = true;
+    using U = typename IntOf<sizeof(I)>::u;
+    static constexpr int BITS = 4 * sizeof(I) - 1;  // below the key
+    static constexpr I LAST = (I(1) << (BITS - 1)) - 1;
+    static constexpr i64 MOST_CELLS = LAST + 1;
+    template <int N>
+    using State = typename Best<I>::template State<N>;
+
+    Lanes lanes() const { return *this; }
+    // The lowest bit is free, for the sign of a zero.
+    template <int N>
+    static State<N> further(const State<N> &a, i64 places) {
+        return {bits<vec<I, N>>(bits<vec<U, N>>(a.v) - static_cast<U>(2 * places))};
+    }
+    // Below all that a cell can be, wherever it is.
+    template <int N>
+    static State<N> empty() {
+        return {splat<I, N>(Order<I>::lowest() + 2 * (LAST + 1))};
+    }
+    template <int N, class V>
+    static vec<I, N> packed(V key, vec<I, N> lowest_bit) {
+        return bits<vec<I, N>>(bits<vec<U, N>>(convert<I, N>(key)) << BITS) + 2 * LAST + lowest_bit;
+    }
+    template <int N>
+    static vec<I, N> place(vec<I, N> v) {
+        return LAST - ((v & 2 * LAST) >> 1);
+    }
+};
+
+// Floats as integers in the same order, with both zeros equal and NaN above all.
+template <int N>
+NDPOOL_INLINE vec<std::int32_t, N> turned_with_sign(vec<std::int32_t, N> b) {
+    return b ^ ((b >> 31) & INT32_MAX);
+}
+
+// The cells of K as such numbers.
+template <class K>
+struct Packed : PackedBest<std::conditional_t<sizeof(typename K::Key) <= 2, std::int32_t, std::int64_t>> {
+    using In = typename K::In;
+    using Lane = std::conditional_t<sizeof(typename K::Key) <= 2, std::int32_t, std::int64_t>;
+    using Lanes = PackedBest<Lane>;
+    template <int N>
+    using State = typename Lanes::template State<N>;
+    K key;
+
+    explicit Packed(const K &key) : key(key) {}
+    Lanes lanes() const { return {}; }
+    template <int N>
+    State<N> lift(const In *p, i64) const {
+        const auto cells = key.template in<N>(p);
+        if constexpr (std::is_same_v<In, float>) {
+            using I = vec<std::int32_t, N>;
+            const I b = bits<I>(cells), zero{}, nan = zero + INT32_MAX;
+            const I number = cells == 0 ? zero : turned_with_sign<N>(b), minus = b == INT32_MIN;
+            return {Lanes::template packed<N>(cells == cells ? number : nan, convert<Lane, N>(minus) & 1)};
+        } else {
+            return {Lanes::template packed<N>(cells, vec<Lane, N>{})};
+        }
+    }
+    template <int N>
+    static void unpack(const K &key, vec<Lane, N> v, In *p) {
+        const vec<Lane, N> of_key = v >> Lanes::BITS;
+        if constexpr (std::is_same_v<In, float>) {
+            const auto b = turned_with_sign<N>(convert<std::int32_t, N>(of_key));
+            const auto minus = convert<std::int32_t, N>(v & 1) << 31;
+            key.template out<N>(p, bits<vec<float, N>>(b | minus));
+        } else {
+            key.template out<N>(p, convert<typename K::Key, N>(of_key));
+        }
+    }
+};
+template <class K>
+constexpr bool PACKS = LEVEL_IS_TUNED && sizeof(typename K::Key) <= 4;
+
 // Min of floats turns signs, and Max does not.
 template <class T>
 bool turns_signs(const Extreme<FloatKey<T>> &p) {

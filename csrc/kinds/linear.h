@@ -112,29 +112,22 @@ struct SumSink {
     CountsAlong along = {};       // where divisors vary
     double across = 1;            // the row's part of the divisor
     double whole_share = 1;       // one over the divisor of the row's windows that count as many as the kernel has
-    const Plan *whole = nullptr;  // with the first axis, where that was done before, from output `lo` on
-    i64 lo = 0, from = 0;         // and, where that was the only one, from which element of the counts on
     EachDivisor each = {};        // the row's divisors, where every output has its own
     Rounding rounding = Rounding::NONE;
     Rounder rounder = {};  // by the common divisor
 
     SumSink<P, R, true> past_the_caches() const {
-        return {y, divisor, row, along, across, whole_share, whole, lo, from, each};
+        return {y, divisor, row, along, across, whole_share, each};
     }
     Scratch<double> take_room(const Plan &plan) {
         if (!divisor.varies()) return {};
-        return along.fill(whole && whole->axis_count == 1 ? *whole : plan, divisor.by);
+        return along.fill(plan, divisor.by);
     }
     void move_to(const Plan &plan, i64 index, const OutputRow &rows) {
         row = y + index * plan.out_row;
         if (divisor.by == Count::EACH) each = divisor.each.from(index * plan.out_row);
         if (!divisor.varies()) return;
-        i64 cells = divisor.by == Count::REAL ? rows.real : rows.counted;
-        if (whole && whole->axis_count > 1) {
-            const Axis &first = whole->axes[0];
-            const i64 o = lo + index / (whole->out_rows / first.output) % first.output;
-            cells *= divisor.by == Count::REAL ? first.taps(o).count : first.counted(o);
-        }
+        const i64 cells = divisor.by == Count::REAL ? rows.real : rows.counted;
         across = static_cast<double>(cells);
         whole_share = 1 / (along.common * across);
         if (INTEGERS && rounding != Rounding::NONE)
@@ -142,15 +135,7 @@ struct SumSink {
     }
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
     bool finishes() const { return divisor.by == Count::EACH; }  // so that rows come one by one
-    // The first axis is done, and what follows is without it.
-    void leave_first_axis(const Plan &plan, i64 output) {
-        whole = &plan, lo = output;
-        if (plan.axis_count == 1) from = lo * plan.inner;
-    }
-    void advance(i64 elements) {
-        y += elements;
-        divisor.each = divisor.each.from(elements);
-    }
+    bool rows_differ() const { return divisor.varies(); }
     template <class Use>
     NDPOOL_INLINE void over_arrays(const Use &use) {
         use(y, row);
@@ -158,7 +143,7 @@ struct SumSink {
     // What the outputs first..stop-1 of the row are all divided by and rounded, if a shift does that; or else null.
     const Rounder *shifts(i64 first, i64 stop) const {
         if (rounding == Rounding::NONE || rounder.shift < 0 || divisor.by == Count::EACH) return nullptr;
-        const bool same = !divisor.varies() || (from + first >= along.whole_from && from + stop <= along.whole_to);
+        const bool same = !divisor.varies() || (first >= along.whole_from && stop <= along.whole_to);
         return same ? &rounder : nullptr;
     }
     template <int N>
@@ -185,8 +170,8 @@ struct SumSink {
         if (divisor.by == Count::EACH)
             return BY_RECIPROCAL ? sum * each.template share<N>(at) : sum / each.template at<double, N>(at);
         if (divisor.varies() && BY_RECIPROCAL)
-            return sum * (along.are_whole<N>(from + at) ? splat<double, N>(whole_share) : edge_shares<N>(at));
-        if (divisor.varies()) return sum / (along.at<N>(from + at) * across);
+            return sum * (along.are_whole<N>(at) ? splat<double, N>(whole_share) : edge_shares<N>(at));
+        if (divisor.varies()) return sum / (along.at<N>(at) * across);
         if (BY_RECIPROCAL) return sum * divisor.share;
         if (divisor.by == Count::NONE) return sum;
         return divisor.whole ? quotient<N>(sum, divisor.fixed, divisor.share) : sum / divisor.fixed;
@@ -196,7 +181,7 @@ struct SumSink {
     // need can be.
     template <int N>
     __attribute__((noinline)) vec<double, N> edge_shares(i64 at) const {
-        return 1 / (along.at<N>(from + at) * across);
+        return 1 / (along.at<N>(at) * across);
     }
 
     // --- integers ---
@@ -231,8 +216,8 @@ struct SumSink {
     template <int N>
     NDPOOL_INLINE vec<A, N> rounded_means(i64 at, const typename P::template State<N> &s) const {
         if (divisor.by == Count::EACH) return RoundedMeans<A, N>(rounding, each.template at<A, N>(at)).of(s);
-        if (!divisor.varies() || along.are_whole<N>(from + at)) return RoundedMeans<A, N>(rounder).of(s);
-        return RoundedMeans<A, N>(rounding, convert<A, N>(along.at<N>(from + at) * across)).of(s);
+        if (!divisor.varies() || along.are_whole<N>(at)) return RoundedMeans<A, N>(rounder).of(s);
+        return RoundedMeans<A, N>(rounding, convert<A, N>(along.at<N>(at) * across)).of(s);
     }
 };
 

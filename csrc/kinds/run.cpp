@@ -26,7 +26,7 @@ bool goes_by_batch(const Plan &plan, const Call &call) {
     const OrderTraits traits{is_mode(call.order), call.skip.any, size_of(call.type), false};
     if (by_order && call.asked == Way::NONE && !suits_network(with_lanes(plan, 2), traits)) return false;
     if (call.asked != Way::NONE) return call.asked == Way::BATCH && can_batch(plan, forward);
-    if (call.op == Op::WINNERS_VJP && few_winners(plan)) return false;
+    if (call.op == Op::WINNERS_VJP && few_winners(plan, LANES<float>)) return false;
     const i64 bytes = size_of(call.type), lanes = lanes_of(static_cast<int>(bytes));
     const bool tagged = call.op == Op::WINNERS;
     if ((tagged || call.op == Op::VALUE) && suits_batch_overlapping(plan, tagged, lanes, bytes)) return true;

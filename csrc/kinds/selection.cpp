@@ -95,7 +95,14 @@ void extreme_winners(const Plan &plan, const Call &call, const Route &route) {
                            nullptr,
                            nullptr,
                            0};
-        pool_all<std::is_floating_point_v<T> ? TUNED_BY_TYPE<K> : Tuned::NOT>(plan, ArgExtreme<K>{key}, x, sink, route);
+        constexpr Tuned TUNED = std::is_floating_point_v<T> ? TUNED_BY_TYPE<K> : Tuned::NOT;
+        if constexpr (PACKS<K>) {
+            const bool slides = !call.t && plan.cells <= Packed<K>::MOST_CELLS;
+            return pool_all<TUNED>(plan, ArgExtreme<K>{key}, x, sink, route, slides, [&](bool streamed) {
+                slide_all(plan, Packed<K>(key), x, PackedSink<K>{sink}, streamed);
+            });
+        }
+        pool_all<TUNED>(plan, ArgExtreme<K>{key}, x, sink, route);
     });
 }
 

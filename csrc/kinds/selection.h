@@ -23,8 +23,7 @@ struct ValueSink {
     void move_to(const Plan &plan, i64 index, const OutputRow &) { row = y + index * plan.out_row; }
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
     static bool finishes() { return false; }
-    void leave_first_axis(const Plan &, i64) {}
-    void advance(i64 elements) { y += elements; }
+    static bool rows_differ() { return false; }
     template <class Use>
     NDPOOL_INLINE void over_arrays(const Use &use) {
         use(y, row);
@@ -110,15 +109,11 @@ struct WinnerSink {
             use_winners<std::uint32_t>(use);
     }
     bool finishes() const { return t != nullptr; }
+    static bool rows_differ() { return false; }
     template <int N>
     void put(i64 at, const typename ArgExtreme<K>::template State<N> &s, int count) {
         put_some<N, PAST>(row + at, count, [&](T *p) { key.template out<N>(p, s.v); });
-        if (bytes == 1)
-            put_places<std::uint8_t, N>(at, s, count);
-        else if (bytes == 2)
-            put_places<std::uint16_t, N>(at, s, count);
-        else
-            put_places<std::uint32_t, N>(at, s, count);
+        put_places<N>(at, s.place, count);
     }
     void finish(const Plan &plan, i64 slab, const OutputRow &rows, i64 begin, i64 end) {
         if (!t) return;
@@ -130,6 +125,16 @@ struct WinnerSink {
             pick<std::uint32_t>(plan, slab, rows, begin, end);
     }
 
+    template <int N, class V>
+    void put_places(i64 at, const V &places, int count) {
+        if (bytes == 1)
+            put_places_as<std::uint8_t, N>(at, places, count);
+        else if (bytes == 2)
+            put_places_as<std::uint16_t, N>(at, places, count);
+        else
+            put_places_as<std::uint32_t, N>(at, places, count);
+    }
+
   private:
     template <class W, class Use>
     NDPOOL_INLINE void use_winners(const Use &use) {
@@ -137,9 +142,9 @@ struct WinnerSink {
         use(static_cast<W *>(winners), row);
         winner_row = row;
     }
-    template <class W, int N>
-    void put_places(i64 at, const typename ArgExtreme<K>::template State<N> &s, int count) {
-        put_some<N, PAST>(static_cast<W *>(winner_row) + at, count, [&](W *p) { store<N>(p, convert<W, N>(s.place)); });
+    template <class W, int N, class V>
+    void put_places_as(i64 at, const V &places, int count) {
+        put_some<N, PAST>(static_cast<W *>(winner_row) + at, count, [&](W *p) { store<N>(p, convert<W, N>(places)); });
     }
     template <class W>
     void pick(const Plan &plan, i64 slab, const OutputRow &rows, i64 begin, i64 end) {
@@ -155,6 +160,19 @@ struct WinnerSink {
         const E *from = static_cast<const E *>(t) + slab * plan.in_slab + rows.start;
         E *to = static_cast<E *>(dy) + index * plan.out_row;
         places->over_row(plan, winners, begin, end, [&](i64 i, i64 cell) { to[i] = from[cell]; });
+    }
+};
+
+// The same from keys and places in one number.
+template <class K>
+struct PackedSink : WinnerSink<K> {
+    using Base = WinnerSink<K>;
+    using Lane = typename Packed<K>::Lane;
+    template <int N>
+    void put(i64 at, const typename PackedBest<Lane>::template State<N> &s, int count) {
+        put_some<N>(this->row + at, count,
+                    [&](typename K::In *p) { Packed<K>::template unpack<N>(this->key, s.v, p); });
+        this->template put_places<N>(at, PackedBest<Lane>::template place<N>(s.v), count);
     }
 };
 

@@ -69,7 +69,7 @@ struct FloatRowSink {
     void move_to(const Plan &plan, i64 index, const OutputRow &) { row = y + index * plan.out_row; }
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
     bool finishes() const { return false; }
-    void leave_first_axis(const Plan &, i64) {}
+    static bool rows_differ() { return false; }
     template <class Use>
     NDPOOL_INLINE void over_arrays(const Use &use) {
         use(y, row);
@@ -82,7 +82,6 @@ struct CountedSink : FloatRowSink {
 
     CountedSink(float *y, const CountedDivisor &divisor, double absent)
         : FloatRowSink{y}, divisor(divisor), absent(bits<std::uint64_t>(absent)) {}
-    void advance(i64 elements) { y += elements; }
     template <int N>
     NDPOOL_INLINE void put(i64 at, const CountedTotal::State<N> &s, int count) const {
         const vec<double, N> mean = divisor.by_count ? s.v * one_over<N>(s.with) : s.v / divisor.fixed;
@@ -101,7 +100,6 @@ struct ShareSink : FloatRowSink {
         g_row = g + index * plan.out_row;
     }
     bool finishes() const { return true; }  // so that rows come one by one
-    void advance(i64 elements) { y += elements, g += elements; }
     template <int N>
     NDPOOL_INLINE void put(i64 at, const Total<float>::State<N> &s, int count) const {
         const float *own = g_row + at;

@@ -17,8 +17,7 @@ struct WholeSumSink {
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
     static bool finishes() { return false; }
     static Scratch<double> take_room(const Plan &) { return {}; }
-    static void leave_first_axis(const Plan &, i64) {}
-    void advance(i64 elements) { y += elements; }
+    static bool rows_differ() { return false; }
     template <class Use>
     NDPOOL_INLINE void over_arrays(const Use &use) {
         use(y, row);
@@ -243,7 +242,7 @@ struct WindowSums {
         const auto lanes = p.lanes();
         const auto from = source_of(p, cells, terms.in_end * first_stride(plan));
         LanePooler<Lanes, SumSink<Lanes, S>> pooler(plan, lanes, from, plan.last().output,
-                                                    choose_forward(plan, lanes_alone<Lanes>(), Way::NONE));
+                                                    choose_forward(plan, lanes_by_rows<Lanes>(), Way::NONE));
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
             rows.move_to(row);
             sink.move_to(plan, row - part.row_begin, rows);

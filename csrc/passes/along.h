@@ -8,7 +8,7 @@
 //   move_to(plan, index, rows)  to a row of all outputs, which sees these rows of the input
 //   put<N>(at, state, count)    writes the first `count` of N outputs, from element `at` of the row on
 //   finish(plan, slab, rows, begin, end)  is called after outputs begin..end-1 of each row, if finishes()
-//   leave_first_axis(plan, lo)  says that the first axis of this plan was done before, from output lo on
+//   rows_differ()               whether rows are written differently; else several may be put as one, where it slides
 //   over_arrays(use)            calls use(array, row) for each array that is written: its start, and its current row
 //   STREAMS                     whether past_the_caches() is the same, with stores that go there
 #pragma once

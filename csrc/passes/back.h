@@ -260,8 +260,7 @@ void over_part_rows(const Plan &plan, InputRow &rows, const InputPart &part, con
 // What the choice depends on, with sums in A; `narrow` says that what is summed has fewer bits.
 template <class A>
 Lanes lanes_back(bool narrow = false) {
-    return {LANES<A>, FEW_LANES<A>, false,          false, LEVEL_IS_TUNED ? Tuned::ALL : Tuned::NOT,
-            false,    narrow,       !LEVEL_IS_TUNED};
+    return {LANES<A>, FEW_LANES<A>, false, false, LEVEL_IS_TUNED ? Tuned::ALL : Tuned::NOT, narrow, !LEVEL_IS_TUNED};
 }
 // The way back of a plan; `always` is the one that can always be gone.
 template <class A>

@@ -109,8 +109,7 @@ class DirectPooler {
             i64 at = o + N > stop ? stop - N : o;
             if (K == 3 && jump) before = cell_before(x, rows, 2 * at - axis.pad_lo);
             State<N> pair[2];
-            merge_cells<2, N>(own, x, rows, 2 * at + shift, pair);
-            P::template unzip<N>(pair[0], pair[1]);
+            merge_even_and_odd<N>(own, x, rows, 2 * at + shift, pair);
             State<N> state = P::template retag<N>(pair[0], K, K - 2);
             own.template merge_any<N>(state, P::template retag<N>(pair[1], K, K - 1));
             if (K == 3) {

@@ -1,6 +1,7 @@
 // All outputs, row by row, on several threads.
 #pragma once
 #include "passes/pairs.h"
+#include "passes/sliding.h"
 #include "passes/tiles.h"
 
 namespace ndpool {
@@ -168,18 +169,11 @@ void pool_rows(const Plan &plan, const Sink &sink, bool streamed, bool in_lines,
     });
 }
 
-// What the choice depends on where the cells are lanes already.
+// What the choice of one of the general ways depends on.
 template <class L>
-constexpr Lanes lanes_alone() {
-    return {LANES<typename L::Lane>,
-            LANES<typename L::Lane>,
-            L::TAGGED,
-            SLIDES<L>,
-            Tuned::NOT,
-            true,
-            false,
-            !LEVEL_IS_TUNED,
-            adds_up<L>()};
+constexpr Lanes lanes_by_rows() {
+    constexpr int N = LANES<typename L::Lane>;
+    return {N, N, L::TAGGED, false, Tuned::NOT, false, !LEVEL_IS_TUNED, adds_up<L>()};
 }
 
 // The general ways, from cells of any type.
@@ -191,113 +185,6 @@ void pool_lanes(const Plan &plan, const L &l, const RowSource<L> &from, const Si
     pool_rows(
         plan, sink, streamed, false, [&](i64 part) { return LanePooler<L, Sink>(plan, l, from, part, way); }, elements);
 }
-
-// The plan that is left when the first pooled axis is done.
-inline Plan without_first_axis(const Plan &plan) {
-    Plan rest = plan;
-    const Axis &axis = plan.axes[0];
-    if (plan.axis_count == 1) {  // windows of one cell
-        rest.axes[0] = {axis.output, axis.output, 1, 1, 1, 0, 0, false};
-        rest.in_row = rest.in_slab = plan.out_slab;
-        rest.cells = 1;
-        return rest;
-    }
-    rest.outer = plan.outer * axis.output;
-    rest.dim_count = plan.dim_count - 1;
-    // Free dimensions that now lead are outer ones.
-    int skip = 1;
-    while (skip < plan.dim_count && plan.dims[skip].axis < 0) {
-        rest.outer *= plan.dims[skip].in_count;
-        ++skip;
-    }
-    rest.dim_count = plan.dim_count - skip;
-    for (int d = 0; d < rest.dim_count; ++d) {
-        rest.dims[d] = plan.dims[d + skip];
-        if (rest.dims[d].axis >= 0) --rest.dims[d].axis;
-    }
-    rest.axis_count = plan.axis_count - 1;
-    for (int a = 0; a < rest.axis_count; ++a) rest.axes[a] = plan.axes[a + 1];
-    rest.in_rows = rest.out_rows = 1;
-    for (int d = 0; d < rest.dim_count; ++d) {
-        rest.in_rows *= rest.dims[d].in_count;
-        rest.out_rows *= rest.dims[d].out_count;
-    }
-    rest.in_slab = rest.in_rows * rest.in_row;
-    rest.out_slab = rest.out_rows * rest.out_row;
-    rest.cells = plan.cells / axis.kernel;
-    rest.outer_cells = plan.outer_cells / axis.kernel;
-    return rest;
-}
-
-// The first axis by blocks, then the others by a way of their own. What is in between stays in the second-level cache:
-// some slabs at a time, or a band of the outputs of one.
-template <class L, class Sink>
-class SlidingPooler {
-    using Lane = typename L::Lane;
-
-  public:
-    SlidingPooler(const Plan &plan, const L &lanes, const RowSource<L> &source, const Sink &sink, bool streamed)
-        : plan(plan), lanes(lanes), source(source), sink(sink), streamed(streamed) {
-        const Axis &axis = plan.axes[0];
-        rest = plan.in_slab / axis.length;
-        const i64 least = 4 * axis.kernel / axis.stride + 1, fit = BETWEEN / (L::PLANES * rest);
-        band = fit < least ? least : fit;
-        // Bands of little more than half of the outputs would be too much to merge twice.
-        if (band > axis.output / 2) band = axis.output;
-        bands = (axis.output + band - 1) / band;
-        group = bands > 1 ? 1 : BETWEEN / 2 / (axis.output * rest) + 1;
-        if (group > plan.outer) group = plan.outer;
-        // So few columns that a block of them, as long as the kernel, stays near.
-        columns = (i64(72) << 10) / static_cast<i64>(sizeof(Lane)) / L::PLANES / (axis.kernel + 1) / 32 * 32;
-        columns = columns < 32 ? 32 : columns > 256 ? 256 : columns;
-        if (columns > rest) columns = rest;
-    }
-
-    void pool() const {
-        const i64 groups = (plan.outer + group - 1) / group, units = groups * bands;
-        parallel(units, units > 1 && worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
-            for (i64 unit = begin; unit < end; ++unit) {
-                const i64 first = unit / bands * group, lo = unit % bands * band;
-                pool_band(first, group < plan.outer - first ? group : plan.outer - first, lo,
-                          lo + band < plan.axes[0].output ? lo + band : plan.axes[0].output);
-            }
-        });
-    }
-
-  private:
-    static constexpr i64 BETWEEN = i64(1) << 16;
-    const Plan &plan;
-    const L &lanes;
-    const RowSource<L> &source;
-    const Sink &sink;
-    const bool streamed;
-    i64 rest, band, bands, group, columns;  // elements for a cell of the axis; outputs at a time; ...
-
-    // The outputs lo..hi-1 along the first axis, of `count` slabs.
-    void pool_band(i64 first, i64 count, i64 lo, i64 hi) const {
-        const Axis &axis = plan.axes[0];
-        const CellRange cells = bands == 1 ? CellRange{0, axis.length} : cells_under(axis, lo, hi);
-        const Plan own = plan.part(cells.begin, cells.end, lo, hi);
-        const i64 between = (hi - lo) * rest, plane = count * between + 64, cuts = (rest + columns - 1) / columns;
-        const Scratch<Lane> block(L::PLANES * plane, "what is left when the first axis is done");
-        parallel(count * cuts, worth_threads(count * plan.in_slab), [&](i64 one, i64 stop) {
-            for (i64 unit = one; unit < stop; ++unit) {
-                const i64 slab = unit / cuts, column = unit % cuts * columns;
-                source.slide(source, own.axes[0], (first + slab) * plan.in_slab + cells.begin * rest,
-                             block.data() + slab * between, plane, rest, column,
-                             column + columns < rest ? column + columns : rest);
-            }
-        });
-        Plan left = without_first_axis(own);
-        left.outer *= count;
-        Sink to = sink;
-        to.advance(first * plan.out_slab + lo * (plan.out_slab / axis.output));
-        to.leave_first_axis(plan, lo);
-        const StoredStates<L> states(lanes, plane);
-        const auto from = source_of(states, static_cast<const Lane *>(block.data()), left.outer * left.in_slab);
-        pool_lanes(left, lanes, from, to, choose_forward(left, lanes_alone<L>(), Way::NONE), streamed);
-    }
-};
 
 // --- any way --------------------------------------------------------------------------------------
 
@@ -330,9 +217,19 @@ void pool_in_registers(Way way, const Plan &plan, const P &p, const typename P::
     pool_rows(plan, sink, streamed, false, [&](i64) { return DirectPooler<P, Sink, MANY>(plan, p, x); });
 }
 
+// Pools one axis after the other.
+template <class P, class Sink>
+void slide_all(const Plan &plan, const P &p, const typename P::In *x, const Sink &sink, bool streamed) {
+    const auto lanes = p.lanes();
+    const auto from = source_of(p, x, plan.outer * plan.in_slab);
+    SlidingPooler<typename P::Lanes, Sink>(plan, lanes, from, sink, streamed).pool();
+}
+
 // Pools by the way that suits the plan, or that is asked for.
-template <Tuned TUNED, class P, class Sink>
-void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink &sink, const Route &route) {
+// `slides` says whether slide(streamed) can pool one axis after the other.
+template <Tuned TUNED, class P, class Sink, class Slide>
+void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink &sink, const Route &route, bool slides,
+              const Slide &slide) {
     using In = typename P::In;
     constexpr Tuned HERE = LEVEL_IS_TUNED ? TUNED : Tuned::NOT;
     // Short rows of floats and doubles have registers of their own.
@@ -341,7 +238,7 @@ void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink 
     const bool turned = turns_signs(p);
     const Way way = choose_forward(
         plan,
-        {MANY, turned ? MANY : FEW, P::TAGGED, SLIDES<P>, turned && HERE == Tuned::ALL ? Tuned::ROWS : HERE, false,
+        {MANY, turned ? MANY : FEW, P::TAGGED, slides, turned && HERE == Tuned::ALL ? Tuned::ROWS : HERE,
          sizeof(In) < 4 && sizeof(In) < sizeof(typename P::Lane), !LEVEL_IS_TUNED, adds_up<P>(), most_in_words<P>()},
         route.asked);
     if (route.tell(way)) return;
@@ -357,9 +254,14 @@ void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink 
     if constexpr (most_in_words<P>() > 0)
         if (way == Way::PAIRS)
             return pool_rows(plan, sink, streamed, false, [&](i64 part) { return PairPooler<P, Sink>(plan, x, part); });
-    if constexpr (SLIDES<P>)
-        if (way == Way::SLIDE) return SlidingPooler<typename P::Lanes, Sink>(plan, lanes, from, sink, streamed).pool();
+    if (way == Way::SLIDE) return slide(streamed);
     pool_lanes(plan, lanes, from, sink, way, streamed);
+}
+template <Tuned TUNED, class P, class Sink>
+void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink &sink, const Route &route) {
+    pool_all<TUNED>(plan, p, x, sink, route, SLIDES<P>, [&]([[maybe_unused]] bool streamed) {
+        if constexpr (SLIDES<P>) slide_all(plan, p, x, sink, streamed);
+    });
 }
 
 }  // namespace NDPOOL_LEVEL

@@ -183,6 +183,27 @@ NDPOOL_INLINE void zip_pairs([[maybe_unused]] typename P::template State<N> (&st
     }
 }
 
+// The States of all rows, merged. In pairs, they are not zipped.
+template <int U, int N, class P, class Rows>
+NDPOOL_INLINE void merge_unzipped(const P &p, const typename P::In *x, const Rows &rows, i64 i,
+                                  typename P::template State<N> (&state)[U]) {
+    const std::uintptr_t ahead = rows.ahead_of(x);
+    merge_next<U, N>(p, x + rows.offset[0] + i, rows.tag[0], true, state);
+    prefetch<U * N>(x + rows.offset[0] + i, ahead);
+    for (i64 r = 1; r < rows.count; ++r) {
+        const typename P::In *row = x + rows.offset[r] + i;
+        prefetch<U * N>(row, ahead);
+        merge_next<U, N>(p, row, rows.tag[r], false, state);
+    }
+}
+// The States of cells at even places and of those at odd ones, 2N in all, merged over all rows.
+template <int N, class P, class Rows>
+NDPOOL_INLINE void merge_even_and_odd(const P &p, const typename P::In *x, const Rows &rows, i64 i,
+                                      typename P::template State<N> (&pair)[2]) {
+    merge_unzipped<2, N>(p, x, rows, i, pair);
+    if constexpr (!in_pairs<P>()) P::template unzip<N>(pair[0], pair[1]);
+}
+
 // The States of cells i..i+N-1 of all rows, merged; U registers' worth at a time. To zip costs more than pairs save, if
 // there is one row alone.
 template <int U, int N, class P, class Rows>
@@ -194,14 +215,7 @@ NDPOOL_INLINE void merge_cells(const P &p, const typename P::In *x, const Rows &
             for (int u = 0; u < U; ++u) state[u] = p.template lift<N>(x + rows.offset[0] + i + u * N, rows.tag[0]);
             return prefetch<U * N>(x + rows.offset[0] + i);
         }
-    const std::uintptr_t ahead = rows.ahead_of(x);
-    merge_next<U, N>(p, x + rows.offset[0] + i, rows.tag[0], true, state);
-    prefetch<U * N>(x + rows.offset[0] + i, ahead);
-    for (i64 r = 1; r < rows.count; ++r) {
-        const typename P::In *row = x + rows.offset[r] + i;
-        prefetch<U * N>(row, ahead);
-        merge_next<U, N>(p, row, rows.tag[r], false, state);
-    }
+    merge_unzipped<U, N>(p, x, rows, i, state);
     zip_pairs<U, N, P>(state);
 }
 

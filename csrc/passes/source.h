@@ -3,7 +3,7 @@
 // The type of the cells ends here: a RowSource reads them, and what comes after it knows lanes alone. So the passes are
 // compiled once for each type of lanes, and not for each type of cells.
 #pragma once
-#include "passes/slide.h"
+#include "passes/rows.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
@@ -25,11 +25,8 @@ struct RowSource {
     // Reduces `count` cells side by side, from element `at` on, into one State at `to`. They are in the row with tag
     // `row`, and the first is at place `tag`, of `radix`, along it.
     void (*reduce_row)(const RowSource &, i64 at, i64 row, i64 count, i64 radix, i64 tag, Lane *to, i64 plane);
-    // The first pooled axis of a slab that starts at element `at`, columns begin..end-1, by block prefixes and
-    // suffixes: from (length, rest) to (output, rest). Without tags; see slide.h.
-    void (*slide)(const RowSource &, const Axis &, i64 at, Lane *to, i64 plane, i64 rest, i64 begin, i64 end);
     // Merges all cells of the windows begin..end-1 along the last axis, for every element of a place, into States side
-    // by side at `to`, which has room for a register more. Null for States that are in lanes already.
+    // by side at `to`, which has room for a register more.
     void (*merge_places)(const RowSource &, i64 base, const OutputRow &, const Axis &, i64 inner, i64 begin, i64 end,
                          Lane *to, i64 plane);
 };
@@ -111,11 +108,6 @@ struct Cells {
             }
             if (together) o += U - 1, to += (U - 1) * inner;
         }
-    }
-
-    static void slide_columns(const Source &from, const Axis &axis, i64 at, Lane *to, i64 plane, i64 rest, i64 begin,
-                              i64 end) {
-        slide(kind(from), axis, cell(from, at), to, plane, rest, begin, end);
     }
 
   private:
@@ -339,19 +331,10 @@ struct Cells {
     }
 };
 
-// `slide` is null for kinds that do not.
 template <class P>
 RowSource<typename P::Lanes> source_of(const P &p, const typename P::In *x, i64 elements) {
     using C = Cells<P>;
-    if constexpr (SLIDES<P>)
-        return {&p, x, elements, C::merge, C::reduce_row, C::slide_columns, C::merge_places};
-    else
-        return {&p, x, elements, C::merge, C::reduce_row, nullptr, C::merge_places};
-}
-template <class L>
-RowSource<L> source_of(const StoredStates<L> &states, const typename L::Lane *lanes, i64 elements) {
-    using C = Cells<StoredStates<L>>;
-    return {&states, lanes, elements, C::merge, C::reduce_row, C::slide_columns, nullptr};
+    return {&p, x, elements, C::merge, C::reduce_row, C::merge_places};
 }
 
 }  // namespace NDPOOL_LEVEL

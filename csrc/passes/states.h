@@ -14,6 +14,7 @@
 //   merge_any(a, b)       the same in any order
 //   retag(a, radix, tag)  the places in a window that has one axis more; retag_each adds 0, 1, 2, ... along the lanes
 //   empty()               the State of no cell, where there is one
+//   further(a, places)    the State of cells that are so many places further on in the window; of kinds that slide
 //   IDEMPOTENT            whether a cell may be merged twice
 //   ADDS_UP               whether it is a sum, which has only_last(a, count): the last `count` lanes, and in the others
 //                         what changes no sum; a sum of floats has merge_beside(a, b), to the bit the same as merge
@@ -92,6 +93,7 @@ struct TwoLanes {
 // A kind to which the places of the cells do not matter.
 struct Untagged {
     static constexpr bool TAGGED = false, CARRIES = false, HEAVY = false, ADDS_UP = false, IN_PAIRS = false;
+    static constexpr bool PLACED = false;  // whether further() changes anything
     static constexpr i64 MOST_IN_WORDS = 0;
     template <int N, class State>
     static State retag(State a, i64, i64) {
@@ -99,6 +101,10 @@ struct Untagged {
     }
     template <int N, class State>
     static State retag_each(State a, i64, i64) {
+        return a;
+    }
+    template <int N, class State>
+    static const State &further(const State &a, i64) {
         return a;
     }
 };
@@ -130,29 +136,6 @@ constexpr i64 most_in_words() {
     else
         return P::MOST_IN_WORDS;
 }
-
-// Cells that are States already, each plane of them `apart` lanes after the one before. What follows the last can be
-// read.
-template <class L>
-struct StoredStates : L {
-    using In = typename L::Lane;
-    using Lanes = L;
-    static constexpr bool CARRIES = true;
-    template <int N>
-    using State = typename L::template State<N>;
-    i64 apart;
-
-    StoredStates(const L &l, i64 apart) : L(l), apart(apart) {}
-    Lanes lanes() const { return *this; }
-    template <int N>
-    State<N> lift(const In *p, i64) const {
-        return L::template get<N>(p, apart);
-    }
-    template <int N>
-    State<N> lift_some(const In *p, i64, int) const {
-        return L::template get<N>(p, apart);
-    }
-};
 
 }  // namespace NDPOOL_LEVEL
 }  // namespace ndpool

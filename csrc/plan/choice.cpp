@@ -23,21 +23,49 @@ bool always(const Plan &, const Lanes &) { return true; }
 // --- forward ------------------------------------------------------------------------------------
 
 bool can_slide(const Plan &plan, const Lanes &lanes) {
-    const Axis &axis = plan.axes[0];
-    return lanes.slides && (plan.dim_count > 0 || plan.inner >= lanes.many) && !axis.adaptive && axis.dilation == 1;
+    for (int a = 0; a < plan.axis_count; ++a)
+        if (plan.axes[a].adaptive) return false;
+    return lanes.slides && (plan.dim_count > 0 || plan.inner >= lanes.many);
 }
 bool is_wide(const Axis &axis) { return !axis.adaptive && axis.kernel >= 6 && axis.kernel >= 4 * axis.stride; }
-// Merges for a row of outputs: of all rows that it sees, or of the first axis once and then of the others. What is in
-// between goes through memory, which costs as much as some merges; to read narrow cells over and over costs more.
+// How much there is to do for each output, in loads, merges and stores of a register of them, as it was measured.
+double rows_take(const Plan &plan, const Lanes &lanes) {
+    const double row = static_cast<double>(plan.out_row),
+                 registers = static_cast<double>((plan.out_row + lanes.many - 1) / lanes.many * lanes.many);
+    const i64 along = plan.last().kernel < 8 ? plan.last().kernel : 8;  // wide ones have a way of their own
+    const double between_rows = 20 * static_cast<double>(lanes.many) / row;
+    return static_cast<double>(plan.outer_cells + along + 4) * registers / row + between_rows;
+}
+double slide_takes(const Plan &plan) {
+    auto outputs = [](const Axis &axis) { return static_cast<double>(axis.output); };
+    auto seen = [](const Axis &axis) {
+        return static_cast<double>((axis.output - 1) * axis.stride + axis.dilation * (axis.kernel - 1) + 1);
+    };
+    double cells = 1, all = 1;  // that are left, for each output; lanes of a slab
+    for (int a = 0; a < plan.axis_count; ++a) cells *= seen(plan.axes[a]) / outputs(plan.axes[a]);
+    for (int a = 0; a < plan.axis_count; ++a) all *= seen(plan.axes[a]);
+    double takes = 4 * cells + 3;
+    for (int a = 0; a < plan.axis_count; ++a) {
+        const Axis &axis = plan.axes[a];
+        const bool flat = a + 1 == plan.axis_count && plan.inner == 1;
+        cells *= outputs(axis) / seen(axis);
+        const double each = 2.2 + 0.2 * static_cast<double>(axis.kernel < 20 ? axis.kernel : 20);
+        takes += each * cells * (flat ? static_cast<double>(axis.stride) : 1) + (flat && axis.stride > 1 ? 7 : 0);
+    }
+    // Blocks of more dimensions overlap more.
+    const bool cut = all * static_cast<double>(plan.inner) > 1 << 17;
+    return takes * (cut && plan.axis_count > 2 ? 1.1 : 1);
+}
 bool suits_slide(const Plan &plan, const Lanes &lanes) {
     const Axis &axis = plan.axes[0];
     if (plan.axis_count == 1) return axis.kernel >= 16 && axis.kernel >= 8 * axis.stride;
-    double rows = static_cast<double>(plan.outer_cells), first = 2 * static_cast<double>(axis.stride) + 1;
-    for (int a = 1; a + 1 < plan.axis_count; ++a)
-        first *= plan.axes[a].adaptive ? 1 : static_cast<double>(plan.axes[a].stride);
-    const double others = rows / static_cast<double>(axis.kernel);
-    if (lanes.narrow) rows *= 2;
-    return 2.5 * (first + others) < rows;
+    double over = 1;  // windows over a cell, or so
+    for (int a = 0; a < plan.axis_count; ++a)
+        if (plan.axes[a].kernel > plan.axes[a].stride)
+            over *= static_cast<double>(plan.axes[a].kernel) / static_cast<double>(plan.axes[a].stride);
+    if (over < 2) return false;
+    const double better = !lanes.tagged && lanes.many <= 16 ? 1.3 : 1.15;  // as measured
+    return better * slide_takes(plan) < rows_take(plan, lanes);
 }
 
 bool small_steps_of_two(const Axis &axis) {
@@ -54,8 +82,11 @@ bool can_direct(const Plan &plan, const Lanes &lanes) {
     const DirectOutputs direct = direct_outputs(plan.last());
     return direct.stop - direct.first >= lanes.few;
 }
-// So many rows are better merged first, a long row at a time.
-bool suits_direct(const Plan &plan, const Lanes &) { return plan.outer_cells < 16; }
+// So many rows are better merged first, a long row at a time. What is left of a short row is taken cell by cell, each
+// of which takes long to widen where it is narrow.
+bool suits_direct(const Plan &plan, const Lanes &lanes) {
+    return plan.outer_cells < 16 && (!lanes.narrow || plan.last().output >= 2 * lanes.many);
+}
 
 bool can_tiles(const Plan &plan, const Lanes &lanes) {
     return lanes.tuned == Tuned::ALL && plan.inner >= lanes.many && !plan.last().adaptive &&
@@ -67,7 +98,7 @@ bool suits_tiles(const Plan &plan, const Lanes &lanes) {
     return axis.stride > 1 || (plan.inner > 2 * lanes.many && (axis.kernel == 2 || !lanes.sums));
 }
 
-bool can_cells(const Plan &plan, const Lanes &lanes) { return plan.inner > 1 && !lanes.stored; }
+bool can_cells(const Plan &plan, const Lanes &) { return plan.inner > 1; }
 // Loads and merges for each output: of all cells, or of the rows once and then along the row. To read a narrow cell is
 // as much as two merges.
 bool suits_cells(const Plan &plan, const Lanes &lanes) {
@@ -105,7 +136,7 @@ bool can_taps(const Plan &plan, const Lanes &lanes) {
 }
 // To read narrow cells over and over costs more than to merge them.
 bool suits_taps(const Plan &plan, const Lanes &lanes) {
-    return !lanes.narrow && !lanes.stored && plan.last().kernel <= 8;
+    return !lanes.narrow && plan.last().kernel <= 8;
 }
 
 bool can_widen(const Plan &plan, const Lanes &lanes) {
@@ -184,8 +215,16 @@ bool can_batch(const Plan &plan, bool forward) {
 }
 
 // Small windows in steps of two have ways in registers, along rows of some outputs.
-bool in_long_pairs(const Plan &plan) {
-    return plan.inner == 1 && small_steps_of_two(plan.last()) && plan.last().output >= 16;
+bool in_long_pairs(const Plan &plan, i64 least = 16) {
+    return plan.inner == 1 && small_steps_of_two(plan.last()) && plan.last().output >= least;
+}
+// Windows that overlap along several axes go one axis after the other, whatever a row is. That is better than to
+// compute lanes that no slab has.
+bool slides_as_well(const Plan &plan, i64 lanes, i64 bytes) {
+    const bool half_empty = 4 * plan.outer < 3 * ((plan.outer + lanes - 1) / lanes * lanes);
+    const Axis &axis = plan.last();
+    return half_empty && plan.axis_count > 2 && !axis.adaptive && axis.kernel > 1 && axis.stride == 1 &&
+           plan.in_slab > (320 << 10) / (lanes * bytes);
 }
 
 // On the way back, it is rows of cells that are short.
@@ -225,7 +264,11 @@ bool suits_batch(const Plan &plan, bool forward, Adds adds, bool tagged, i64 lan
     const Axis &axis = plan.last();
     const bool sums = adds == Adds::CELLS;
     if (!forward) return suits_batch_back(plan, adds, lanes, bytes);
-    if (in_long_pairs(plan)) return false;
+    // Of narrow cells, as many fill a register or two.
+    const bool one_row = plan.dim_count == 0 && plan.inner == 1, narrow = bytes <= 2 && adds != Adds::TERMS;
+    const i64 long_row = one_row && narrow && bytes == 2 ? 4 * lanes : narrow && !sums ? lanes : 16;
+    if (in_long_pairs(plan, long_row)) return false;
+    if (adds != Adds::TERMS && slides_as_well(plan, lanes, bytes)) return false;
     // A long window is reduced along itself. To look for its winner there takes longer than to transpose it, until a
     // window a lane is too much for the nearest caches.
     const i64 for_sums = bytes == 1 ? 128 : bytes == 2 ? 64 : bytes == 4 ? 56 : 32, for_winners = 8192 / bytes;
@@ -246,11 +289,13 @@ bool suits_batch(const Plan &plan, bool forward, Adds adds, bool tagged, i64 lan
     const i64 cells_of_row = plan.in_slab / plan.out_rows;
     if (plan.inner >= lanes) return fill && cells_of_row < 100 && plan.inner <= 2 * lanes;
     // Phases of a row, for which there is no shuffle of bytes.
-    const i64 steps = plan.inner > 1 ? 1 : result_bytes == 1 && !sums ? 2 : bytes == 8 ? 4 : 5;
+    const i64 steps = plan.inner > 1 ? 1 : result_bytes == 1 && !sums ? 2 : bytes == 8 || one_row ? 4 : 5;
     const bool small_steps = !axis.adaptive && axis.stride <= steps;
-    const bool short_row = plan.out_row < (small_steps ? 2 : 4) * lanes;
+    const bool loses_more = one_row && (bytes == 2 || (bytes == 4 && axis.stride > 2));
+    const bool short_row = plan.out_row < (small_steps && !loses_more ? 2 : 4) * lanes;
     // Bins would otherwise be reduced one by one.
-    const i64 few = axis.adaptive && plan.inner == 1 ? 4000 : plan.dim_count == 0 ? 100 : sums ? 340 : 600;
+    const i64 few_of_row = !loses_more ? 100 : axis.stride > 2 ? 640 / bytes : 160;
+    const i64 few = axis.adaptive && plan.inner == 1 ? 4000 : plan.dim_count == 0 ? few_of_row : sums ? 340 : 600;
     if (fill && short_row && cells_of_row < few) return true;
     if (plan.dim_count > 0) return false;
     // Along a long row, windows in small steps are shifted registers, and others are best one a lane. So are wide sums
@@ -263,7 +308,7 @@ bool suits_batch(const Plan &plan, bool forward, Adds adds, bool tagged, i64 lan
 bool suits_batch_overlapping(const Plan &plan, bool tagged, i64 lanes, i64 bytes) {
     const Axis &axis = plan.last();
     if (axis.adaptive || axis.kernel <= axis.stride || plan.dim_count == 0 || plan.inner > 1) return false;
-    if (in_long_pairs(plan) || !fill_lanes(plan.outer, lanes)) return false;
+    if (in_long_pairs(plan) || !fill_lanes(plan.outer, lanes) || slides_as_well(plan, lanes, bytes)) return false;
     const bool short_row = plan.out_row < 4 * lanes, many_merges = plan.cells >= (tagged ? 9 : 100);
     const i64 near = many_merges ? 4 << 20 : 320 << 10;
     return short_row && bytes <= 4 && plan.cells >= 9 && plan.in_slab <= near / (lanes * bytes);
@@ -349,9 +394,10 @@ struct WinnerWays {
                 if (can(Way::COLUMNS) && columns_take() < 0.75 * winners()) return false;
                 return lanes.narrow || !many_elements || (plan.cells > 4 && plan.outer * plan.in_slab <= 1 << 20);
             case Way::GATHER:
+                if (can(Way::COLUMNS) && windows_over(plan, 0, plan.axis_count) > 4) return false;
                 return many_elements && plan.cells <= 50 && windows_over(plan, 0, plan.axis_count) <= 9 &&
                        ((large && winners() > 0.03) || (!lanes.narrow && winners() > 0.2));
-            case Way::COLUMNS: return columns_take() < 1.5 * winners();
+            case Way::COLUMNS: return columns_take() < visit_takes() * winners();
             default: return true;
         }
     }
@@ -360,6 +406,12 @@ struct WinnerWays {
     // For each cell.
     double winners() const { return static_cast<double>(plan.out_slab) / static_cast<double>(plan.in_slab); }
 
+    // What a winner's visit takes beside that. Where rows are first, what a row of outputs hands on is added to the
+    // rows of cells by itself.
+    double visit_takes() const {
+        if (plan.dim_count == 0 || !adds_rows_first(plan, lanes.many, one_of_column)) return 1.5;
+        return 1.7 + static_cast<double>(plan.outer_cells) * (0.15 + 7 / static_cast<double>(plan.in_row));
+    }
     // What a cell takes by columns, in nanoseconds as they were measured where a winner's visit takes 1.5.
     double columns_take() const {
         const double along = windows_over(plan, plan.axis_count - 1, plan.axis_count);
@@ -426,8 +478,9 @@ DirectOutputs direct_outputs(const Axis &axis) {
     return {(axis.pad_lo + 3 - axis.kernel) / 2, stop < axis.output ? stop : axis.output};
 }
 
-bool few_winners(const Plan &plan) {
+bool few_winners(const Plan &plan, i64 lanes) {
     const bool apart = windows_apart(plan);
+    if (!apart && plan.dim_count > 0 && plan.in_row < 64 && adds_rows_first(plan, lanes, true)) return false;
     if (plan.in_slab < 128) return false;  // each slab takes as long as some dozen visits
     if (plan.last().adaptive && !apart) return plan.in_slab >= 256;
     return plan.in_slab >= 2048 || apart || 10 * plan.out_slab <= 3 * plan.in_slab;

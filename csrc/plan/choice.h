@@ -10,7 +10,7 @@ namespace ndpool {
 enum class Way {
     BATCH,  // any operation: many small slabs or pieces of a row, one a lane
     // Forward.
-    SLIDE,     // the first pooled axis by block prefixes and suffixes, then the others
+    SLIDE,     // one pooled axis after the other, each over whole planes
     PAIRS,     // windows of 2 narrow integers in steps of 2, as halves of words
     DIRECT,    // windows of 2 or 3 cells in steps of 2, in registers
     TILES,     // channels last, windows of 2 by 2 or 3 by 3 cells, in registers
@@ -50,9 +50,8 @@ enum class Tuned { NOT, ROWS, ALL };
 struct Lanes {
     i64 many, few;  // how many are worked on at a time, in long rows and in short ones
     bool tagged;    // whether places in the window matter
-    bool slides;    // whether the first axis can go by itself
+    bool slides;    // whether one axis can go after the other
     Tuned tuned;
-    bool stored;        // whether cells are States that were stored before
     bool narrow;        // whether cells of one or two bytes are read into wider lanes
     bool short_build;   // whether the level has the ways alone that every plan needs
     bool sums = false;  // whether cells are added up
@@ -130,8 +129,9 @@ bool suits_tied_taps(const Plan &plan, bool far_apart, i64 lanes);
 bool windows_apart(const Plan &plan);
 
 // Whether winners are so few beside the cells that to visit them takes less time than to transpose these; and slabs not
-// so small that to begin each takes longer, nor so large that the sums of several leave the nearest cache.
-bool few_winners(const Plan &plan);
+// so small that to begin each takes longer, nor so large that the sums of several leave the nearest cache. Of `lanes`
+// sums at a time; where the outputs of short rows are added up first, visits take longer.
+bool few_winners(const Plan &plan, i64 lanes);
 
 // Of windows of 2 or 3 cells in steps of 2, the outputs whose last two cells are real.
 struct DirectOutputs {

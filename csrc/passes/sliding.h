@@ -1,0 +1,173 @@
+// All outputs by a SlidingBlock after the other, on several threads.
+#pragma once
+#include "base/stream.h"
+#include "base/threads.h"
+#include "passes/slide.h"
+
+namespace ndpool {
+namespace NDPOOL_LEVEL {
+
+// Rows of outputs on their way from a SlidingBlock to a Sink. Short ones that follow each other go together.
+template <class L, class Sink>
+class SlidOutputs {
+    using Lane = typename L::Lane;
+    static constexpr int N = LANES<Lane>;
+    static constexpr i64 MOST = 1024;
+
+  public:
+    // Each row has `length` elements.
+    SlidOutputs(const Plan &plan, Sink &sink, Outbox *outboxes, i64 length)
+        : plan(plan), sink(sink), outboxes(outboxes), length(length), plane(MOST + length + 2 * N) {
+        line.grow(L::PLANES * plane, "outputs side by side");
+    }
+    // The outputs from element `begin` of a row of a slab on: every step-th place from `lanes` on. `rows` are what the
+    // row sees, if the sink asks.
+    void add(i64 slab, i64 row, i64 begin, const OutputRow &rows, const Lane *lanes, i64 apart, i64 step) {
+        const i64 index = slab * plan.out_rows + row, to = index * plan.out_row + begin;
+        if (to != next || filled >= MOST || sink.rows_differ()) {
+            finish();
+            sink.move_to(plan, index, rows);
+            first = index * plan.out_row;
+        }
+        next = to + length;
+        if (step == 1 && length >= MOST) {
+            finish();
+            return put(lanes, apart, to, length);
+        }
+        if (!filled) line_at = to;
+        for (int q = 0; q < L::PLANES; ++q) copy(lanes + q * apart, step, line.data() + q * plane + filled);
+        filled += length;
+    }
+    void finish() {
+        if (filled) put(line.data(), plane, line_at, filled);
+        filled = 0;
+    }
+
+  private:
+    const Plan &plan;
+    Sink &sink;
+    Outbox *const outboxes;
+    const i64 length, plane;
+    Scratch<Lane> line;
+    i64 filled = 0, line_at = 0;  // elements of the line, and where they belong
+    i64 first = 0, next = -1;     // where the sink's row starts, and the next one to come
+
+    void copy(const Lane *from, i64 step, Lane *to) const {
+        const i64 inner = plan.inner;
+        if (step == 1)
+            for (i64 i = 0; i < length; i += N) store<N>(to + i, load<N>(from + i));
+        else if (inner == 1)
+            for (i64 o = 0; o < length; ++o) to[o] = from[o * step];
+        else
+            for (i64 o = 0; o < length; o += inner)
+                for (i64 i = 0; i < inner; i += N) store<N>(to + o + i, load<N>(from + o * step + i));
+    }
+    // `many` elements, which belong at element `to` of all.
+    void put(const Lane *lanes, i64 apart, i64 to, i64 many) {
+        const i64 at = to - first;
+        if (Outbox *outbox = outboxes)
+            sink.over_arrays([&](auto array, auto &row) {
+                row = outbox++->room(array + to, many, MOST + length) - at;
+            });
+        const int count = many < N ? static_cast<int>(many) : N;
+        for (i64 i = 0; i < many; i += N) {
+            const i64 from = i + N <= many || many < N ? i : many - N;
+            sink.template put<N>(at + from, L::template get<N>(lanes + from, apart), count);
+        }
+    }
+};
+
+// One axis after the other; see slide.h. The outputs go in blocks: some slabs at a time, or a part of one, cut along
+// its first two dimensions.
+template <class L, class Sink>
+class SlidingPooler {
+    using Lane = typename L::Lane;
+    static constexpr int N = LANES<Lane>;
+
+  public:
+    SlidingPooler(const Plan &plan, const L &lanes, const RowSource<L> &source, const Sink &sink, bool streamed)
+        : plan(plan), lanes(lanes), source(source), sink(sink), streamed(streamed), last(plan.dim_count) {
+        for (int d = 0; d <= last; ++d) whole[d] = reach_of(d, 0, outputs_of(d));
+        i64 rest = plan.inner;  // lanes for a cell of the second dimension
+        for (int d = last; d > 1; --d) rest *= whole[d].size();
+        const i64 second = last ? outputs_of(1) : 1;
+        double least = 0;
+        for (i64 cuts = 1; cuts <= 32 && cuts <= second; ++cuts) {
+            const i64 columns = (second + cuts - 1) / cuts;
+            const i64 lanes_of_cell = rest * (last ? reach_of(1, 0, columns).size() : 1);
+            const Reach &first = whole[0];
+            i64 many = (LANES_OF_BLOCK / lanes_of_cell - first.dilation * (first.kernel - 1) - 1) / first.stride + 1;
+            many = many < 1 ? 1 : many > first.outputs ? first.outputs : many;
+            // Lanes that are worked on for each output; a row loses a register or two.
+            const i64 block = reach_of(0, 0, many).size() * lanes_of_cell;
+            const double wasted = last == 1 ? 1 + 2.0 * N / static_cast<double>(lanes_of_cell) : 1,
+                         far = block > 2 * LANES_OF_BLOCK ? 1.5 : 1;
+            const double each = far * wasted * static_cast<double>(block) / static_cast<double>(many * columns);
+            if (least == 0 || each < 0.95 * least) least = each, band = many, part = columns;
+        }
+        bands = (outputs_of(0) + band - 1) / band;
+        parts = (second + part - 1) / part;
+        const i64 slab = whole[0].size() * rest * (last ? whole[1].size() : 1);
+        group = bands * parts > 1 ? 1 : LANES_OF_BLOCK / slab + 1;
+        if (group > plan.outer) group = plan.outer;
+    }
+
+    void pool() const {
+        const i64 groups = (plan.outer + group - 1) / group, each = bands * parts;
+        parallel(groups * each, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
+            SlidingBlock<L> block(plan, lanes, source);
+            Sink own = sink;
+            [[maybe_unused]] const auto room = own.take_room(plan);  // held for the sink
+            Outbox outboxes[2];
+            OutputRow rows(plan);
+            for (i64 unit = begin; unit < end; ++unit) {
+                const i64 first = unit / each * group, count = group < plan.outer - first ? group : plan.outer - first;
+                pool_block(block, own, outboxes, rows, first, count, unit % each / parts * band, unit % parts * part);
+            }
+        });
+    }
+
+  private:
+    static constexpr i64 LANES_OF_BLOCK = (i64(512) << 10) / static_cast<i64>(sizeof(Lane)) / L::PLANES;
+    const Plan &plan;
+    const L &lanes;
+    const RowSource<L> &source;
+    const Sink &sink;
+    const bool streamed;
+    const int last;
+    Reach whole[MAX_DIMS + 1];
+    i64 band = 1, bands = 1, part = 1, parts = 1, group = 1;  // outputs along the first and second dimension; slabs
+
+    i64 outputs_of(int d) const { return d == last ? plan.last().output : plan.dims[d].out_count; }
+    Reach reach_of(int d, i64 lo, i64 hi) const {
+        const int axis = d == last ? plan.axis_count - 1 : plan.dims[d].axis;
+        return axis < 0 ? Reach::of(lo, hi) : Reach::of(plan.axes[axis], lo, hi);
+    }
+
+    // `count` slabs, and the outputs from lo on along the first dimension and from `column` on along the second.
+    void pool_block(SlidingBlock<L> &block, Sink &to, Outbox *outboxes, OutputRow &rows, i64 first, i64 count, i64 lo,
+                    i64 column) const {
+        Reach reach[MAX_DIMS + 1];
+        for (int d = 0; d <= last; ++d) reach[d] = whole[d];
+        reach[0] = reach_of(0, lo, lo + band < outputs_of(0) ? lo + band : outputs_of(0));
+        if (last) reach[1] = reach_of(1, column, column + part < outputs_of(1) ? column + part : outputs_of(1));
+        block.pool(reach, first * plan.in_slab, count);
+        const i64 along = last < 2 ? reach[last].outputs * plan.inner : plan.out_row,
+                  begin = last == 0 ? lo * plan.inner : last == 1 ? column * plan.inner : 0,
+                  in_plane = last ? plan.out_rows / outputs_of(0) : 1,
+                  skipped = last > 1 ? column * (in_plane / outputs_of(1)) : 0;
+        SlidOutputs<L, Sink> out(plan, to, streamed ? outboxes : nullptr, along);
+        for (i64 s = 0; s < count; ++s)
+            for (i64 o = 0; o < (last ? reach[0].outputs : 1); ++o) {
+                i64 row = last ? (lo + o) * in_plane + skipped : 0;
+                block.over_rows(s, o, [&](const Lane *lanes) NDPOOL_INLINED {
+                    if (to.rows_differ()) rows.move_to(row);
+                    out.add(first + s, row++, begin, rows, lanes, block.apart(), block.step_along());
+                });
+            }
+        out.finish();
+    }
+};
+
+}  // namespace NDPOOL_LEVEL
+}  // namespace ndpool
