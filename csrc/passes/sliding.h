@@ -108,7 +108,7 @@ class SlidingPooler {
         bands = (outputs_of(0) + band - 1) / band;
         parts = (second + part - 1) / part;
         const i64 slab = whole[0].size() * rest * (last ? whole[1].size() : 1);
-        group = bands * parts > 1 ? 1 : LANES_OF_BLOCK / slab + 1;
+        group = bands * parts > 1 || slab > LANES_OF_BLOCK ? 1 : LANES_OF_BLOCK / slab;
         if (group > plan.outer) group = plan.outer;
     }
 
