@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 
 from .arithmetic import rounded
-from .gathering import ASKED_AT_ONCE, finished, keeps_error, part_of, window_over
+from .gathering import ASKED_AT_ONCE, window_over
 from .windows import along, row_block, tile_along_axes, tile_of_program, widened
 
 
@@ -36,8 +36,8 @@ def hand_over(
     g, winners, gx, rows, windows, all_cells,
     s0, s1, s2, s3, s4, s5, s6, s7,
     o0, o1, o2, o3, o4, o5, o6, o7,
-    KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, ASKED: tl.constexpr, SLOPE: tl.constexpr,
-    UNROLL: tl.constexpr, WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    RANK: tl.constexpr, AXES: tl.constexpr, ASKED: tl.constexpr, SLOPE: tl.constexpr, UNROLL: tl.constexpr,
+    WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """A tile of windows; for `ASKED` see `gather_any`, in whose order the windows over a cell are asked."""
     sizes = widened((s0, s1, s2, s3, s4, s5, s6, s7), WIDE)
@@ -60,20 +60,16 @@ def hand_over(
         at = at + i * step
         step = step * sizes[RANK - 1 - back]
     sum = tl.zeros([ROWS, COLS], SLOPE)
-    error = tl.zeros([ROWS, COLS], SLOPE)
-    ERROR: tl.constexpr = keeps_error(KIND, UNROLL if UNROLL else 3, 1)
     if UNROLL:
-        sum, error, hands = _also_won(
-            0, sum, error, hands, own, won, inside, windows, g, winners, sizes, outs,
-            KIND, RANK, AXES, ASKED, UNROLL, SLOPE, ERROR, WIDE,
-        )  # fmt: skip
+        sum, hands = _also_won(
+            0, sum, hands, own, won, inside, windows, g, winners, sizes, outs, RANK, AXES, ASKED, UNROLL, WIDE
+        )
     else:
-        for first in range(0, windows, ASKED_AT_ONCE):
-            sum, error, hands = _also_won(
-                first, sum, error, hands, own, won, inside, windows, g, winners, sizes, outs,
-                KIND, RANK, AXES, ASKED, ASKED_AT_ONCE, SLOPE, ERROR, WIDE,
+        for number in range(0, windows, ASKED_AT_ONCE):
+            sum, hands = _also_won(
+                number, sum, hands, own, won, inside, windows, g, winners, sizes, outs,
+                RANK, AXES, ASKED, ASKED_AT_ONCE, WIDE,
             )  # fmt: skip
-    sum = finished(sum, error, sum, KIND, 1, "winners", ERROR)
     tl.store(gx + at, rounded(sum, gx.dtype), mask=hands)
 
 
@@ -86,9 +82,8 @@ def _place(winners, real, WIDE: tl.constexpr):
 
 @triton.jit
 def _also_won(
-    first, sum, error, hands, own, won, seen, windows, g, winners, sizes, outs,
-    KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, ASKED: tl.constexpr, COUNT: tl.constexpr,
-    SLOPE: tl.constexpr, ERROR: tl.constexpr, WIDE: tl.constexpr,
+    first, sum, hands, own, won, seen, windows, g, winners, sizes, outs,
+    RANK: tl.constexpr, AXES: tl.constexpr, ASKED: tl.constexpr, COUNT: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     """The sum with what COUNT of the windows over the cell `won` have for it, and whether none before `own` has.
 
@@ -103,6 +98,6 @@ def _also_won(
         wins = wins + (there & (_place(winners + offset, there, WIDE) == place),)
     for i in tl.static_range(COUNT):
         share = tl.load(g + offsets[i], mask=wins[i], other=0)
-        sum, error = part_of(sum, error, sum, 0, wins[i], share, 0, share, KIND, "winners", SLOPE, ERROR, False)
+        sum = tl.where(wins[i], sum + share.to(sum.dtype), sum)
         hands = hands & ~(wins[i] & (offsets[i] < own))
-    return sum, error, hands
+    return sum, hands

@@ -617,9 +617,9 @@ def _hand_over(maker: Maker) -> None:
     cleared = enough(CLEARED, work.inputs)
     maker.launch(clear, (-(-work.inputs // cleared), 1), (1, cleared), ["gx"], [work.inputs], {})
     over = math.prod(axis.output for axis in axes[:-1]), axes[-1].output
-    slope, sums = _added_in(work, "winners", windows)
-    constants = {"KIND": tuple(work.numbers.kind._replace(sums=sums)), "RANK": len(axes), "SLOPE": _TYPES[slope]}
-    constants |= {"AXES": axis_numbers(axes), "ASKED": asked(axes), "UNROLL": windows if windows <= UNROLLED else 0}
+    slope, _ = _added_in(work, "winners", windows)
+    constants = {"RANK": len(axes), "AXES": axis_numbers(axes), "ASKED": asked(axes), "SLOPE": _TYPES[slope]}
+    constants["UNROLL"] = windows if windows <= UNROLLED else 0
     values, sides = [over[0], windows, work.cells, *_both(axes)], tile(*over, THREADS)
     maker.launch(hand_over, over, sides, ["g", "winners", "gx"], values, constants, lengths=_outputs(axes))
 

@@ -142,14 +142,13 @@ def bin_quotient(n, d, ADAPTIVE: tl.constexpr):
     """How often d goes into n, where bins start and end. A division of integers takes five times as long as floats."""
     if ADAPTIVE == 1:
         return ((n.to(tl.float32) + 0.5) * (1.0 / d)).to(tl.int32)
-    elif ADAPTIVE == 3:
-        return (n // d).to(n.dtype)
     else:
         return n // d
 
 
 @triton.jit
 def bin_product(o, size, ADAPTIVE: tl.constexpr):
+    """What is divided there."""
     return o.to(tl.int64) * size if ADAPTIVE == 3 else o * size
 
 
