@@ -463,26 +463,8 @@ def test_directions_of_another_shape_are_refused(x):
         ((6, 2), Window((2,), 1), (1,), np.nan),
         ((4, 3, 12, 10), Window((3, 3), (4, 3), (1, 2), 2, True), (0, 2), None),
         ((3, 6, 40), Window((2, 2)), (1, 2), None),
-        ((2, 5, 41), Window((3, 3), 1, 1), (1, 2), None),
-        ((2, 9, 42), Window((3, 3), 2, 1), (1, 2), None),
-        ((7, 30, 3), Window((3, 4), (1, 3)), (0, 1), None),
-        ((6, 7, 20), Window((3, 3), 2, 1), (0, 1), None),
-        ((2, 5, 6, 24), Window((2, 3, 3), (1, 2, 1), 1), (1, 2, 3), None),
-        ((6, 9, 23), Window((3, 2), 1, 1), (1, 2), np.nan),
-        ((3, 7, 30), Adaptive((3, 8)), (1, 2), None),
     ],
-    ids=[
-        "rows with skipped cells",
-        "padded, over two axes apart",
-        "squares",
-        "steps of 1",
-        "steps of 2",
-        "few channels",
-        "many channels",
-        "volumes",
-        "skipped cells",
-        "bins",
-    ],
+    ids=["rows with skipped cells", "padded, over two axes apart", "squares"],
 )
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("order", "CF")
@@ -494,38 +476,6 @@ def test_smooth_maxima_of_windows_far_from_each_other(order, dtype, shape, windo
         x[3, 1] = skip
     pool = Pool(SmoothMax(beta), window, axes, skip)
     t, g = rng.normal(size=shape).astype(dtype), rng.normal(size=pool.output_shape(shape)).astype(dtype)
-    y, dy, gx = spec.forward(pool, x), spec.jvp(pool, x, t)[1], spec.vjp(pool, x, g)
-    within(pool(x), y, value_allowance(pool, x, y))
-    within(pool.jvp(x, t)[1], dy, jvp_allowance(pool, x, t, dy))
-    within(pool.vjp(x)[1](g), gx, vjp_allowance(pool, x, g, gx))
-
-
-@pytest.mark.parametrize(("kernel", "stride"), [(3, 1), (3, 2), (2, 2)])
-def test_a_part_of_windows_far_from_each_other_is_as_the_whole(kernel, stride):
-    """Whether or not the others that are far away are there, and however they lie in registers."""
-    rng = np.random.default_rng(7)
-    x = (8 * rng.normal(size=(12, 60))).astype(np.float32)
-    pool = Pool(SmoothMax(300.0), Window((kernel, kernel), stride))
-    y, pull = pool.vjp(x)
-    g = rng.normal(size=y.shape).astype(np.float32)
-    gx = pull(g)
-    step = y.shape[1] // 3 * stride
-    here = slice(y.shape[1] // 3, None)
-    part, pull = pool.vjp(x[:, step:])
-    same(part, y[:, here])
-    # Cells that no window before sees.
-    same(pull(np.ascontiguousarray(g[:, here]))[:, 2:], gx[:, step + 2 :])
-
-
-@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize(("kernel", "stride", "padding"), [(3, 1, 1), (3, 2, 1), (2, 2, 0)])
-def test_what_is_not_finite_touches_only_its_windows_far_from_each_other(kernel, stride, padding, odd):
-    rng = np.random.default_rng(8)
-    x = (8 * rng.normal(size=(8, 40))).astype(np.float32)
-    pool = Pool(SmoothMax(300.0), Window((kernel, kernel), stride, padding))
-    x[3, 17] = odd
-    t, g = rng.normal(size=x.shape).astype(np.float32), rng.normal(size=pool.output_shape(x.shape)).astype(np.float32)
-    g[0, 0], g[-1, -1], g[2, 3], g[2, 4] = 1e-20, 1e-35, 1e35, 0
     y, dy, gx = spec.forward(pool, x), spec.jvp(pool, x, t)[1], spec.vjp(pool, x, g)
     within(pool(x), y, value_allowance(pool, x, y))
     within(pool.jvp(x, t)[1], dy, jvp_allowance(pool, x, t, dy))

@@ -33,11 +33,6 @@ class LogValue<float> {
 
     // With an exponent for each sum.
     template <int N>
-    NDPOOL_INLINE vec<double, N> of(vec<double, N> sum, vec<double, N> more) const {
-        const FloatInTwo<N> parts(sum);
-        return convert<double, N>(of<N>(parts.m, convert<float, N>(parts.e + more)));
-    }
-    template <int N>
     NDPOOL_INLINE vec<float, N> of(vec<float, N> sum, vec<float, N> more) const {
         const LogParts<N> parts(sum);
         const vec<float, N> k = parts.k + more, unit = splat<float, N>(high), most = k * unit;

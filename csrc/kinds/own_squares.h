@@ -49,11 +49,9 @@ struct NearSquares {
     }
 };
 
-// N windows side by side: the terms of their cells, times a power of 2 that is each window's own, and their sums. The
-// largest terms are about 2^ABOVE, so that fewer are lost below.
+// N windows side by side: the terms of their cells, times a power of 2 that is each window's own, and their sums.
 template <int N>
 struct OwnSquares {
-    static constexpr float ABOVE = 40;
     using V = vec<float, N>;
     V term[2][2], exponent, sum;
     V lost;     // the largest exponent, beside the window's own, of a term that is 0 because floats do not hold it
@@ -69,7 +67,7 @@ struct OwnSquares {
             parts[r][1] = exp.of<N>(every_second<N, 1>(low, high));
         }
         auto larger = [](V a, V b) NDPOOL_INLINED { return a > b ? a : b; };
-        exponent = larger(larger(parts[0][0].n, parts[0][1].n), larger(parts[1][0].n, parts[1][1].n)) - ABOVE;
+        exponent = larger(larger(parts[0][0].n, parts[0][1].n), larger(parts[1][0].n, parts[1][1].n));
         const V infinite = splat<float, N>(__builtin_inff());
         lost = -infinite;
         NDPOOL_UNROLL
@@ -79,9 +77,12 @@ struct OwnSquares {
             lost = ((n < -125.0f) & (n > lost)) ? n : lost;
         }
         // In doubles, whose order does not matter.
-        vec<double, N> all = convert<double, N>(term[0][0]);
-        for (int c = 1; c < 4; ++c) all += convert<double, N>(term[c / 2][c % 2]);
-        sum = convert<float, N>(all);
+        NDPOOL_UNROLL
+        for (int i = 0; i < N; ++i) {
+            double all = 0;
+            for (int c = 0; c < 4; ++c) all += static_cast<double>(term[c / 2][c % 2][i]);
+            sum[i] = static_cast<float>(all);
+        }
         good = all_finite<N>(size_of_each<N>(exponent) < 0x1p20f ? sum : infinite);
     }
 };
@@ -138,15 +139,13 @@ inline void squares_value(const Plan &plan, const Smooth &kind, const float *x, 
         Outbox outbox;
         const ExpTerm<float> exp = cells.exp;
         float shift = cells.shift(begin);
-        bool were_near = true;
         for (i64 unit = begin; unit < end; ++unit) {
             const float *from = x + cells.start(unit);
             float *to = y + unit * outputs;
             if (streamed) to = outbox.room(to, outputs, outputs);
-            // Where those of a row were not, those of the next are seldom: only now and then it is tried.
-            bool near = were_near || unit % 16 == 0;
+            bool near = true;
             // All sums first: so more of them are on their way at a time.
-            for (i64 first = 0; near && first < outputs; first += CHUNK) {
+            for (i64 first = 0; first < outputs; first += CHUNK) {
                 const i64 start = outputs - first < N ? outputs - N : first;
                 const i64 some = outputs - start < CHUNK ? outputs - start : CHUNK;
                 float sums[CHUNK];
@@ -159,7 +158,6 @@ inline void squares_value(const Plan &plan, const Smooth &kind, const float *x, 
                     store<N>(to + start + m, log.of<N>(load<N>(sums + m), splat<float, N>(shift)));
                 });
             }
-            were_near = near;
             if (near) continue;
             whole_blocks<N>(outputs, [=, &cells](i64 m) { far_values(cells, unit, m, to + m); });
             if (unit + 1 < end) shift = cells.shift(unit + 1);
@@ -174,19 +172,15 @@ __attribute__((noinline)) inline void far_shares(const SquareCells &cells, i64 u
     using V = vec<float, N>;
     const i64 width = cells.plan.in_row, first = cells.start(unit) + 2 * m;
     OwnSquares<N> squares(cells.exp, cells.x + first, width);
-    const V own = load<N>(g), share = own * reciprocal<N>(squares.sum), zero{};
+    const V share = load<N>(g) * reciprocal<N>(squares.sum), zero{};
     for (int i = 0; i < 4; ++i) {
         V &c = squares.term[i / 2][i % 2];
         c = c == 0 ? zero : unsigned_zeros<N>(c * share, LEAST_SHARE);
     }
-    // A term that is lost may be a share that is not, if it is more than 2^-127 over the cotangent's power of 2. And
-    // small cotangents may be too small when they are divided.
-    using U = vec<std::uint32_t, N>;
-    const V power = convert<float, N>(bits<vec<std::int32_t, N>>(bits<U>(own) >> 23 & 255));
-    const U lone = bits<U>((squares.lost >= squares.ABOVE - power) | ((power < squares.ABOVE + 3) & (own != 0)));
-    const bool none_lone = squares.good && all_zero<N>(lone);
-    for (int i = 0; i < N && !none_lone; ++i) {
-        if (squares.good && !lone[i]) continue;
+    for (int i = 0; i < N; ++i) {
+        // A term that is lost may be a share that is not, if it is more than 2^-127 over the cotangent's power of 2.
+        const int exponent = static_cast<int>(bits<std::uint32_t>(g[i]) >> 23 & 255) - 127;
+        if (squares.good && squares.lost[i] < static_cast<float>(-127 - exponent)) continue;
         cells.over_lone(unit, m + i, 1, [&](int, const LoneWindow &window) {
             for (auto &row : squares.term)
                 for (V &c : row) c[i] = 0;

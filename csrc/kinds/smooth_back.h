@@ -1,7 +1,6 @@
 // The gradients of SmoothMax and Lp.
 #pragma once
 #include "kinds/bands.h"
-#include "kinds/far_windows.h"
 #include "kinds/own_squares.h"
 
 namespace ndpool {
@@ -150,12 +149,8 @@ struct TermsBack {
             const Scratch<double> known(sums.bad ? length : 0, "what the cells of a part get");
             if (sums.bad) {
                 std::memset(known.data(), 0, sizeof(double) * static_cast<std::size_t>(length));
-                double *cells = known.data() - sums.terms.low();
-                if (FarWindows::suit(sums))
-                    fill_far(sums, cells);
-                else
-                    fill_in_bands(sums, in, outputs.data(), cells);
-                job.to.known = cells;
+                fill_in_bands(sums, in, outputs.data(), known.data() - sums.terms.low());
+                job.to.known = known.data() - sums.terms.low();
             }
             use(job);
         } else {
@@ -163,18 +158,12 @@ struct TermsBack {
         }
     }
 
-    // What cells get, where some windows are out of range of those around them.
-    void fill_far(const WindowSums<double, double> &sums, double *known) const {
-        const FarWindows far(sums);
-        far.hand_back(result, g, known);
-        add_others(sums, known, [&](i64 output, const auto &) { return far.is_plain(output); });
-    }
-    // The same in bands. A cell gets what it gets in the lowest band that a window over it is in: beside that, what the
-    // windows above bring is nothing.
+    // What cells get, where some windows are out of range of those around them. A cell gets what it gets in the lowest
+    // band that a window over it is in: beside that, what the windows above bring is nothing.
     void fill_in_bands(WindowSums<double, double> &sums, const InputPart &in, double *plane, double *known) const {
         auto &terms = sums.terms;
         const i64 low = terms.low(), length = terms.length();
-        const i64 start = sums.start();
+        const i64 start = sums.part.row_begin * plan.out_row + sums.part.begin * plan.inner;
         const Scratch<double> block(3 * length + 256, "a band");
         double *found = block.data(), *under = found + length + 64, *ones = under + length + 64;
         for (i64 i = 0; i < length; ++i) under[i] = ones[i] = 1;
@@ -204,19 +193,14 @@ struct TermsBack {
             spread(ones - low, false, under);
         }
         terms.scale = scale;
-        add_others(sums, known, [&](i64 output, const auto &window) {
-            return !bands.waits(output) && window(true).is_plain();
-        });
+        add_others(sums, bands, known);
     }
-    // What windows bring whose sums are not good, but for those that are done already.
-    template <class Done>
-    void add_others(const WindowSums<double, double> &sums, double *known, const Done &is_done) const {
+    // What windows bring that are in no band.
+    void add_others(const WindowSums<double, double> &sums, const Bands &bands, double *known) const {
         sums.over_bad([&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
-            auto lone = [&](bool best_alone) {
-                return LoneWindow(plan, kind, type, x, slab * plan.in_slab, rows, o, e, best_alone);
-            };
-            if (is_done(sums.place_of(slab, row, o, e), lone)) return;
-            const LoneWindow window = lone(false);
+            const bool plain = LoneWindow(plan, kind, type, x, slab * plan.in_slab, rows, o, e, true).is_plain();
+            if (plain && !bands.waits(sums.place_of(slab, row, o, e))) return;
+            const LoneWindow window(plan, kind, type, x, slab * plan.in_slab, rows, o, e);
             const double own = read(result, g, (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e);
             window.weigh(own, [&](i64 cell, double w, double share) {
                 if (w != 0) known[cell - slab * plan.in_slab] += w * share;
@@ -228,7 +212,7 @@ struct TermsBack {
     template <class E, class S>
     void divide_cotangents(const WindowSums<E, S> &sums, double *plane) const {
         constexpr int N = LANES<S>;
-        const i64 start = sums.start();
+        const i64 start = sums.part.row_begin * plan.out_row + sums.part.begin * plan.inner;
         const auto factor = static_cast<S>(sums.terms.weight_factor());
         const Smooth own = kind;  // a copy, which no store can change
         over_chunks(sums.count(), [&](i64 first, i64 some) {

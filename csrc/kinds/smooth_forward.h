@@ -1,7 +1,6 @@
 // The values of SmoothMax and Lp, and their changes along a tangent.
 #pragma once
 #include "kinds/bands.h"
-#include "kinds/far_windows.h"
 #include "kinds/own_squares.h"
 #include "plan/call.h"
 
@@ -28,9 +27,10 @@ struct TermsForward {
     template <class Sums>
     void fill(Sums &sums) const {
         using S = typename Sums::Sum;
+        const OutputPart &part = sums.part;
         const i64 count = sums.count();
         // The part is contiguous.
-        const i64 first = sums.terms.slab * plan.out_slab + sums.start();
+        const i64 first = sums.terms.slab * plan.out_slab + part.row_begin * plan.out_row + part.begin * plan.inner;
         if (t) {
             const Scratch<S> out(count + 64, "changes of a part");
             sums.weigh(result, t, out.data());
@@ -44,7 +44,7 @@ struct TermsForward {
             });
         if constexpr (std::is_same_v<S, double>)
             if constexpr (std::is_same_v<typename Sums::Term, double>)
-                if (sums.bad) FarWindows::suit(sums) ? fill_far(sums, first) : fill_in_bands(sums, first);
+                if (sums.bad) fill_in_bands(sums, first);
         sums.over_bad([&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
             const LoneWindow window(plan, kind, type, x, slab * plan.in_slab, rows, o, e);
             const i64 to = (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e;
@@ -56,20 +56,6 @@ struct TermsForward {
         sums.over_alone([&](i64 i, double cell) { write(result, y, first + i, cell); });
     }
 
-    // Outputs of which many have no good sum. They get one, but for those that have to be computed by themselves.
-    void fill_far(WindowSums<double, double> &sums, i64 first) const {
-        const i64 count = sums.count();
-        if (16 * sums.bad < count) return;
-        const FarWindows far(sums);
-        const Scratch<double> values(count + 64, "outputs of a part"), changes(t ? count + 64 : 0, "changes of a part");
-        if (t) {
-            far.changes(result, t, changes.data());
-            store_plane(result, dy, first, changes.data(), count);
-        }
-        far.values(values.data());
-        if (value) store_plane(result, y, first, values.data(), count);
-        sums.bad = far.say_which_are_plain(values.data(), sums.sum);
-    }
     // Outputs whose sums are not good, if they are many; they get a good one.
     void fill_in_bands(WindowSums<double, double> &sums, i64 first) const {
         auto &terms = sums.terms;

@@ -44,8 +44,6 @@ struct WindowSums {
 
     i64 outputs() const { return (part.end - part.begin) * plan.inner; }
     i64 count() const { return (part.row_end - part.row_begin) * outputs(); }
-    // Where the outputs start in the slab.
-    i64 start() const { return part.row_begin * plan.out_row + part.begin * plan.inner; }
     // Where the sum of output (o, e) is, in a row of a slab.
     i64 place_of(i64 slab, i64 row, i64 o, i64 e) const {
         const i64 all_rows = (slab - terms.slab) * plan.out_rows + row - part.row_begin;
@@ -156,7 +154,7 @@ struct WindowSums {
 
     template <class T, class F>
     void over_alone_in(const T *there, const F &f) {
-        there += terms.slab * plan.out_slab + start();
+        there += terms.slab * plan.out_slab + part.row_begin * plan.out_row + part.begin * plan.inner;
         bool any = false;
         for (i64 i = 0; i < count(); ++i) any |= there[i] == 1;
         if (!any || terms.in_pieces) return;
@@ -187,7 +185,7 @@ struct WindowSums {
     template <class T>
     void pass_over_absent(const T *there) {
         constexpr S GOOD = std::is_same_v<E, float> ? 1 : 0x1p100;
-        there += terms.slab * plan.out_slab + start();  // side by side
+        there += terms.slab * plan.out_slab + part.row_begin * plan.out_row + part.begin * plan.inner;  // side by side
         for (i64 i = 0; i < count(); i += N) {
             const auto none = load_as<S, N>(there + i) == 0;
             store<N>(sum + i, none ? splat<S, N>(GOOD) : load<N>(sum + i));
