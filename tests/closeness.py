@@ -84,7 +84,7 @@ def derivative_allowance(dtype, derivative, mass):
     """How far a derivative may be, whose terms add up to `mass` in magnitude, each right but for its last places."""
     size = finite_size(derivative)
     # The engine's exp is 0 where its result would be subnormal, and its sums in double go down to 1e-130.
-    least = 2.0**-120 if dtype == np.float32 else 1e-170
+    least = 2.0**-120 if dtype == np.float32 else 1e-130
     return 2 * last_place(dtype, size) + 4 * last_place(dtype, mass) + 2.0**-40 * mass + least
 
 
