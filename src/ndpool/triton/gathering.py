@@ -71,7 +71,7 @@ def part_of(
     part = g.to(SLOPE)
     if FORM == "winners":
         if not (FIRST or ERROR):
-            return tl.where(winner == place, sum + part, sum), error  # an addition that some do, and no choice
+            return tl.where(winner == place, sum + part, sum), error  # one instruction: an addition under a condition
         part = tl.where(winner == place, part, 0)
     elif FORM == "slopes":
         r = r.to(x.dtype)

@@ -290,7 +290,7 @@ def _along(axes: tuple[Axis, ...], i: int, scale: int) -> tuple[Walk, ...]:
         return (Walk(axes, scale, _is_long(axes, i)),)
     # With few channels inside, a part and all its channels are read by neighbouring threads.
     together = inner <= FEW_CHANNELS
-    part = PART_OF_CHANNELS >> (inner - 1).bit_length() if 1 < inner <= FEW_CHANNELS else PART
+    part = PART_OF_CHANNELS >> (inner - 1).bit_length() if together and inner > 1 else PART
     if together and axis.kernel <= 2 * part:
         return (Walk(axes, scale, True),)
     while not together and part > LEAST_PART and math.prod(each.length for each in axes) < part * MANY_OUTPUTS:
