@@ -8,19 +8,38 @@ import pytest
 
 from ndpool._engine import CudaTensors, KernelLaunch
 
+
+class Attribute(ctypes.Structure):
+    """CUlaunchAttribute: the value is a union of 64 bytes."""
+
+    _fields_ = (("id", ctypes.c_int), ("padding", ctypes.c_int), ("on", ctypes.c_int), ("rest", ctypes.c_char * 60))
+
+
+class Configuration(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = (
+        *((name, ctypes.c_uint) for name in ("x", "y", "z", "threads", "threads_y", "threads_z", "shared")),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(Attribute)),
+        ("count", ctypes.c_uint),
+    )
+
+
 SIGNATURE = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint] * 7, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p),
-    ctypes.c_void_p,
-)  # fmt: skip
+    ctypes.c_int, ctypes.POINTER(Configuration), ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p
+)
 
 
 class Driver:
     """Keeps the numbers of the last launch, and the eight bytes that each of its first parameters points to."""
 
     def __init__(self, parameters: int, answer: int = 0) -> None:
-        def launch(function, *numbers):
-            *numbers, stream, given, extra = numbers
-            self.numbers, self.stream, self.extra = (function, *numbers), stream, extra
+        def launch(configuration, function, given, extra):
+            how = configuration.contents
+            sides = how.x, how.y, how.z, how.threads, how.threads_y, how.threads_z
+            self.numbers, self.stream, self.extra = (function, *sides, how.shared), how.stream, extra
+            self.attributes = [(how.attributes[i].id, how.attributes[i].on) for i in range(how.count)]
             self.given = [ctypes.c_int64.from_address(given[i]).value for i in range(parameters)]
             return answer
 
@@ -35,6 +54,13 @@ def test_a_launch_hands_over_addresses_numbers_and_nothing_else():
     assert driver.numbers == (77, 3, 4, 5, 128, 1, 1, 2048)
     assert (driver.stream, driver.extra) == (99, None)
     assert driver.given == [4800, 1600, 7, 2**40, 0, 0, 0, 0]
+    assert driver.attributes == []
+
+
+def test_a_kernel_that_follows_says_so():
+    driver = Driver(parameters=1)
+    assert KernelLaunch(driver.address, 1, (1, 1, 1), 32, 0, [0], [], follows=True).run(0, [16]) == 0
+    assert driver.attributes == [(6, 1)]  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 
 
 def test_the_drivers_answer_comes_back():

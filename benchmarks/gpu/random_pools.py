@@ -41,7 +41,8 @@ def _operations(function: Callable[[torch.Tensor], torch.Tensor], data: Data) ->
     if data.g is not None:
         leaf = data.x.detach().requires_grad_()
         y = function(leaf)
-        found["VJP"] = lambda: torch.autograd.grad(y, leaf, data.g, retain_graph=True)[0]
+        g = torch.empty_like(y).copy_(data.g)  # which lies as y does, as behind a layer that keeps the order of axes
+        found["VJP"] = lambda: torch.autograd.grad(y, leaf, g, retain_graph=True)[0]
     return found
 
 

@@ -21,10 +21,28 @@ namespace nb = nanobind;
 namespace ndpool {
 namespace {
 
-// The driver's cuLaunchKernel. Its address is found by whoever has loaded the driver, so that nothing is linked here.
-using Launcher = int (*)(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                         unsigned block_y, unsigned block_z, unsigned shared, void *stream, void **parameters,
-                         void **extra);
+// What the driver's cuLaunchKernelEx takes, as its header lays it out.
+struct Attribute {
+    int id;
+    char padding[4];
+    union {
+        char size[64];
+        int on;
+    } value;
+};
+
+struct Configuration {
+    unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared;
+    void *stream;
+    Attribute *attributes;
+    unsigned count;
+};
+
+// The attribute of a kernel that is brought to the card while the one before it in the stream is still at work.
+constexpr int FOLLOWS_AT_ONCE = 6;
+
+// The address of the function is found by whoever has loaded the driver, so that nothing is linked here.
+using Launcher = int (*)(const Configuration *configuration, void *function, void **parameters, void **extra);
 
 // A compiled kernel, its grid, and all of its arguments but the addresses of its tensors, which come first.
 //
@@ -34,12 +52,13 @@ class KernelLaunch {
   public:
     KernelLaunch(std::uintptr_t launcher, std::uintptr_t function, std::tuple<unsigned, unsigned, unsigned> grid,
                  unsigned threads, unsigned shared, std::vector<std::size_t> tensors,
-                 std::vector<std::pair<std::int64_t, int>> given)
+                 std::vector<std::pair<std::int64_t, int>> given, bool follows)
         : launcher(reinterpret_cast<Launcher>(launcher)),
           function(reinterpret_cast<void *>(function)),
           grid(grid),
           threads(threads),
           shared(shared),
+          follows(follows),
           tensors(std::move(tensors)) {
         if (!launcher || !function) throw std::invalid_argument("the address of the launcher or of the kernel is 0");
         if (this->tensors.size() + given.size() + SPARE > MOST) throw std::invalid_argument("too many arguments");
@@ -67,9 +86,12 @@ class KernelLaunch {
             parameters[count++] = const_cast<std::int64_t *>(&number);  // which the driver copies
         std::uint64_t none = 0;
         for (std::size_t i = 0; i < SPARE; ++i) parameters[count++] = &none;
+        Attribute attribute = {FOLLOWS_AT_ONCE, {}, {}};
+        attribute.value.on = 1;
         const auto [x, y, z] = grid;
-        return launcher(function, x, y, z, threads, 1, 1, shared, reinterpret_cast<void *>(stream), parameters.data(),
-                        nullptr);
+        const Configuration configuration = {x,          y, z, threads, 1, 1, shared, reinterpret_cast<void *>(stream),
+                                             &attribute, follows ? 1u : 0u};
+        return launcher(&configuration, function, parameters.data(), nullptr);
     }
 
   private:
@@ -81,6 +103,7 @@ class KernelLaunch {
     void *function;
     std::tuple<unsigned, unsigned, unsigned> grid;
     unsigned threads, shared;
+    bool follows;
     std::vector<std::size_t> tensors;
     std::vector<std::int64_t> numbers;
 };
@@ -113,9 +136,9 @@ void bind_cuda(nb::module_ &m) {
         .def("address", &CudaTensors::address, nb::arg("x").none());
     nb::class_<KernelLaunch>(m, "KernelLaunch", "A compiled kernel of a GPU with all of its arguments but addresses.")
         .def(nb::init<std::uintptr_t, std::uintptr_t, std::tuple<unsigned, unsigned, unsigned>, unsigned, unsigned,
-                      std::vector<std::size_t>, std::vector<std::pair<std::int64_t, int>>>(),
+                      std::vector<std::size_t>, std::vector<std::pair<std::int64_t, int>>, bool>(),
              nb::arg("launcher"), nb::arg("function"), nb::arg("grid"), nb::arg("threads"), nb::arg("shared"),
-             nb::arg("tensors"), nb::arg("numbers"))
+             nb::arg("tensors"), nb::arg("numbers"), nb::arg("follows") = false)
         .def("run", &KernelLaunch::run, nb::arg("stream"), nb::arg("addresses"));
 }
 

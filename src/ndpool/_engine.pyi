@@ -159,8 +159,9 @@ class CudaTensors:
 class KernelLaunch:
     """A compiled kernel of a GPU with all of its arguments but addresses.
 
-    `launcher` is the address of the driver's cuLaunchKernel, and `function` the kernel's handle. `tensors` says which
-    of the addresses that `run` is given are the kernel's. `numbers` come after them, each with its size in bytes.
+    `launcher` is the address of the driver's cuLaunchKernelEx, and `function` the kernel's handle. `tensors` says which
+    of the addresses that `run` is given are the kernel's. `numbers` come after them, each with its size in bytes. A
+    kernel that `follows` is brought to the card while the one before it in the stream is still at work.
     """
 
     def __init__(
@@ -172,6 +173,7 @@ class KernelLaunch:
         shared: int,
         tensors: Sequence[int],
         numbers: Sequence[tuple[int, int]],
+        follows: bool = False,
     ) -> None: ...
     def run(self, stream: int, addresses: list[int]) -> int:
         """Launch on a stream. The answer is the driver's, 0 for success; -1 if a tensor starts at no multiple of 16."""

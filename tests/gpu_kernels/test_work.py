@@ -18,12 +18,20 @@ KINDS = [Max(), Min("split"), Max("all"), Sum(), Avg(count_include_pad=False), S
 
 #: Numbers of the planner that send every pool one way.
 BACK_BY_AXES = {"LAUNCH": 0, "BYTE": 0, "TAP": 1, "ASKED": 1, "SLID_BACK": 1e-3, "ALONG": 1e-3, "VISITED": 10**9}
+ALONG_ONE_AXIS = {"DIRECT_CELLS": 0, "CELLS_OF_TREE": 0}
 WAYS = {
-    "direct": {"LAUNCH": 10**9, "DIRECT_CELLS": 10**6, "LONG": 10**6, "PART": 10**9},
-    "axis by axis": {"DIRECT_CELLS": 0, "LONG": 10**6, "PART": 10**9, **BACK_BY_AXES},
-    "tree": {"DIRECT_CELLS": 0, "LONG": 2, "FAR": 0, "PART": 10**9},
-    "parts": {"DIRECT_CELLS": 0, "LONG": 2, "FAR": 0, "PART": 2, "LEAST_PART": 2, "FEW_CHANNELS": 1},
-    "winners visited": {"LAUNCH": 0, "VISITED": 0, "HANDED": 0, "IN_TURN": 0},
+    "direct": {"LAUNCH": 10**9, "DIRECT_CELLS": 10**6, "CELLS_OF_TREE": 0, "LONG": 10**6, "PART": 10**9},
+    "axis by axis": {**ALONG_ONE_AXIS, "LONG": 10**6, "PART": 10**9, **BACK_BY_AXES},
+    "tree": {**ALONG_ONE_AXIS, "LONG": 2, "FAR": 0, "PART": 10**9},
+    "tree over axes": {
+        "FEWEST_OF_TREE": 2,
+        "CELLS_OF_TREE": 10**6,
+        "CELL_OF_TREE_OVER_AXES": 0,
+        "JOINED": -(10**9),
+        "PART": 10**9,
+    },
+    "parts": {**ALONG_ONE_AXIS, "LONG": 2, "FAR": 0, "PART": 2, "LEAST_PART": 2, "FEW_CHANNELS": 1},
+    "winners visited": {"LAUNCH": 0, "VISITED": 0, "HANDED": 0, "IN_TURN": 0, "IN_THREE_STEPS": 0},
     "loops": {"UNROLLED": 0, "UNROLLED_POWERS": 0},
 }
 WAYS["winners visited in loops"] = WAYS["winners visited"] | WAYS["loops"]
@@ -41,7 +49,8 @@ WINDOWS = {
 
 #: A kind that chooses and one that adds up over every window; those of two passes over two.
 CASES = [(kind, window) for kind in (Max(), Sum()) for window in WINDOWS]
-CASES += [(kind, window) for kind in (Min("split"), SmoothMax(-0.5)) for window in ("overlapping", "wide", "global")]
+CURVED = (Min("split"), SmoothMax(-0.5), Lp(3))
+CASES += [(kind, window) for kind in CURVED for window in ("overlapping", "wide", "global")]
 
 
 def send(monkeypatch, numbers):
@@ -116,6 +125,8 @@ def test_the_ways_are_gone(monkeypatch):
     assert kernels("boxes", "pull", "max") == ["slide_back", "slide_back"]
     send(monkeypatch, WAYS["tree"])
     assert kernels("rows", "forward") == ["tree"]
+    send(monkeypatch, WAYS["tree over axes"])
+    assert kernels("boxes", "forward") == ["tree"]
     send(monkeypatch, WAYS["parts"])
     assert len(kernels("whole", "forward")) > 3  # parts, and parts of these
     for way in ("winners visited", "winners visited in loops"):

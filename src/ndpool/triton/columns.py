@@ -17,6 +17,7 @@ import triton
 import triton.language as tl
 
 from .arithmetic import rounded
+from .chaining import wait_for_the_one_before
 from .groups import parted, side_by_side
 from .walking import LOADS_AT_ONCE
 from .windows import aligned, below, tile_of_program, wide_number
@@ -50,12 +51,13 @@ def winners_along(
     g, winners, g_out, rest_out, rows, windows, all_cells, size, out, inner,
     KERNEL: tl.constexpr, STRIDE: tl.constexpr, DILATION: tl.constexpr, LO: tl.constexpr,
     FIRST: tl.constexpr, LAST: tl.constexpr, SLOPE: tl.constexpr,
-    WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    CHAINED: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """Rows number what is outside of the axis, columns its cells and what is inside of it.
 
     The `FIRST` kernel of several reads the winners of a plan; the `LAST` writes no rest.
     """
+    wait_for_the_one_before(CHAINED)
     inner = wide_number(inner, WIDE)
     columns = size * inner
     row, first = tile_of_program(WIDE, ROWS, COLS)
@@ -89,12 +91,14 @@ def winners_along(
 def slide_back(
     g, winners, g_out, rest_out, rows, all_cells, size, out, inner,
     KERNEL: tl.constexpr, LO: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SLOPE: tl.constexpr,
-    CELLS: tl.constexpr, ALIGN: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    CELLS: tl.constexpr, ALIGN: tl.constexpr, CHAINED: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr,
+    COLS: tl.constexpr,
 ):  # fmt: skip
     """As `winners_along`; columns number groups of CELLS neighbours along the axis, and what is inside of it.
 
     `ALIGN` is 0 where something is inside. Else rows start at multiples of so many cells, and are read in vectors.
     """
+    wait_for_the_one_before(CHAINED)
     inner = wide_number(inner, WIDE)
     columns = tl.cdiv(size, CELLS) * inner
     row, start = tile_of_program(WIDE, ROWS, COLS)

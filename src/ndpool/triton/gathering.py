@@ -30,6 +30,7 @@ from .arithmetic import (
     sign_of,
     two_sum,
 )
+from .chaining import wait_for_the_one_before
 from .groups import parted, side_by_side
 from .windows import (
     ADAPTIVE,
@@ -137,7 +138,7 @@ def gather_taps(
     MOST: tl.constexpr, MARGINS: tl.constexpr, PHASES: tl.constexpr, GROUP: tl.constexpr, BEFORE: tl.constexpr,
     AFTER: tl.constexpr, ALIGN: tl.constexpr, ALIGN_OUT: tl.constexpr, EDGE: tl.constexpr, DIVISOR: tl.constexpr,
     FORM: tl.constexpr, COMPUTE: tl.constexpr, SLOPE: tl.constexpr,
-    WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    CHAINED: tl.constexpr, WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """The sizes b are in blocks. Rows of a tile number those, and columns groups of GROUP blocks along the last axis.
 
@@ -145,6 +146,7 @@ def gather_taps(
     block they are, and last the place that the cell has in them. `MARGINS` says how many windows more than blocks an
     axis has: a tap that is further may find none. `BEFORE` and `AFTER` are how many groups away a tap may be.
     """
+    wait_for_the_one_before(CHAINED)
     sizes = widened((s0, s1, s2, s3, s4, s5, s6, s7), WIDE)
     outs = widened((o0, o1, o2, o3, o4, o5, o6, o7), WIDE)
     blocks = widened((b0, b1, b2, b3, b4, b5, b6, b7), WIDE)
@@ -277,13 +279,14 @@ def gather_any(
     o0, o1, o2, o3, o4, o5, o6, o7,
     KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, ASKED: tl.constexpr, ALIGN: tl.constexpr,
     DIVISOR: tl.constexpr, FORM: tl.constexpr, COMPUTE: tl.constexpr, SLOPE: tl.constexpr, UNROLL: tl.constexpr,
-    WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    CHAINED: tl.constexpr, WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """`ASKED` has for each axis how many windows may see a cell, and how many of these numbers lie inside it.
 
     A `DIVISOR` of -1 is what counts in each window, for which see `_divided`, and one of 0 is the number of all cells
     of a window, which is the same for a whole row.
     """
+    wait_for_the_one_before(CHAINED)
     sizes = widened((s0, s1, s2, s3, s4, s5, s6, s7), WIDE)
     outs = widened((o0, o1, o2, o3, o4, o5, o6, o7), WIDE)
     size = sizes[RANK - 1]

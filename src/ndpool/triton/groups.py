@@ -12,7 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .arithmetic import PAD, WORST, anchor, none_yet, number
+from .arithmetic import NAME, PAD, SKIP, SUMS, WORST, anchor, better, none_yet, number
 from .walking import look, look_again, store_result
 from .windows import aligned, below, found_anew, row_cell, tile_along_axes, tile_of_program, widened
 
@@ -130,12 +130,18 @@ def walk_groups(
         a = a + (tl.full([ROWS, COLS], number(KIND[WORST]), COMPUTE),)
         b = b + (tl.full([ROWS, COLS], -1 if PLACES else 0, SECOND),)
         n = n + (tl.zeros([ROWS, COLS], tl.int32),)
-    for line in tl.static_range(LINES):
-        a, b, n = _lines(
-            line, a, b, n, x, coords, first, sizes, outs,
-            KIND, RANK, AXES, KERNEL, STEP, LO, GROUP, BEFORE, AFTER, ALIGN, OVER, PLACES, CLAMP, COMPUTE, SLOPE,
-            ROWS, COLS, "",
+    if joins_columns(KIND):
+        a = _joined_columns(
+            x, coords, first, sizes, outs,
+            KIND, RANK, AXES, LINES, KERNEL, STEP, LO, GROUP, BEFORE, AFTER, ALIGN, OVER, CLAMP, COMPUTE, ROWS, COLS,
         )  # fmt: skip
+    else:
+        for line in tl.static_range(LINES):
+            a, b, n = _lines(
+                line, a, b, n, x, coords, first, sizes, outs,
+                KIND, RANK, AXES, KERNEL, STEP, LO, GROUP, BEFORE, AFTER, ALIGN, OVER, PLACES, CLAMP, COMPUTE, SLOPE,
+                ROWS, COLS, "",
+            )  # fmt: skip
     if AGAIN or PLACES:
         for back in tl.static_range(LINES):
             a, b, n = _lines(
@@ -164,6 +170,50 @@ def walk_groups(
         aligned(row, outs[RANK - 1], ALIGN_OUT) + out, inside & below(out, outs[RANK - 1], ALIGN_OUT),
         g, a_out, b_out, d_out, x, sizes, outs, all_cells, KIND, RANK, WHOLE, DIVISOR, SINK, False, PLACES, SLOPE, True,
     )  # fmt: skip
+
+
+@triton.constexpr_function
+def joins_columns(kind):
+    """Whether the lines of a window can be joined before its columns: those of sums without an error, and of maxima."""
+    adds_up = kind[NAME.value] in ("sum", "avg") and kind[SUMS.value] == "plain"
+    return kind[SKIP.value] == "no" and (adds_up or kind[NAME.value] in ("max", "min"))
+
+
+@triton.jit
+def _joined(a, b, KIND: tl.constexpr):
+    if KIND[NAME] == "max" or KIND[NAME] == "min":
+        return better(a, b, KIND)
+    else:
+        return a + b
+
+
+@triton.jit
+def _joined_columns(
+    x, coords, first, sizes, outs,
+    KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, LINES: tl.constexpr, KERNEL: tl.constexpr,
+    STEP: tl.constexpr, LO: tl.constexpr, GROUP: tl.constexpr, BEFORE: tl.constexpr, AFTER: tl.constexpr,
+    ALIGN: tl.constexpr, OVER: tl.constexpr, CLAMP: tl.constexpr, COMPUTE: tl.constexpr,
+    ROWS: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """The states of a group: each column over all lines first, which neighbouring windows share."""
+    CELLS: tl.constexpr = STEP * GROUP
+    there = tl.full([1, 1], True, tl.int1)
+    columns = ()
+    for line in tl.static_range(LINES):
+        at, _, real = row_cell(line * KERNEL, coords, there, sizes[RANK - 1] // ALIGN, sizes, outs, RANK, AXES, CLAMP)
+        cells = _line(x, at * ALIGN, first, real, sizes[RANK - 1], KIND, BEFORE, AFTER, OVER, CELLS, ALIGN, ROWS, COLS)
+        longer = ()
+        for c in tl.static_range(CELLS * (BEFORE + 1 + AFTER)):
+            cell = cells[c].to(COMPUTE)
+            longer = longer + (_joined(columns[c], cell, KIND) if line > 0 else cell,)
+        columns = longer
+    found = ()
+    for r in tl.static_range(GROUP):
+        state = tl.full([ROWS, COLS], number(KIND[WORST]), COMPUTE)
+        for j in tl.static_range(KERNEL):
+            state = _joined(state, columns[STEP * (r + BEFORE * GROUP) - LO + j], KIND)
+        found = found + (state,)
+    return found
 
 
 @triton.jit

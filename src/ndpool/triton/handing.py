@@ -16,12 +16,14 @@ import triton
 import triton.language as tl
 
 from .arithmetic import rounded
+from .chaining import let_the_next_one_start, wait_for_the_one_before
 from .gathering import ASKED_AT_ONCE, window_over
 from .windows import along, row_block, tile_along_axes, tile_of_program, widened
 
 
 @triton.jit
-def clear(gx, cells, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr):
+def clear(gx, cells, CHAINED: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr):
+    let_the_next_one_start(CHAINED)
     first = row_block(WIDE) * (ROWS * COLS)
     at = first + tl.arange(0, ROWS * COLS)
     zeros = tl.zeros([ROWS * COLS], gx.dtype.element_ty)
@@ -37,7 +39,7 @@ def hand_over(
     s0, s1, s2, s3, s4, s5, s6, s7,
     o0, o1, o2, o3, o4, o5, o6, o7,
     RANK: tl.constexpr, AXES: tl.constexpr, ASKED: tl.constexpr, SLOPE: tl.constexpr, UNROLL: tl.constexpr,
-    WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    CHAINED: tl.constexpr, WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """A tile of windows; for `ASKED` see `gather_any`, in whose order the windows over a cell are asked."""
     sizes = widened((s0, s1, s2, s3, s4, s5, s6, s7), WIDE)
@@ -70,6 +72,7 @@ def hand_over(
                 number, sum, hands, own, won, inside, windows, g, winners, sizes, outs,
                 RANK, AXES, ASKED, ASKED_AT_ONCE, WIDE,
             )  # fmt: skip
+    wait_for_the_one_before(CHAINED)  # until all cells are cleared
     tl.store(gx + at, rounded(sum, gx.dtype), mask=hands)
 
 

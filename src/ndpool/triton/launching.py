@@ -27,7 +27,10 @@ ALIGNED = 16
 _BYTES = {"i32": 4, "i64": 8, "u64": 8}
 
 #: What a kernel may need beside its arguments. These kernels do not, as long as no tool asks for it.
-_MORE = ("global_scratch_size", "profile_scratch_size", "launch_cooperative_grid", "launch_pdl")
+_MORE = ("global_scratch_size", "profile_scratch_size", "launch_cooperative_grid")
+
+#: The cards whose kernels can be brought there while the one before is at work: from Hopper on.
+_CHAINS = (9, 0)
 
 #: How many there are who trace PyTorch's operators, or look at them.
 tracers = torch._C._len_torch_dispatch_stack
@@ -37,10 +40,15 @@ tracers = torch._C._len_torch_dispatch_stack
 def _launcher() -> int:
     """The address of the driver's function that launches a kernel; 0 where there is none."""
     try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
+        launch = ctypes.CDLL("libcuda.so.1").cuLaunchKernelEx
+    except (OSError, AttributeError):  # of which the latter is a driver from before 2022
         return 0
-    return ctypes.cast(driver.cuLaunchKernel, ctypes.c_void_p).value or 0
+    return ctypes.cast(launch, ctypes.c_void_p).value or 0
+
+
+@cache
+def _can_chain(device: int) -> bool:
+    return torch.version.hip is None and torch.cuda.get_device_capability(device) >= _CHAINS
 
 
 class Launch:
@@ -60,10 +68,23 @@ class Launch:
         self.kernel, self.grid, self.tensors, self.warps = kernel, grid, tuple(tensors), warps
         self.numbers, self.constants = tuple(numbers), constants
 
-    def run(self, given: dict[str, Tensor], **options: Any) -> Any:
-        """By Triton, which gives the compiled kernel; or in its interpreter, which has no options."""
+    def run(self, given: dict[str, Tensor]) -> None:
+        """In Triton's interpreter."""
+        self._run(given, self.constants)
+
+    def compiled(self, given: dict[str, Tensor], chained: bool, follows: bool) -> Any:
+        """By Triton, which gives the compiled kernel: alone, or chained to others, of which it may follow one at once.
+
+        A kernel that does not know how to wait is launched when the one before is done.
+        """
+        if "CHAINED" not in self.constants:
+            return self._run(given, self.constants, num_warps=self.warps)
+        constants = {**self.constants, "CHAINED": chained}
+        return self._run(given, constants, num_warps=self.warps, **({"launch_pdl": True} if follows else {}))
+
+    def _run(self, given: dict[str, Tensor], constants: dict[str, Any], **options: Any) -> Any:
         tensors = [given[name] for name in self.tensors]
-        return self.kernel[self.grid](*tensors, *self.numbers, **self.constants, **options)
+        return self.kernel[self.grid](*tensors, *self.numbers, **constants, **options)
 
     def trace(self, given: dict[str, Tensor]) -> None:
         """The launch as a node of the graph in the making."""
@@ -78,8 +99,8 @@ class Launch:
         types = [made.src.signature[name] for name in self.kernel.arg_names[len(self.tensors) :]]
         numbers = [(n, _BYTES[of]) for n, of in zip(self.numbers, types, strict=False) if of != "constexpr"]
         places = [names.index(name) for name in self.tensors]
-        threads = 32 * about.num_warps
-        return KernelLaunch(_launcher(), made.function, self.grid, threads, about.shared, places, numbers)
+        threads, follows = 32 * about.num_warps, bool(getattr(about, "launch_pdl", False))
+        return KernelLaunch(_launcher(), made.function, self.grid, threads, about.shared, places, numbers, follows)
 
 
 class Recipe:
@@ -103,8 +124,9 @@ class Recipe:
         for name, (length, dtype) in self.rooms.items():
             given[name] = torch.empty(length, dtype=dtype, device=some.device)
         if eager:
+            chained = len(self.launches) > 1 and _can_chain(some.get_device())
             with torch.cuda.device(some.device):
-                made = [launch.run(given, num_warps=launch.warps) for launch in self.launches]
+                made = [launch.compiled(given, chained, chained and i > 0) for i, launch in enumerate(self.launches)]
             self._prepare(made, given, some.get_device())
             return
         for launch in self.launches:

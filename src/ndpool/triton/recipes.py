@@ -34,9 +34,11 @@ from .work import (
     carried,
     cut,
     divisor,
+    in_groups,
     is_wide,
     joined,
     numbers,
+    power_of_two,
     taps,
     walks,
     windows_over_a_cell,
@@ -51,7 +53,10 @@ _TENSORS = {name: getattr(torch, name) for name in _TYPES}
 _KINDS = ("max", "min", "sum", "avg", "smooth_max", "lp")
 
 #: The places of a tile, and those of a tile whose columns are the cells of one window.
-TILE, TREE = 1024, 2048
+TILE, TREE = 1024, 1024
+
+#: Windows of more cells are read by more threads.
+LONG_TREE = 16384
 
 #: The bytes of a tile whose places walk over many cells each, one after the other, and of one on the way back by
 #: `gather_any`; the places of one from bins.
@@ -60,8 +65,12 @@ LOOP_BYTES, TILE_BYTES, TILE_OF_BINS = 1024, 8192, 2048
 #: Rows of fewer cells are narrow. Cells that ask more windows have tiles of fewer places.
 NARROW, MANY_WINDOWS = 64, 4
 
-#: The programs that keep the card busy. Small arrays have tiles of fewer places, down to so many, to have as many.
-BUSY, FEWEST_PLACES = 1056, 256
+#: Rows of fewer cells are short. A tile may be so much larger than what is in it.
+SHORT, MOST_EMPTY = 32, 1.2
+
+#: The programs that keep the card busy. Small arrays have tiles of fewer places, down to so many, to have as many; so
+#: have windows in steps of more than two along the last axis. Threads have vectors of fewer cells, to be so many.
+BUSY, FEWEST_PLACES, MANY_THREADS = 1056, 256, 100_000
 
 #: Wide kernels slide, so many neighbouring outputs at a time, in smaller tiles for their many numbers.
 #: Sums have fewer numbers than maxima with their places, and take more neighbours.
@@ -104,7 +113,6 @@ class Work:
         self.walks = walks(plan, self.axes)
         self.numbers = numbers(plan, self.walks)
         self.divisor = divisor(plan, self.axes)
-        self.whole = axis_numbers(self.axes, unrolled=False)
         self.inputs, self.outputs = math.prod(plan.shape), math.prod(plan.output_shape)
         between = [step.outputs for step in self.walks]
         between += [math.prod(axis.length for axis in axes) for _, axes in _one_by_one(self.axes)]
@@ -154,6 +162,8 @@ class Maker:
             layers = -(-rows // GRID_ROWS)
             grid = columns, -(-rows // layers), layers
             constants = {**constants, "WIDE": self.work.wide, "ROWS": sides[0], "COLS": sides[1]}
+            if "CHAINED" in kernel.arg_names:
+                constants["CHAINED"] = False  # until it is known where it runs; see `Launch`
             if lengths:
                 constants["WRAPS"] = wraps(sides, lengths)
             self.launches.append(Launch(kernel, grid, tuple(tensors), tuple(values), constants, warps))
@@ -180,15 +190,6 @@ def align(*lengths: int) -> int:
     (8, 4, 4, 1)
     """
     return math.gcd(*lengths, 8)
-
-
-def power_of_two(n: int) -> int:
-    """The next one.
-
-    >>> power_of_two(5), power_of_two(8), power_of_two(0)
-    (8, 8, 1)
-    """
-    return 1 << max(n - 1, 0).bit_length()
 
 
 def tile(rows: int, columns: int, most: int, exact: bool = False) -> tuple[int, int]:
@@ -229,6 +230,30 @@ def enough(most: int, total: int, fewest: int = FEWEST_PLACES) -> int:
     return most
 
 
+def vector(dtype: str, cells: int) -> int:
+    """How many cells a thread takes at once: as many as it reads, and fewer of small arrays, to have enough threads.
+
+    >>> vector("float32", 10**9), vector("bfloat16", 10**9), vector("float32", 10**5), vector("bfloat16", 10**5)
+    (4, 8, 1, 2)
+    """
+    most, fewest = min(8, VECTOR // ITEM_BYTES[dtype]), max(1, 4 // ITEM_BYTES[dtype])
+    while most > fewest and cells < most * MANY_THREADS:
+        most //= 2
+    return most
+
+
+def flat(axes: tuple[Axis, ...], columns: int) -> tuple[Axis, ...]:
+    """The axes, and one of length 1 where rows are so short that most tiles of them would be partly empty.
+
+    Then the rows of a tile number all of its places, and lie one after the other in memory.
+
+    >>> len(flat((carried(8), carried(5)), 5)), len(flat((carried(8), carried(16)), 16))
+    (3, 2)
+    """
+    ragged = columns < SHORT and power_of_two(columns) > columns * MOST_EMPTY
+    return (*axes, carried(1)) if ragged and len(axes) < MOST_AXES else axes
+
+
 def wraps(sides: tuple[int, int], lengths: Iterable[int]) -> tuple[bool, ...]:
     """Of each axis, whether the rows of a tile go over its end once at most; see `tile_along_axes`.
 
@@ -247,37 +272,51 @@ def _walk(maker: Maker, sink: str, made: tuple[str, str, str], tangent: str = ""
     extreme = name in ("max", "min")
     places = extreme and (bool(made[1]) or (bool(tangent) and option == "first"))
     counts = extreme and option != "first" and not made[1] and bool(tangent or g)
-    powers = work.numbers.kind.sums.startswith("powers")
+    # Powers of a tangent's window are not walked over again from states.
+    powers = work.numbers.kind.sums.startswith("powers") and not (tangent and len(work.walks) > 1)
     again = name == "smooth_max" or (name == "lp" and not powers) or counts
     source: tuple[str, ...] = ("x", "x", tangent or "x", "x")
     for i, step in enumerate(work.walks):
         last = i == len(work.walks) - 1
-        sinks = (made[0], made[1], made[2], "") if last else _states(maker, i, step, bool(tangent), again or places)
+        sinks = (made[0], made[1], made[2], "")
+        if not last:
+            sinks = _states(maker, i, step, bool(tangent), again or places, powers)
         if last and g:
             source = (*source[:2], g, source[3])
         tensors = [each or source[0] for each in (*source, *sinks)]
         flags = {"SINK": sink if last else "states", "TANGENT": bool(tangent), "PLACES": places, "AGAIN": again}
-        _one_walk(maker, step, {**flags, "SOURCE": "states" if i else "cells"}, tensors)
+        flags |= {"SOURCE": "states" if i else "cells", "POWERS": powers}
+        _one_walk(maker, step, flags, tensors)
         source = tuple(each or sinks[0] for each in sinks)
+        if powers:
+            source = (source[0], "x", *source[2:])
 
 
-def _states(maker: Maker, i: int, step: Walk, tangent: bool, again: bool) -> tuple[str, str, str, str]:
+def _states(maker: Maker, i: int, step: Walk, tangent: bool, again: bool, powers: bool) -> tuple[str, str, str, str]:
+    """What a walk leaves for the next one: the best, what is beside it, the slope, and how many cells are there.
+
+    Of powers their sum alone.
+    """
     kind = maker.work.numbers
-    second = again or kind.kind.sums != "plain"
+    second = again or kind.kind.sums == "error" or kind.kind.sums == "halves"
     return (
-        maker.room(f"a{i}", step.outputs, kind.compute),
+        maker.room(f"a{i}", step.outputs, kind.second if powers else kind.compute),
         maker.room(f"b{i}", step.outputs, kind.second) if second else "",
         maker.room(f"d{i}", step.outputs, kind.slope) if tangent else "",
         maker.room(f"n{i}", step.outputs, "int32") if maker.work.plan.skipped is not None else "",
     )
 
 
+def _constants_of_axes(work: Work, axes: tuple[Axis, ...], unrolled: bool) -> dict[str, Any]:
+    """Those of the walk, and those of the pool, which are as many."""
+    whole = axis_numbers((*work.axes, *axes[len(work.axes) :]), unrolled=False)
+    return {"RANK": len(axes), "AXES": axis_numbers(axes, unrolled), "WHOLE": whole}
+
+
 def _constants(work: Work, axes: tuple[Axis, ...], unrolled: bool) -> dict[str, Any]:
     return {
+        **_constants_of_axes(work, axes, unrolled),
         "KIND": tuple(work.numbers.kind),
-        "RANK": len(axes),
-        "AXES": axis_numbers(axes, unrolled),
-        "WHOLE": work.whole,
         "DIVISOR": work.divisor,
         "COMPUTE": _TYPES[work.numbers.compute],
         "SECOND": _TYPES[work.numbers.second],
@@ -286,37 +325,56 @@ def _constants(work: Work, axes: tuple[Axis, ...], unrolled: bool) -> dict[str, 
 
 
 def _one_walk(maker: Maker, step: Walk, flags: dict[str, Any], tensors: list[str]) -> None:
-    work, axes, last = maker.work, step.axes, step.axes[-1]
+    work, last = maker.work, step.axes[-1]
+    powers, flags = flags["POWERS"], {name: flag for name, flag in flags.items() if name != "POWERS"}
     unroll = not step.tree and step.cells <= (UNROLLED_POWERS if flags["AGAIN"] else UNROLLED)
-    constants = {**_constants(work, axes, unroll), **flags, "CLAMP": _clamps(work, flags)}
+    constants = {**_constants(work, step.axes, unroll), **flags, "CLAMP": _clamps(work, flags)}
     if _can_be_anchored(work, step, flags):
         constants["KIND"] = tuple(work.numbers.kind._replace(sums="anchored"))
+    if work.plan.kind == "lp" and not powers:
+        constants["KIND"] = tuple(work.numbers.kind._replace(sums="plain"))
     whole = flags["SOURCE"] == "cells" and flags["SINK"] != "states" and not flags["TANGENT"]
-    if unroll and whole and _in_groups(last) and not work.numbers.kind.sums.startswith("powers"):
+    if unroll and whole and in_groups(last) and not powers:
         _walk_in_groups(maker, step, constants, tensors)
-        return
-    if _slides(work, step, flags):
+    elif _slides(work, step, flags):
         _slide(maker, step, constants, tensors)
-        return
-    rows = step.outputs if step.tree else step.rows
-    values = [rows, step.cells, step.scale, work.cells, 0, *_both(axes), *_sizes(axis.length for axis in work.axes)]
-    constants["CELLS"] = step.cells if unroll else 0
-    if step.tree:
-        del constants["CLAMP"]
-        cols = min(COLUMNS_OF_TREE, power_of_two(step.cells))
-        sides = max(1, min(TREE // cols, power_of_two(rows))), cols
-        warps = 8 if cols == COLUMNS_OF_TREE else 4
-        maker.launch(tree, (rows, 1), sides, tensors, values, constants, warps, lengths=_outputs(axes))
+    elif step.tree:
+        _walk_by_tree(maker, step, constants, tensors)
     else:
-        size = ITEM_BYTES[work.plan.dtype]
-        if unroll:
-            places = enough(_places(work, step, constants), step.outputs)
-        else:
-            # A long loop waits for memory: the more threads wait at once, the better. Narrow cells go in pairs.
-            places = enough(LOOP_BYTES // size, step.outputs, THREADS if size >= 4 else FEWEST_PLACES)
-        sides = tile(rows, last.output, places)
-        constants |= {"EDGE": last.output % sides[1] > 0, "ALIGN_OUT": align(last.output)}
-        maker.launch(walk, (rows, last.output), sides, tensors, values, constants, lengths=_outputs(axes))
+        _walk_by_places(maker, step, constants, tensors, unroll)
+
+
+def _walk_by_tree(maker: Maker, step: Walk, constants: dict[str, Any], tensors: list[str]) -> None:
+    cols = min(COLUMNS_OF_TREE, power_of_two(step.cells))
+    sides = max(1, min(enough(TREE, step.outputs * cols) // cols, power_of_two(step.outputs))), cols
+    warps = 8 if step.cells > LONG_TREE else 4
+    constants = {**constants, "CELLS": 0}
+    del constants["CLAMP"]
+    values, lengths = _values(maker.work, step, step.outputs), _outputs(step.axes)
+    maker.launch(tree, (step.outputs, 1), sides, tensors, values, constants, warps, lengths=lengths)
+
+
+def _walk_by_places(maker: Maker, step: Walk, constants: dict[str, Any], tensors: list[str], unroll: bool) -> None:
+    work, size, strided = maker.work, ITEM_BYTES[maker.work.plan.dtype], step.axes[-1].stride > 2
+    step = Walk(flat(step.axes, step.axes[-1].output), step.scale, False)
+    constants = {**constants, **_constants_of_axes(work, step.axes, unroll), "CELLS": step.cells if unroll else 0}
+    if unroll:
+        most = _places(work, step, constants)
+        places = enough(min(most, FEWEST_PLACES) if strided else most, step.outputs)
+    else:
+        # A long loop waits for memory: the more threads wait at once, the better. Narrow cells go in pairs.
+        most = min(LOOP_BYTES // size, FEWEST_PLACES) if strided else LOOP_BYTES // size
+        places = enough(most, step.outputs, THREADS if size >= 4 else FEWEST_PLACES)
+    columns = step.axes[-1].output
+    sides = tile(step.rows, columns, places)
+    constants |= {"EDGE": columns % sides[1] > 0, "ALIGN_OUT": align(columns)}
+    values, lengths = _values(work, step, step.rows), _outputs(step.axes)
+    maker.launch(walk, (step.rows, columns), sides, tensors, values, constants, lengths=lengths)
+
+
+def _values(work: Work, step: Walk, rows: int) -> list[int]:
+    whole = _sizes(axis.length for axis in work.axes)
+    return [rows, step.cells, step.scale, work.cells, 0, *_both(step.axes), *whole]
 
 
 def _can_be_anchored(work: Work, step: Walk, flags: dict[str, Any]) -> bool:
@@ -332,14 +390,10 @@ def _clamps(work: Work, flags: dict[str, Any]) -> bool:
     return work.plan.kind in ("max", "min") and not flags["AGAIN"] and work.plan.skipped is None
 
 
-def _in_groups(axis: Axis) -> bool:
-    """Whether windows go in steps of 1 or 2, over rows that are worth to be read whole."""
-    return axis.stride <= 2 and axis.dilation == 1 and axis.kernel > 1 and axis.output >= 8 and not axis.adaptive
-
-
 def _walk_in_groups(maker: Maker, step: Walk, constants: dict[str, Any], tensors: list[str]) -> None:
     work, last, plan = maker.work, step.axes[-1], maker.work.plan
-    cells = max(last.stride, min(8, VECTOR // ITEM_BYTES[plan.dtype]))  # a vector, or as many as can be put together
+    inputs = math.prod(axis.length for axis in step.axes)
+    cells = max(last.stride, vector(plan.dtype, inputs))
     group = cells // last.stride
     groups = -(-last.output // group)
     places = _places(work, step, constants)
@@ -419,13 +473,19 @@ def _time_asked(axes: tuple[Axis, ...], item: int, tap: float) -> float:
     """How long it should take if cells ask all windows over them at once."""
     inputs, last, found = math.prod(axis.length for axis in axes), axes[-1], taps(axes)
     if found is not None:
-        work = tap * item / 4 * sum(map(len, found.taps)) / math.prod(found.steps)
+        count = sum(map(len, found.taps)) / math.prod(found.steps)
+        work = tap * item / 4 * count * (1 + count / times.MANY_TAPS if tap == times.TAP_OF_WINNER else 1)
     elif last.is_whole or cut(axes) != axes:
         work = times.ASKED_BY_ROWS * _windows(axes)
     else:
-        work = times.ASKED * _windows(axes) + times.ROW / max(last.length, 1)
+        each = times.ASKED_OF_BINS if _has_bins(axes) else times.ASKED
+        work = each * _windows(axes) + times.ROW / max(last.length, 1)
     moved = item * (inputs + math.prod(_outputs(axes))) * (times.UNALIGNED if align(last.length) == 1 else 1)
     return times.of_kernel(moved, work * inputs)
+
+
+def _has_bins(axes: tuple[Axis, ...]) -> bool:
+    return any(axis.adaptive for axis in axes)
 
 
 def _windows(axes: tuple[Axis, ...]) -> int:
@@ -462,7 +522,8 @@ def _means_back(maker: Maker) -> None:
     if _are_whole(work) and work.axes[-1].is_whole:
         _gather(maker, work.axes, "sums", ("g", "", "", ""), "gx", by=0)
         return
-    in_passing = times.DIVIDED * _windows(work.axes) + times.ROW / max(work.axes[-1].length, 1)
+    each = times.DIVIDED + (times.ASKED_OF_BINS - times.ASKED if _has_bins(work.axes) else 0)
+    in_passing = each * _windows(work.axes) + times.ROW / max(work.axes[-1].length, 1)
     first = times.of_kernel(3 * item * outputs, 0) + _time_of_sums(work.axes, item)
     if times.of_kernel(item * (inputs + outputs), in_passing * inputs) < first:
         _gather(maker, work.axes, "sums", ("g", "", "", ""), "gx", by=-1, wide=True)
@@ -477,7 +538,7 @@ def times_of_winners(work: Work) -> dict[str, float]:
     found = {"ask": _time_asked(work.axes, item, times.TAP_OF_WINNER)}
     windows = _windows(work.axes)
     visited = work.outputs * (times.VISITED + times.HANDED * max(1, item / 4) * windows)
-    visited = max(visited, times.IN_TURN * windows)
+    visited = times.IN_THREE_STEPS + max(visited, times.IN_TURN * windows)
     found["visited"] = times.of_kernel(item * inputs, 0) + times.of_kernel(0, visited)
     steps = [axes for _, axes in _one_by_one(work.axes)]
     if len(steps) > 1 and not any(axis.adaptive for axis in work.axes):
@@ -555,8 +616,10 @@ def _gather(
     Sums are divided by `by`, for which see `gather_any`. `wide` gradients have more bits than
     cells have, or go on in as many.
     """
-    work, counts, found, last = maker.work, asked(axes), taps(axes), axes[-1]
-    windows = _windows(axes)
+    work, windows = maker.work, _windows(axes)
+    if taps(axes) is None or by < 0 or axes[-1].is_carried:
+        axes = flat(axes, axes[-1].length)
+    counts, found, last = asked(axes), taps(axes), axes[-1]
     slope, sums = _added_in(work, form, windows, wide)
     sums = "powers" if work.numbers.kind.sums == "powers" else sums
     tensors = [*(each or given[0] for each in given), gx]
@@ -570,8 +633,8 @@ def _gather(
         "SLOPE": _TYPES[slope],
     }
     if found is not None and by >= 0:
-        most = 1 if last.is_carried else min(8, VECTOR // ITEM_BYTES[work.plan.derivative])
-        cells = max(last.stride, most)
+        inputs = math.prod(axis.length for axis in axes)
+        cells = max(last.stride, 1 if last.is_carried else vector(work.plan.derivative, inputs))
         group = cells // last.stride
         away = [tap[-2] for phase in found.taps for tap in phase]
         before, after = -(-max(0, -min(away)) // group), -(-max(0, max(away)) // group)
@@ -594,7 +657,7 @@ def _gather(
         constants |= {"AXES": axis_numbers(axes), "ASKED": counts, "UNROLL": unroll}
         # It takes divisions to find the bins over a column, once for all rows.
         most = max(TILE, TILE_BYTES // ITEM_BYTES[work.plan.derivative])
-        most = max(most, TILE_OF_BINS) if any(axis.adaptive for axis in axes) else most
+        most = max(most, TILE_OF_BINS) if _has_bins(axes) else most
         # Few columns are many rows, and what is found for a row serves few cells. Many windows leave few registers.
         small = (last.length < NARROW and axes == given_axes) or windows > MANY_WINDOWS
         sides = fitting_tile(*over, enough(TILE // 2 if small else most, over[0] * over[1]))
@@ -614,7 +677,7 @@ def _places_of_taps(work: Work, form: str, windows: int, channels_last: bool) ->
 
 def _hand_over(maker: Maker) -> None:
     work, axes, windows = maker.work, maker.work.axes, _windows(maker.work.axes)
-    cleared = enough(CLEARED, work.inputs)
+    axes, cleared = flat(axes, axes[-1].output), enough(CLEARED, work.inputs)
     maker.launch(clear, (-(-work.inputs // cleared), 1), (1, cleared), ["gx"], [work.inputs], {})
     over = math.prod(axis.output for axis in axes[:-1]), axes[-1].output
     slope, _ = _added_in(work, "winners", windows)
@@ -642,7 +705,7 @@ def _pull_blocks(maker: Maker) -> None:
     work, axes, last = maker.work, maker.work.axes, maker.work.axes[-1]
     found, numbers = taps(axes), maker.work.numbers
     assert found is not None
-    cells = max(last.stride, 1 if last.is_carried else min(8, VECTOR // ITEM_BYTES[work.plan.dtype]))
+    cells = max(last.stride, 1 if last.is_carried else vector(work.plan.dtype, work.inputs))
     group = cells // last.stride
     over = math.prod(found.blocks[:-1]), -(-found.blocks[-1] // group)
     constants = {

@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 
 from .arithmetic import NAME, WORST, are_equal, beats, better, number
+from .chaining import wait_for_the_one_before
 from .groups import parted, side_by_side
 from .walking import store_result
 from .windows import aligned, along_axes, below, tile_of_program, wide_number, widened
@@ -42,13 +43,14 @@ def slide(
     KIND: tl.constexpr, RANK: tl.constexpr, WHOLE: tl.constexpr, DIVISOR: tl.constexpr, SOURCE: tl.constexpr,
     SINK: tl.constexpr, PLACES: tl.constexpr, COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr,
     KERNEL: tl.constexpr, LO: tl.constexpr, DIGITS: tl.constexpr, TAKEN: tl.constexpr, OUTPUTS: tl.constexpr,
-    ALIGN: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    ALIGN: tl.constexpr, CHAINED: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """Rows number what is outside of the axis, columns its groups of outputs and what is inside of it.
 
     `ALIGN` is 0 where something is inside of it. Else rows start at multiples of so many cells, and are read whole.
     `TAKEN` has for each binary digit of the kernel how many cells the ranges before it take, and -1 where it is 0.
     """
+    wait_for_the_one_before(CHAINED)
     outs = widened((o0, o1, o2, o3, o4, o5, o6, o7), WIDE)
     inner = wide_number(inner, WIDE)
     columns = tl.cdiv(out, OUTPUTS) * inner

@@ -6,33 +6,42 @@ A kernel waits for its launch and then for the slower of two: the memory that it
 from __future__ import annotations
 
 #: From one kernel to the next, and a byte that is read or written.
-LAUNCH, BYTE = 2.5e6, 0.25
+LAUNCH, BYTE = 2.0e6, 0.25
 
-#: A cell of a window that is walked over: where the steps are written out, and in a loop. Those of a loop come one
-#: after the other, however few outputs there are. A cell of a tree.
-CELL, CELL_IN_LOOP, CELL_IN_TURN, CELL_OF_TREE = 0.4, 2.0, 1e5, 1.3
+#: A cell of a window that is walked over: where the steps are written out, where neighbours share what they have of
+#: their cells, and in a loop. Those of a loop come one after the other, however few outputs there are.
+CELL, CELL_IN_GROUP, CELL_IN_LOOP, CELL_IN_TURN = 0.4, 0.2, 0.9, 5e4
 
-#: How many times as long a cell takes that is a power or an exponential, and a double beside which the error is kept.
-CURVED, WITH_ERROR = 3, 2
+#: A cell of a tree along one axis, and over several, whose columns may be more than cells; and what joins the columns.
+CELL_OF_TREE, CELL_OF_TREE_OVER_AXES, JOINED = 1.3, 2.0, 6e5
 
-#: Neighbours along the last axis that read apart from each other: up to so many bytes, a cell takes the longer.
-SECTOR = 32
+#: How many times as long a cell takes that is a power or an exponential, a double beside which the error is kept, and
+#: one that is compared: cards have no instruction for the maximum of doubles.
+CURVED, WITH_ERROR, MAXIMUM_OF_DOUBLES = 3, 2, 4
+
+#: Neighbours along the last axis that read apart from each other: from so many bytes on, and up to so many, a cell
+#: takes the longer. In a loop it takes so many times as long.
+NEAR, SECTOR, APART_IN_LOOP = 16, 32, 2.5
 
 #: Rows that do not start at multiples of a vector are moved so much slower.
 UNALIGNED = 1.3
 
-#: How many cells' time an output of a wide window takes.
-SLIDING = 8
+#: How many cells' time an output of a wide window takes: in general, and along the last axis from states.
+SLIDING, SLIDING_IN_ROWS = 8, 14
 
-#: A window that is asked on the way back: a sum and a winner by taps, by division, with a divisor of its own, or for a
-#: row of cells at once. What is found for a row, where it is found by division.
-TAP, TAP_OF_WINNER, ASKED, DIVIDED, ASKED_BY_ROWS, ROW = 0.7, 0.7, 1.2, 1.5, 0.5, 10.0
+#: A window that is asked on the way back: a sum and a winner by taps, by division, among bins, with a divisor of its
+#: own, or for a row of cells at once. What is found for a row, where it is found by division.
+TAP, TAP_OF_WINNER, ASKED, ASKED_OF_BINS, DIVIDED, ASKED_BY_ROWS, ROW = 0.7, 0.2, 0.9, 1.6, 1.5, 0.5, 10.0
+
+#: From so many taps on, each takes twice as long: fewer of them find what they ask for in registers.
+MANY_TAPS = 7
 
 #: A winner along one axis: in steps of one, and in others.
 SLID_BACK, ALONG = 0.2, 1.0
 
-#: A winner that is visited, and a window that it asks: all of them at once, and one after the other.
-VISITED, HANDED, IN_TURN = 6.0, 1.5, 5e4
+#: A winner that is visited, and a window that it asks: all of them at once, and one after the other. However few there
+#: are, it takes so long until the place of a winner, the windows over it and their gradients have come from memory.
+VISITED, HANDED, IN_TURN, IN_THREE_STEPS = 6.0, 1.5, 5e4, 8e5
 
 
 def of_kernel(moved: float, work: float) -> float:

@@ -10,6 +10,7 @@ import triton
 import triton.language as tl
 
 from .arithmetic import LEAD, NAME, SUMS, WORST, any_lacking, are_equal, finds_later, lacking, none_yet, number, two_sum
+from .chaining import wait_for_the_one_before
 from .walking import look, look_again, store_result
 from .windows import cell, found_anew, row_block, tile_along_axes, widened
 
@@ -57,9 +58,10 @@ def tree(
     KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, WHOLE: tl.constexpr, CELLS: tl.constexpr,
     DIVISOR: tl.constexpr, SOURCE: tl.constexpr, SINK: tl.constexpr, TANGENT: tl.constexpr, PLACES: tl.constexpr,
     AGAIN: tl.constexpr, COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr,
-    WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    CHAINED: tl.constexpr, WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """As `walk`; `rows` number the outputs of all axes."""
+    wait_for_the_one_before(CHAINED)
     sizes = widened((s0, s1, s2, s3, s4, s5, s6, s7), WIDE)
     outs = widened((o0, o1, o2, o3, o4, o5, o6, o7), WIDE)
     first = row_block(WIDE) * ROWS

@@ -45,6 +45,7 @@ from .arithmetic import (
     sums_powers,
     two_sum,
 )
+from .chaining import wait_for_the_one_before
 from .windows import aligned, below, cell, cells_seen, found_anew, tile_along_axes, tile_of_program, widened
 
 #: How many cells of a long loop are on their way from memory at once.
@@ -60,14 +61,17 @@ def walk(
     KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, WHOLE: tl.constexpr, CELLS: tl.constexpr,
     DIVISOR: tl.constexpr, SOURCE: tl.constexpr, SINK: tl.constexpr, TANGENT: tl.constexpr, PLACES: tl.constexpr,
     AGAIN: tl.constexpr, CLAMP: tl.constexpr, COMPUTE: tl.constexpr, SECOND: tl.constexpr, SLOPE: tl.constexpr,
-    EDGE: tl.constexpr, ALIGN_OUT: tl.constexpr, WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr,
-    COLS: tl.constexpr,
+    EDGE: tl.constexpr, ALIGN_OUT: tl.constexpr, CHAINED: tl.constexpr, WRAPS: tl.constexpr, WIDE: tl.constexpr,
+    ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """`AXES` and the sizes s are those of the source, o those of the sink; `WHOLE` and f those of the pool.
+
+    Beside states that are sums of powers, `b_in` is x.
 
     `CELLS` is how many there are where the loop over them is unrolled, and 0 else. With `CLAMP`, for which see
     `along`, no cell needs a mask: those of padding are real ones that are seen twice.
     """
+    wait_for_the_one_before(CHAINED)
     sizes = widened((s0, s1, s2, s3, s4, s5, s6, s7), WIDE)
     outs = widened((o0, o1, o2, o3, o4, o5, o6, o7), WIDE)
     first_row, first = tile_of_program(WIDE, ROWS, COLS)
@@ -120,14 +124,16 @@ def walk(
                 KIND, SOURCE, TANGENT, PLACES, COMPUTE, SLOPE, "NaNs",
             )  # fmt: skip
 
-    if sums_powers(KIND):
+    if sums_powers(KIND) and SINK != "states":
         a = tl.where(b == 0, 0.0, 1.0).to(COMPUTE)  # the scale
-        usual = is_usual(b, a_in.dtype.element_ty) | ~inside
+        x = b_in if SOURCE == "states" else a_in
+        usual = is_usual(b, x.dtype.element_ty) | ~inside
         if tl.min(usual.to(tl.int32)) == 0:
             # A window's bits depend on its own cells, and not on who else is in the tile.
+            lengths = widened((f0, f1, f2, f3, f4, f5, f6, f7), WIDE)
             scale_a, scale_b, scale_d = _with_scale(
-                a_in, d_in, found_anew(coords, zero, RANK), col, seen, cells, sizes, outs,
-                KIND, RANK, AXES, TANGENT, COMPUTE, SECOND, SLOPE, ROWS, COLS,
+                x, d_in, found_anew(coords, zero, RANK), col, seen, all_cells, lengths, outs,
+                KIND, RANK, WHOLE, TANGENT, COMPUTE, SECOND, SLOPE, ROWS, COLS,
             )  # fmt: skip
             a = tl.where(usual, a, scale_a)
             b = tl.where(usual, b, scale_b)
@@ -171,8 +177,8 @@ def store_result(
 ):  # fmt: skip
     """What the sink takes of finished states."""
     if SINK == "states":
-        tl.store(a_out + out, a, mask=inside)
-        if SECONDS:
+        tl.store(a_out + out, b if sums_powers(KIND) else a, mask=inside)
+        if SECONDS and not sums_powers(KIND):
             tl.store(b_out + out, b, mask=inside)
         if TANGENT:
             tl.store(d_out + out, d, mask=inside)
@@ -224,6 +230,10 @@ def look(
             a, b = _added(a, b, v, KIND, COMPUTE, FIRST)
         if TANGENT:
             d += tl.load(d_in + at, mask=real, other=0).to(SLOPE)
+    elif sums_powers(KIND) and SOURCE == "states":
+        b += v
+        if KIND[SKIP] != "no":
+            n += tl.load(n_in + at, mask=real, other=0)
     else:
         v = v.to(COMPUTE)
         if KIND[SKIP] != "no":

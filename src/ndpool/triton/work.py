@@ -53,9 +53,11 @@ LARGEST_INT = 2**31 - 1
 #: Numbers up to here are divided exactly by floats.
 EXACT_QUOTIENTS = 2**21
 
-#: The columns over which the cells of one window lie, and how many of 16 bits may be added one after the other.
-COLUMNS_OF_TREE = 2048
+#: The columns over which the cells of one window lie, and how many of 16 bits may be added one after the other. Windows
+#: over several axes are read by neighbouring threads if they have so many cells, and up to so many.
+COLUMNS_OF_TREE = 512
 IN_A_ROW = 512
+FEWEST_OF_TREE, CELLS_OF_TREE = 16, 4096
 
 
 #: Powers of a float32 or bfloat16 that a double holds, whatever the number, and of a float16 that a float32 holds;
@@ -198,12 +200,30 @@ def cut(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
     return *axes[:-1], carried(last.output), Axis(last.kernel, 1, last.kernel, last.kernel)
 
 
+def power_of_two(n: int) -> int:
+    """The next one.
+
+    >>> power_of_two(5), power_of_two(8), power_of_two(0)
+    (8, 8, 1)
+    """
+    return 1 << max(n - 1, 0).bit_length()
+
+
 def walks(plan: Plan, axes: tuple[Axis, ...]) -> tuple[Walk, ...]:
     """The launches that make one state or output for each window: the way that should take the least time."""
+    return min(possible_walks(axes), key=lambda steps: _time(plan, steps))
+
+
+def possible_walks(axes: tuple[Axis, ...]) -> Iterator[tuple[Walk, ...]]:
+    """All ways that may be good, each of which gives the same."""
     pooled = [i for i, axis in enumerate(axes) if not axis.is_carried]
     if not pooled:
-        return (Walk(axes, 1, False),)
-    return min((_walked(axes, groups) for groups in _ways(axes, pooled)), key=lambda steps: _time(plan, steps))
+        yield (Walk(axes, 1, False),)
+        return
+    for groups in _ways(axes, pooled):
+        yield _walked(axes, groups)
+    if len(pooled) > 1 and FEWEST_OF_TREE <= math.prod(axis.kernel for axis in axes) <= CELLS_OF_TREE:
+        yield (Walk(axes, 1, True),)  # one launch, where few windows have many cells
 
 
 def _ways(axes: tuple[Axis, ...], pooled: list[int]) -> Iterator[tuple[tuple[int, ...], ...]]:
@@ -222,8 +242,7 @@ def _ways(axes: tuple[Axis, ...], pooled: list[int]) -> Iterator[tuple[tuple[int
 
 
 def _at_once(axes: tuple[Axis, ...], group: tuple[int, ...]) -> bool:
-    cells = math.prod(axes[i].kernel for i in group)
-    return len(group) == 1 or (cells <= DIRECT_CELLS and not any(_is_long(axes, i) for i in group))
+    return len(group) == 1 or math.prod(axes[i].kernel for i in group) <= DIRECT_CELLS
 
 
 def _walked(axes: tuple[Axis, ...], groups: Iterable[tuple[int, ...]]) -> tuple[Walk, ...]:
@@ -239,30 +258,52 @@ def _walked(axes: tuple[Axis, ...], groups: Iterable[tuple[int, ...]]) -> tuple[
 
 def _time(plan: Plan, steps: tuple[Walk, ...]) -> float:
     """Where sums are kept between two kernels, they have twice the bits of cells; states of curved kinds more."""
-    item, curved = ITEM_BYTES[plan.dtype], plan.kind in ("smooth_max", "lp")
-    state = 4 * item if curved else item if plan.kind in ("max", "min") else 2 * item
-    slow = 1.0
-    if curved and not (len(steps) == 1 and _sums_powers(plan)):
-        slow = times.CURVED
-    elif plan.kind in ("max", "min"):
-        slow = item / 4
-    elif plan.dtype == "float64":
-        slow = times.WITH_ERROR
+    item, slow = ITEM_BYTES[plan.dtype], _slowness(plan, steps)
+    state = 4 * item if slow == times.CURVED else item if plan.kind in ("max", "min") else 2 * item
+    slides = plan.kind not in ("smooth_max", "lp")
     total = 0.0
     for i, step in enumerate(steps):
         inputs = math.prod(axis.length for axis in step.axes)
         moved = (state if i else item) * inputs + (item if i == len(steps) - 1 else state) * step.outputs
-        cells = min(step.cells, times.SLIDING) if is_wide(step) and not curved else step.cells
-        if step.tree:
-            work = slow * times.CELL_OF_TREE * cells * step.outputs
-        elif cells <= (UNROLLED_POWERS if slow == times.CURVED else UNROLLED):
-            # Those in steps of two share what they read.
-            apart = item * step.axes[-1].stride if step.axes[-1].stride > 2 else 4
-            work = slow * times.CELL * cells * step.outputs * max(1, min(apart, times.SECTOR) / 4)
-        else:
-            work = max(slow * times.CELL_IN_LOOP * cells * step.outputs, times.CELL_IN_TURN * cells)
-        total += times.of_kernel(moved, work)
+        total += times.of_kernel(moved, _time_of_cells(step, item, slow, slides, i == 0, len(steps) == 1))
     return total
+
+
+def _slowness(plan: Plan, steps: tuple[Walk, ...]) -> float:
+    """How many times as long a cell takes as a maximum of float32."""
+    if plan.kind in ("smooth_max", "lp"):
+        return 1 if sums_powers(plan, steps) else times.CURVED
+    if plan.kind in ("max", "min"):
+        if plan.dtype == "float64":
+            return times.MAXIMUM_OF_DOUBLES * (2 if any(step.tree for step in steps) else 1)
+        return ITEM_BYTES[plan.dtype] / 4
+    return times.WITH_ERROR if plan.dtype == "float64" else 1
+
+
+def _time_of_cells(step: Walk, item: int, slow: float, slides: bool, first: bool, alone: bool) -> float:
+    """What a launch does with cells. Windows in steps of two share what they read."""
+    if step.tree:
+        if sum(not axis.is_carried for axis in step.axes) == 1:
+            return slow * times.CELL_OF_TREE * step.cells * step.outputs
+        columns = min(COLUMNS_OF_TREE, power_of_two(step.cells))
+        each = -(-step.cells // columns) * columns
+        return times.JOINED + slow * times.CELL_OF_TREE_OVER_AXES * each * step.outputs
+    last = step.axes[-1]
+    apart = item * last.stride if last.stride > 2 else 0
+    if slides and is_wide(step):
+        in_rows = not (first or last.is_carried)
+        cells = times.SLIDING_IN_ROWS if in_rows else times.SLIDING
+        return slow * times.CELL * min(step.cells, cells) * step.outputs
+    if step.cells <= (UNROLLED_POWERS if slow == times.CURVED else UNROLLED):
+        cell = times.CELL_IN_GROUP if slides and alone and in_groups(last) else times.CELL
+        return slow * cell * step.cells * step.outputs * max(1, min(apart, times.SECTOR) / times.NEAR)
+    work = slow * times.CELL_IN_LOOP * step.cells * step.outputs * (times.APART_IN_LOOP if apart else 1)
+    return max(work, times.CELL_IN_TURN * step.cells)
+
+
+def in_groups(axis: Axis) -> bool:
+    """Whether windows go in steps of 1 or 2, over rows that are worth to be read whole."""
+    return axis.stride <= 2 and axis.dilation == 1 and axis.kernel > 1 and axis.output >= 8 and not axis.adaptive
 
 
 def is_wide(step: Walk) -> bool:
@@ -340,7 +381,7 @@ def _axis_numbers(axis: Axis, inner: int, alone: bool) -> AxisNumbers:
 
 
 def divisor(plan: Plan, axes: tuple[Axis, ...]) -> int:
-    """What all means are divided by; 0 where that differs from window to window."""
+    """What all means are divided by; 0 where that differs from window to window, or from one long axis to another."""
     option = plan.option.partition(" ")[0]
     if plan.kind != "avg" or (plan.skipped is not None and option != "fixed"):
         return 1 if plan.kind != "avg" else 0
@@ -349,7 +390,8 @@ def divisor(plan: Plan, axes: tuple[Axis, ...]) -> int:
     for axis in axes:
         beyond = axis.hi if option == "counted" else 0
         before = axis.lo if option == "real" else 0
-        if axis.adaptive or axis.is_whole or before or axis.end > axis.length + beyond:
+        of_any_length = axis.is_whole and axis.kernel > UNROLLED
+        if axis.adaptive or of_any_length or before or axis.end > axis.length + beyond:
             return 0
     return math.prod(axis.kernel for axis in axes)
 
@@ -390,7 +432,7 @@ def numbers(plan: Plan, steps: tuple[Walk, ...]) -> Numbers:
         slope = dtype if option == "first" and dtype in ("float32", "float64") else wide
     else:
         compute = "float32" if narrow or (dtype == "float32" and plan.kind == "smooth_max") else "float64"
-        if _sums_powers(plan) and len(steps) == 1 and not steps[0].tree:
+        if sums_powers(plan, steps):
             sums = "powers of doubles" if dtype == "float64" else "powers"
             compute = "float32" if dtype == "float16" else "float64"
         second = slope = compute if cells <= 64 else "float64"
@@ -406,9 +448,14 @@ def numbers(plan: Plan, steps: tuple[Walk, ...]) -> Numbers:
     return Numbers(kind, compute, second, slope)
 
 
-def _sums_powers(plan: Plan) -> bool:
-    """Whether powers can be added up as they are: a float32 has those of every float16, and a double all others."""
-    return plan.kind == "lp" and plan.parameter in WHOLE_POWERS
+def sums_powers(plan: Plan, steps: tuple[Walk, ...]) -> bool:
+    """Whether powers are added up as they are: a float32 holds those of every float16, and a double all but its own.
+
+    Those of doubles may be unusual, and then the whole window is walked over again.
+    """
+    if plan.kind != "lp" or plan.parameter not in WHOLE_POWERS or any(step.tree for step in steps):
+        return False
+    return len(steps) == 1 or plan.dtype != "float64"
 
 
 def _pads_are_cells(steps: tuple[Walk, ...]) -> bool:
