@@ -31,26 +31,73 @@ OTHERS = {
 }
 
 
+#: How x lies in memory, from outside to inside, and whether the pooled axes, the last two, are in their order there.
+ORDERS = {"usual": ((0, 1, 2), True), "channels last": ((1, 2, 0), True), "fortran": ((2, 1, 0), False)}
+
+
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("window", WINDOWS, ids=repr)
 @pytest.mark.parametrize("kind", KINDS, ids=repr)
-def test_both_ways_are_one(kind, window, dtype):
+def test_both_ways_are_one(kind, window, dtype, order):
     x = np.random.default_rng(0).integers(0, 2 if dtype is np.bool_ else 5, (3, 6, 7)).astype(dtype)
+    axes, ordered = ORDERS[order]
+    x = np.ascontiguousarray(x.transpose(axes)).transpose(np.argsort(axes))
     short, long = Pool(kind, window, (1, 2)), Pool(kind, window, (1, 2))
-    short(x), long(x)
+    for pool in (short, long):
+        pool(x), pool.vjp(x)
     for arrays in long._plans.values():
-        assert (arrays.quick is None) == (arrays.dtype != x.dtype)  # the smooth kinds compute integers as floats
+        # The smooth kinds compute integers as floats.
+        none = arrays.dtype != x.dtype or (arrays.order is not None and window == Global(keepdims=False))
+        assert (arrays.quick is None) == none
+        assert none or kind != Max() or short._latest.plan.finds_first
         arrays.quick = None
     object.__setattr__(long, "_latest", None)
-    wide = np.random.default_rng(1).normal(size=short(x).shape)
+    wide = np.empty_like(short(x), np.float64)
+    wide[...] = np.random.default_rng(1).normal(size=wide.shape)
     for g in (wide.astype(long.vjp(x)[1](wide).dtype), wide):
         (y, pull), (expected_y, expected_pull) = short.vjp(x), long.vjp(x)
-        for found, expected in ((short(x), long(x)), (y, expected_y), (pull(g), expected_pull(g))):
+        out, gx = np.full_like(expected_y, 9), np.full_like(expected_pull(g), 9)
+        for found, expected in (
+            (short(x), long(x)),
+            (short(x, out=out), long(x)),
+            (y, expected_y),
+            (pull(g), expected_pull(g)),
+            (pull(g, out=gx), expected_pull(g)),
+        ):
             assert found.dtype == expected.dtype
             assert found.flags.writeable
             np.testing.assert_array_equal(found, expected)
     for found, expected in zip(pull.__self__.residual, expected_pull.__self__.residual, strict=True):
         np.testing.assert_array_equal(found, expected)
+
+
+def test_an_array_to_write_to_is_looked_at():
+    """The short way leaves it to the long one to say what is wrong, and writes nothing."""
+    pool, x = Pool(Max(), Window((2, 2))), np.random.default_rng(0).normal(size=(4, 6)).astype(np.float32)
+    y, linear = pool.linearize(x)
+    y, linear = pool.linearize(x)
+    before, g, room = x.copy(), np.ones_like(y), np.zeros(48, np.float32)
+    fixed = np.zeros_like(y)
+    fixed.flags.writeable = False
+    for out, said in (
+        (fixed, "out is read-only"),
+        (np.zeros((2, 3)), "out has float64"),
+        (np.zeros((3, 2), np.float32), "out has float32"),
+        (x[:1].reshape(2, 3), "out overlaps x"),
+    ):
+        assert pool._latest.quick.forward(x, out) is None
+        with pytest.raises(ValueError, match=said):
+            pool(x, out=out)
+    with pytest.raises(TypeError, match="out is a list"):
+        pool(x, out=[1.0])
+    g = room[20:26].reshape(2, 3)
+    for out, said in ((room[:24].reshape(4, 6), "out overlaps g"), (np.zeros((4, 6)), "out has float64")):
+        with pytest.raises(ValueError, match=said):
+            linear.pull(g, out=out)
+    np.testing.assert_array_equal(x, before)
+    for out in (np.zeros((6, 4), np.float32).T, np.zeros((4, 12), np.float32)[:, ::2]):  # which are written the long way
+        np.testing.assert_array_equal(linear.pull(np.ones_like(y), out=out), linear.pull(np.ones_like(y)))
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -61,14 +108,14 @@ def test_another_array_is_none_of_its_business(name):
     for kind in (Max(), Max("split"), Avg(), Lp(2)):
         quick = Pool(kind, Window((2, 2)))._plan(x).quick
         other = OTHERS[name](x)
-        assert quick.forward(other) is None
+        assert quick.forward(other, None) is None
         assert quick.linearize(other) is None
-        assert quick.pull(x, y, winners, OTHERS[name](g)) is None
+        assert quick.pull(x, y, winners, OTHERS[name](g), None) is None
         if kind == Max():
-            assert quick.pull(x, y, OTHERS[name](x), g) is None
+            assert quick.pull(x, y, OTHERS[name](x), g, None) is None
         elif kind != Avg():
-            assert quick.pull(other, y, winners, g) is None
-        assert quick.pull(x, y, winners, g) is not None
+            assert quick.pull(other, y, winners, g, None) is None
+        assert quick.pull(x, y, winners, g, None) is not None
 
 
 @pytest.mark.parametrize("name", sorted(OTHERS.keys() - {"none", "subclass"}))
@@ -96,12 +143,15 @@ def test_the_native_plan_checks_what_it_is_made_for():
     plan = Pool(Max(), Window((2,)))._plan(np.zeros((3, 8), np.float32)).native
     dtypes = [np.dtype(np.float32)] * 3 + [np.dtype(np.uint8)]
 
-    def made(shape, y_shape):
-        return _engine.ArrayPlan(plan, np.ndarray, np.empty, shape, y_shape, *dtypes)
+    def made(shape, y_shape, order=()):
+        return _engine.ArrayPlan(plan, np.ndarray, np.empty, shape, y_shape, order, *dtypes)
 
-    assert made((3, 8), (3, 4)).forward(np.zeros((3, 8), np.float32)).shape == (3, 4)
+    assert made((3, 8), (3, 4)).forward(np.zeros((3, 8), np.float32), None).shape == (3, 4)
     for shape, y_shape in (((3, 9), (3, 4)), ((3, 8), (3, 5))):
         with pytest.raises(ValueError, match="the shapes are not the plan's"):
             made(shape, y_shape)
     with pytest.raises(OverflowError, match="the array is too large"):
         made((2**62, 8), (3, 4))
+    for order in ((0,), (0, 0), (0, 2), (-1, 0), (0, 1, 2)):
+        with pytest.raises(ValueError, match="the order does not have each axis once"):
+            made((3, 8), (3, 4), order)

@@ -267,61 +267,79 @@ class TensorPlan {
 
 // --- arrays that the engine makes -----------------------------------------------------------------
 
-// A pool for small arrays of NumPy in the usual order, which makes the arrays that it returns. Where an array is not
-// what it was made for, the answer is None.
+// A pool for small arrays of NumPy that are dense in one order of axes. It makes the arrays that it returns, unless it is
+// given one to write to. Where an array is not what it was made for, the answer is None.
 class ArrayPlan {
   public:
-    ArrayPlan(nb::object plan, nb::object type, nb::object empty, nb::tuple shape, nb::tuple y_shape, nb::object dtype,
-              nb::object result, nb::object derivative, nb::object place)
+    // The shapes are those in memory, where the axes lie in this order; it is empty where that is the usual one.
+    ArrayPlan(nb::object plan, nb::object type, nb::object empty, nb::tuple shape, nb::tuple y_shape,
+              const std::vector<int> &order, nb::object dtype, nb::object result, nb::object derivative,
+              nb::object place)
         : owner(std::move(plan)),
           pool(nb::cast<const BoundPool &>(owner).pool),
           numpy{std::move(type), std::move(empty)},
-          x(shape, dtype),
-          gx(shape, derivative),
-          y(y_shape, result),
-          g(y_shape, derivative),
+          x(shape, dtype, order),
+          gx(shape, derivative, order),
+          y(y_shape, result, order),
+          g(y_shape, derivative, order),
+          kept_x(shape, dtype),
+          kept_y(y_shape, result),
           winners(y_shape, place) {
         if (x.elements() != pool.inputs() || y.elements() != pool.outputs())
             throw std::invalid_argument("the shapes are not the plan's");
     }
 
-    nb::object forward(nb::handle array) const {
+    nb::object forward(nb::handle array, nb::handle out) const {
         const Array from = x.memory_of(numpy, array);
         if (!from.data) return nb::none();
-        nb::object to = y.made(numpy);
-        run([&] { pool.forward(from, y.memory_of(numpy, to), {}); });
-        return to;
+        const Result to(y, numpy, out, {from});
+        if (to.memory.data) run([&] { pool.forward(from, to.memory, {}); });
+        return to.array;
     }
 
-    // y, and what the derivative keeps: x, a copy of y, the winners, with None for those that it does not.
+    // y, and what the derivative keeps, as it lies in memory: x, a copy of y, the winners, with None for those that it
+    // does not.
     nb::object linearize(nb::handle array) const {
         const Array from = x.memory_of(numpy, array);
         if (!from.data) return nb::none();
         const Residual &kept = pool.residual();
-        nb::object to = y.made(numpy), value = kept.y ? y.made(numpy) : nb::none(),
+        nb::object to = y.made(numpy), value = kept.y ? kept_y.made(numpy) : nb::none(),
                    won = kept.winners ? winners.made(numpy) : nb::none();
         const Array made = y.memory_of(numpy, to);
         run([&] { pool.linearize(from, made, winners.memory_of(numpy, won), {}); });
-        if (kept.y) std::memcpy(y.memory_of(numpy, value).data, made.data, static_cast<std::size_t>(made.bytes));
-        return nb::make_tuple(to, nb::make_tuple(kept.x ? nb::borrow(array) : nb::none(), value, won));
+        if (kept.y) std::memcpy(kept_y.memory_of(numpy, value).data, made.data, static_cast<std::size_t>(made.bytes));
+        return nb::make_tuple(to, nb::make_tuple(kept.x ? x.laid(array) : nb::none(), value, won));
     }
 
-    nb::object pull(nb::handle input, nb::handle output, nb::handle places, nb::handle cotangent) const {
+    nb::object pull(nb::handle input, nb::handle output, nb::handle places, nb::handle cotangent,
+                    nb::handle out) const {
         const Residual &kept = pool.residual();
-        const Array given = g.memory_of(numpy, cotangent), from = x.memory_of(numpy, input),
-                    value = y.memory_of(numpy, output), won = winners.memory_of(numpy, places);
+        const Array given = g.memory_of(numpy, cotangent), from = kept_x.memory_of(numpy, input),
+                    value = kept_y.memory_of(numpy, output), won = winners.memory_of(numpy, places);
         if (!given.data || (kept.x && !from.data) || (kept.y && !value.data) || (kept.winners && !won.data))
             return nb::none();
-        nb::object to = gx.made(numpy);
-        run([&] { pool.pull(from, value, won, given, gx.memory_of(numpy, to), {}); });
-        return to;
+        const Result to(gx, numpy, out, {given, from, value, won});
+        if (to.memory.data) run([&] { pool.pull(from, value, won, given, to.memory, {}); });
+        return to.array;
     }
 
   private:
     nb::object owner;  // of the pool
     const PlannedPool &pool;
     NumpyType numpy;
-    ArrayLayout x, gx, y, g, winners;
+    ArrayLayout x, gx, y, g, kept_x, kept_y, winners;
+
+    // An array that is made, or the one that is given; None without memory where that is not fit to be written to.
+    struct Result {
+        nb::object array;
+        Array memory;
+
+        Result(const ArrayLayout &layout, const NumpyType &numpy, nb::handle given, std::initializer_list<Array> read)
+            : array(given.is_none() ? layout.made(numpy) : nb::borrow(given)),
+              memory(given.is_none() ? layout.memory_of(numpy, array) : layout.memory_to_write(numpy, given, read)) {
+            if (!memory.data) array = nb::none();
+        }
+    };
 
     // To let go of the GIL and take it back would take as long as a very small pool does.
     template <class F>
@@ -512,14 +530,14 @@ NB_MODULE(_engine, m) {
              "The way that 'forward', 'linearize', 'push', 'pull' or 'jvp' goes, by its name.")
         .def("paths", &BoundPool::paths, nb::arg("operation"), "All ways that it can go, the engine's choice first.");
     nb::class_<ArrayPlan>(m, "ArrayPlan", "A plan for small arrays of NumPy, which makes those that it returns.")
-        .def(nb::init<nb::object, nb::object, nb::object, nb::tuple, nb::tuple, nb::object, nb::object, nb::object,
-                      nb::object>(),
+        .def(nb::init<nb::object, nb::object, nb::object, nb::tuple, nb::tuple, std::vector<int>, nb::object,
+                      nb::object, nb::object, nb::object>(),
              nb::arg("plan"), nb::arg("array"), nb::arg("empty"), nb::arg("shape"), nb::arg("y_shape"),
-             nb::arg("dtype"), nb::arg("result"), nb::arg("derivative"), nb::arg("place"))
-        .def("forward", &ArrayPlan::forward, nb::arg("x").none())
+             nb::arg("order"), nb::arg("dtype"), nb::arg("result"), nb::arg("derivative"), nb::arg("place"))
+        .def("forward", &ArrayPlan::forward, nb::arg("x").none(), nb::arg("out").none())
         .def("linearize", &ArrayPlan::linearize, nb::arg("x").none())
         .def("pull", &ArrayPlan::pull, nb::arg("x").none(), nb::arg("y").none(), nb::arg("winners").none(),
-             nb::arg("g").none());
+             nb::arg("g").none(), nb::arg("out").none());
     nb::class_<TensorPlan>(m, "TensorPlan", "A plan for tensors of one layout, which makes those that it returns.")
         .def(nb::init<nb::object, nb::object, std::vector<i64>, std::vector<i64>, std::vector<i64>, std::vector<i64>,
                       const std::string &, const std::string &>(),

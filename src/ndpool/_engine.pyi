@@ -99,9 +99,11 @@ class Plan:
         """All ways that it can go, its own choice first."""
 
 class ArrayPlan:
-    """A plan for small arrays of NumPy, which makes those that it returns.
+    """A plan for small arrays of NumPy, which makes those that it returns, unless it is given one to write to.
 
-    The answer is None where an array is not C-contiguous, aligned, and of just this type, shape and dtype.
+    The shapes are those in memory, and `order` has the axes as they lie there; it is empty where that is the usual order.
+    The answer is None where an array is not dense in that order, aligned, and of just this type, shape and dtype; or
+    where `out` cannot be written, or lies over an array that is read.
     """
 
     def __init__(
@@ -111,16 +113,20 @@ class ArrayPlan:
         empty: Any,
         shape: tuple[int, ...],
         y_shape: tuple[int, ...],
+        order: Sequence[int],
         dtype: Any,
         result: Any,
         derivative: Any,
         place: Any,
     ) -> None: ...
-    def forward(self, x: Any) -> Any | None: ...
+    def forward(self, x: Any, out: Any | None) -> Any | None: ...
     def linearize(self, x: Any) -> tuple[Any, tuple[Any | None, Any | None, Any | None]] | None:
-        """Give y, and the x, the copy of y and the winners that the derivative keeps, with None for the others."""
+        """Give y, and the x, the copy of y and the winners that the derivative keeps, with None for the others.
 
-    def pull(self, x: Any | None, y: Any | None, winners: Any | None, g: Any) -> Any | None: ...
+        What is kept has its axes as they lie in memory.
+        """
+
+    def pull(self, x: Any | None, y: Any | None, winners: Any | None, g: Any, out: Any | None) -> Any | None: ...
 
 class TensorPlan:
     """A plan for tensors of one layout, which makes those that it returns.

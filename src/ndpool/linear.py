@@ -59,9 +59,9 @@ class Linear:
     def pull(self, g: ArrayLike, out: Array | None = None) -> Array:
         """`gx = J^T g` of an output cotangent, written into `out` where that is given."""
         arrays, kept = self._arrays, self._kept
-        if out is None and arrays.quick is not None:
+        if arrays.quick is not None:
             try:
-                gx: Array | None = arrays.quick.pull(*kept, g)
+                gx: Array | None = arrays.quick.pull(*kept, g, out)
             except MemoryError:
                 raise native.starved(arrays.plan) from None
             if gx is not None:

@@ -82,12 +82,18 @@ class Arrays:
         return native.engine_plan(self.plan)
 
     def _quick(self, dtype: np.dtype[Any]) -> _engine.ArrayPlan | None:
-        """The short way for small arrays in the usual order, which takes and makes them without a word of Python."""
-        winners = self.plan.residual.winners
-        if not self.small or self.order is not None or self.parts is not None or self.dtype != dtype or winners > 4:
+        """The short way for small arrays, which takes and makes them without a word of Python.
+
+        Where axes lie in another order, the output has to have all of them.
+        """
+        winners, flat = self.plan.residual.winners, len(self.shape) < len(self.plan.shape)
+        if not self.small or self.parts is not None or self.dtype != dtype or winners > 4:
             return None
+        if self.order is not None and flat:
+            return None
+        layout = self.inputs, self.outputs, self.order or ()
         dtypes = self.dtype, self.result, self.derivative, _PLACES[winners or 1]
-        return _engine.ArrayPlan(self.native, np.ndarray, np.empty, self.plan.shape, self.shape, *dtypes)
+        return _engine.ArrayPlan(self.native, np.ndarray, np.empty, *layout, *dtypes)
 
     # --- arrays as memory, and back ---
 

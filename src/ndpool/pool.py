@@ -148,9 +148,9 @@ class Pool:
     def __call__(self, x: ArrayLike, out: Array | None = None) -> Array:
         """The pooled array, written into `out` where that is given."""
         latest: Arrays | None = self._latest  # type: ignore[attr-defined]
-        if latest is not None and out is None and type(x) is np.ndarray:  # a compiler must not see what follows
+        if latest is not None and type(x) is np.ndarray:  # a compiler must not see what follows
             try:
-                y: Array | None = latest.quick.forward(x)  # type: ignore[union-attr]
+                y: Array | None = latest.quick.forward(x, out)  # type: ignore[union-attr]
             except MemoryError:
                 raise native.starved(latest.plan) from None
             if y is not None:
@@ -371,7 +371,7 @@ class Pool:
             arrays = plans[key]
         except KeyError:
             arrays = put(plans, key, self._planned(x, usual, ordered), _PLANS_KEPT)
-        if arrays is not None and arrays.quick is not None:
+        if arrays is not None and arrays.quick is not None and (arrays.plan.finds_first or not self._one_wins):
             object.__setattr__(self, "_latest", arrays)
         return arrays
 
