@@ -35,6 +35,7 @@ class Measure:
 
     title: str
     mode: str  # "forward" or "vjp"
+    ours: str  # the name of ndpool's time
     value: Callable[[Record], float | None]
     quantiles: tuple[float, ...]
     goals: tuple[Goal, ...]
@@ -48,12 +49,12 @@ class Measure:
         return sorted(having, key=lambda r: self.value(r) or 0.0, reverse=not self.least_is_worst)[:number]
 
 
-def against_torch(mode: str) -> Callable[[Record], float | None]:
-    """PyTorch's time over ndpool's, both on tensors."""
+def against_torch(mode: str, on: str = " tensor") -> Callable[[Record], float | None]:
+    """PyTorch's time over ndpool's: both on tensors, or ndpool on arrays, with `on` empty."""
 
     def value(record: Record) -> float | None:
         seconds = record["seconds"]
-        ours, theirs = seconds.get(f"{mode} tensor"), seconds.get(f"{mode} torch")
+        ours, theirs = seconds.get(mode + on), seconds.get(f"{mode} torch")
         return theirs / ours if ours and theirs else None
 
     return value
@@ -103,33 +104,35 @@ FAMILIES = {
 }
 MOST = {("forward", "plain"): 3.0, ("vjp", "plain"): 4.0, ("forward", "smooth"): 10.0, ("vjp", "smooth"): 12.0}
 WORDS = {"forward": "forward", "vjp": "forward + VJP"}
+PLACES = {" tensor": "tensors", "": "arrays"}  # what ndpool is called on
 
 
-def _torch_measure(mode: str, five_percent: float, median: float) -> Measure:
+def _torch_measure(mode: str, on: str, five_percent: float, median: float) -> Measure:
     goals = (Goal(0.0, "at least", 1.0), Goal(0.05, "at least", five_percent), Goal(0.5, "at least", median))
-    return Measure(f"PyTorch / ndpool, {WORDS[mode]}", mode, against_torch(mode), LOW, goals, least_is_worst=True)
+    title = f"PyTorch / ndpool on {PLACES[on]}, {WORDS[mode]}"
+    return Measure(title, mode, mode + on, against_torch(mode, on), LOW, goals, least_is_worst=True)
 
 
 def _bound_measure(mode: str) -> Measure:
     title = f"PyTorch / memory's limit, {WORDS[mode]}"
-    return Measure(title, mode, torch_against_limit(mode), LOW, (), least_is_worst=True)
+    return Measure(title, mode, mode, torch_against_limit(mode), LOW, (), least_is_worst=True)
 
 
 def _least_measure(mode: str) -> Measure:
     title = f"PyTorch / the longer of memory's limit and a call that computes nothing, {WORDS[mode]}"
-    return Measure(title, mode, torch_against_least(mode), LOW, (), least_is_worst=True)
+    return Measure(title, mode, mode, torch_against_least(mode), LOW, (), least_is_worst=True)
 
 
 def _limit_measure(mode: str, family: str) -> Measure:
     most = MOST.get((mode, family))
     goals = (Goal(0.95, "at most", most),) if most else ()
     title = f"time / memory's limit, {WORDS[mode]}, {FAMILIES[family]}"
-    return Measure(title, mode, against_limit(mode, family), HIGH, goals, least_is_worst=False)
+    return Measure(title, mode, mode, against_limit(mode, family), HIGH, goals, least_is_worst=False)
 
 
 MEASURES = (
-    _torch_measure("forward", 1.2, 8.0),
-    _torch_measure("vjp", 1.5, 6.0),
+    *(_torch_measure("forward", on, 1.2, 8.0) for on in PLACES),
+    *(_torch_measure("vjp", on, 1.5, 6.0) for on in PLACES),
     *(_limit_measure(mode, family) for family in FAMILIES for mode in WORDS),
 )
 
@@ -140,7 +143,8 @@ BOUNDS = tuple(
 
 def is_suspect(record: Record) -> bool:
     """Whether a time should be measured again: slower than PyTorch, or beyond what nineteen in twenty may take."""
-    slower = [value for mode in WORDS if (value := against_torch(mode)(record)) is not None]
+    ratios = (against_torch(mode, on)(record) for mode in WORDS for on in PLACES)
+    slower = [value for value in ratios if value is not None]
     over = [against_limit(mode, family)(record) for mode, family in MOST if record["family"] == family]
     most = [MOST[mode, family] for mode, family in MOST if record["family"] == family]
     return min(slower, default=1.0) < 1.0 or any(v is not None and v > m for v, m in zip(over, most, strict=True))

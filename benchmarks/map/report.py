@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..report import duration, table
-from .measures import BOUNDS, MEASURES, Goal, Measure, Record, against_torch
+from .measures import BOUNDS, MEASURES, PLACES, WORDS, Goal, Measure, Record, against_torch
 
 WORST = 20
 NAMES = {0.0: "worst", 0.01: "1 %", 0.05: "5 %", 0.25: "25 %", 0.5: "median", 0.95: "95 %", 1.0: "worst"}
@@ -35,10 +35,11 @@ def quantile_rows(records: list[Record]) -> list[list[str]]:
 
 def slower_words(records: list[Record]) -> str:
     parts = []
-    for mode, words in (("forward", "forward"), ("vjp", "forward + VJP")):
-        values = [value for record in records if (value := against_torch(mode)(record)) is not None]
-        if values:
-            parts.append(f"{sum(value < 1 for value in values)} of {len(values)} {words}")
+    for on, place in PLACES.items():
+        for mode, words in WORDS.items():
+            values = [value for record in records if (value := against_torch(mode, on)(record)) is not None]
+            if values:
+                parts.append(f"{sum(value < 1 for value in values)} of {len(values)} {words} on {place}")
     return f"Slower than PyTorch: {', '.join(parts)}." if parts else "PyTorch has none of these pools."
 
 
@@ -46,10 +47,8 @@ def worst_rows(measure: Measure, records: list[Record], number: int) -> list[lis
     rows = []
     for record in measure.worst(records, number):
         seconds, mode = record["seconds"], measure.mode
-        if measure.least_is_worst:
-            ours, other = seconds[f"{mode} tensor"], seconds[f"{mode} torch"]
-        else:
-            ours, other = seconds[mode], record["limits"][mode]
+        ours = seconds[measure.ours]
+        other = seconds[f"{mode} torch"] if measure.least_is_worst else record["limits"][mode]
         value = measure.value(record) or 0.0
         rows.append([figure(value), duration(ours), duration(other), record["paths"][mode], record["name"]])
     return rows
@@ -74,10 +73,11 @@ def text(records: list[Record]) -> str:
 EXPLANATION = """\
 Each point is a pool drawn at random: kind, dtype, number of axes, layout, window and size. Its result was checked. Then
 ndpool, PyTorch (where it has the pool, on tensors that lie in memory in the same way) and a copy of the input took
-turns. Forward + VJP are autograd's on both sides. The memory's limit is the time in which the bytes would be moved at
-the speed of the copy: x and y; with VJP also g, gx and what the derivative keeps. It is compared with arrays of 4 MB
-and more. The last lines of the table have PyTorch's time over that limit, and over a bare call: a function in Python
-that returns tensors made before. No engine behind Python can do better than these lines.
+turns. ndpool is called on tensors, where forward + VJP are autograd's as PyTorch's are, and on arrays, with `out=` and
+`pullback(g, out=gx)`. The memory's limit is the time in which the bytes would be moved at the speed of the copy: x and
+y; with VJP also g, gx and what the derivative keeps. It is compared with arrays of 4 MB and more. The last lines of the
+table have PyTorch's time over that limit, and over a bare call: a function in Python that returns tensors made before.
+No engine behind Python can do better on tensors than these lines.
 
 ![Ratios of times for pools drawn at random](map-light.svg#only-light)
 ![Ratios of times for pools drawn at random](map-dark.svg#only-dark)
