@@ -191,11 +191,15 @@ def test_quantiles_stand_beside_their_goals():
     report = importlib.import_module("benchmarks.map.report")
     torch_row, array_row, limit_row, bound_row, least_row = report.quantile_rows([record()] * 3)
     assert (torch_row[0], array_row[0]) == tuple(f"PyTorch / ndpool on {on}, forward" for on in ("tensors", "arrays"))
-    assert torch_row[1:] == array_row[1:] == [
-        "3",
-        "worst 1.50, 1 % 1.50, 5 % 1.50, 25 % 1.50, median 1.50",
-        "worst ≥ 1: met; 5 % ≥ 1.2: met; median ≥ 8: missed",
-    ]
+    assert (
+        torch_row[1:]
+        == array_row[1:]
+        == [
+            "3",
+            "worst 1.50, 1 % 1.50, 5 % 1.50, 25 % 1.50, median 1.50",
+            "worst ≥ 1: met; 5 % ≥ 1.2: met; median ≥ 8: missed",
+        ]
+    )
     assert limit_row[2:] == ["median 2.00, 95 % 2.00, worst 2.00", "95 % ≤ 3: met"]
     assert bound_row[0] == "PyTorch / memory's limit, forward"
     assert least_row[0].startswith("PyTorch / the longer of")

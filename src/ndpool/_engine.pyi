@@ -101,9 +101,9 @@ class Plan:
 class ArrayPlan:
     """A plan for small arrays of NumPy, which makes those that it returns, unless it is given one to write to.
 
-    The shapes are those in memory, and `order` has the axes as they lie there; it is empty where that is the usual order.
-    The answer is None where an array is not dense in that order, aligned, and of just this type, shape and dtype; or
-    where `out` cannot be written, or lies over an array that is read.
+    The shapes are those in memory, and `order` has the axes as they lie there; it is empty where that is the usual
+    order. The answer is None where an array is not dense in that order, aligned, and of just this type, shape and
+    dtype; or where `out` cannot be written, or lies over an array that is read.
     """
 
     def __init__(
