@@ -75,9 +75,7 @@ def test_an_array_to_write_to_is_looked_at():
     """The short way leaves it to the long one to say what is wrong, and writes nothing."""
     pool, x = Pool(Max(), Window((2, 2))), np.random.default_rng(0).normal(size=(4, 6)).astype(np.float32)
     y, linear = pool.linearize(x)
-    y, linear = pool.linearize(x)
-    before, g, room = x.copy(), np.ones_like(y), np.zeros(48, np.float32)
-    fixed = np.zeros_like(y)
+    before, room, fixed = x.copy(), np.zeros(48, np.float32), np.zeros_like(y)
     fixed.flags.writeable = False
     for out, said in (
         (fixed, "out is read-only"),
@@ -95,10 +93,8 @@ def test_an_array_to_write_to_is_looked_at():
         with pytest.raises(ValueError, match=said):
             linear.pull(g, out=out)
     np.testing.assert_array_equal(x, before)
-    for out in (
-        np.zeros((6, 4), np.float32).T,
-        np.zeros((4, 12), np.float32)[:, ::2],
-    ):  # which are written the long way
+    written_the_long_way = np.zeros((6, 4), np.float32).T, np.zeros((4, 12), np.float32)[:, ::2]
+    for out in written_the_long_way:
         np.testing.assert_array_equal(linear.pull(np.ones_like(y), out=out), linear.pull(np.ones_like(y)))
 
 
