@@ -177,6 +177,16 @@ ROADS = [
     road("few slabs, cut finely", Window((3, 3), 2, 1), (3, 130, 140)),
     road("one window over a cut row of channels", Window((40,), 40), (9000, 17), (0,)),
     road("cut volume", Window((2, 3, 2), (2, 1, 2), (0, 1, 1)), (1, 30, 50, 60)),
+    # One axis after the other: planes in bands, axes that are carried along, short rows, places of few channels.
+    road("planes in bands", Window((3, 3, 3), 1, 1), (1, 8, 150, 120)),
+    road("planes in bands, dilated", Window((2, 2, 3), 1, (1, 2, 2), (1, 3, 2)), (1, 6, 170, 110), None, np.float16),
+    road("planes in bands, strided", Window((3, 4, 3), (1, 2, 1), 1), (1, 6, 210, 100)),
+    road("planes of an axis that is carried along", Window((2, 3, 3), 1, 1), (2, 7, 5, 9, 3, 23), (1, 3, 5)),
+    road("planes of very short rows", Window((2, 2, 2), 1), (3, 9, 8, 5), None, np.float64),
+    road("planes of short rows, rank 4", Window((2, 3, 2, 3), 1, 1), (2, 6, 7, 5, 9), None, np.float16),
+    road("planes of three channels", Window((3, 2, 3), 1, 1), (2, 9, 8, 11, 3), (1, 2, 3)),
+    road("planes of adaptive bins", Adaptive((3, 14, 5)), (2, 7, 9, 23)),
+    road("planes of 16 by 16 cells", Window((4, 4, 4, 4), 1, 1), (6, 7, 8, 9), None, np.float16),
     # Two or three cells in steps of 2: in registers, and back by squares.
     *(
         road(f"k{k}s2, padded {pad}", Window((k, k), 2, pad, ceil_mode=ceil), (2, 30, 71))

@@ -80,10 +80,17 @@ bool one_wins(const Kind &kind) {
 
 bool is_ascending(const std::vector<i64> &numbers) { return std::is_sorted(numbers.begin(), numbers.end()); }
 
-// Whether axes with one window each may be one axis: not where that would put cells into another order.
+// Whether axes with one window each may be one axis: not where that would put cells into another order. Nor where there
+// are two axes more, along which winners may be added up one after the other: that depends on the window, of which the
+// one axis would know less, as it is in a part of an array whose axes have more windows.
 bool can_join(const Request &request) {
-    return is_ascending(request.pooled) ||
-           kind_named(request.kind, request.option, request.parameter).family != Family::ORDER;
+    const Family family = kind_named(request.kind, request.option, request.parameter).family;
+    const auto axes =
+        std::count_if(request.dims.begin(), request.dims.end(), [](const auto &dim) { return dim.size() > 1; });
+    const bool all = std::all_of(request.dims.begin(), request.dims.end(),
+                                 [](const auto &dim) { return dim.size() < 2 || dim[1] == 1; });
+    if (family == Family::SELECTION && axes > 3 && !all) return false;
+    return is_ascending(request.pooled) || family != Family::ORDER;
 }
 
 int checked_winner_bytes(int bytes, const Kind &kind, i64 cells, bool skips) {

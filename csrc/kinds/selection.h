@@ -4,6 +4,7 @@
 #include "passes/columns.h"
 #include "passes/places.h"
 #include "passes/row_bands.h"
+#include "passes/winner_axes.h"
 #include "passes/winner_columns.h"
 #include "plan/call.h"
 
@@ -478,6 +479,7 @@ void winners_vjp(const Plan &plan, const W *winners, const G *g, G *gx, const Ro
     const bool rows_first = plan.dim_count > 0 && adds_rows_first(plan, LANES<A>, route.one_of_column);
     if constexpr (sizeof(W) == 1) {
         const Gradient gradient(plan, gx, sizeof(G), route);
+        if (way == Way::AXES) return pull_by_winner_axes<A>(plan, winners, g, gradient, floats);
         if (way == Way::COLUMNS) return pull_by_winner_columns<A>(plan, winners, g, gradient, floats);
         if (way != Way::SCATTER) {
             if constexpr (std::is_same_v<G, A>)

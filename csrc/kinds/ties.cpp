@@ -1,6 +1,7 @@
 // Max and Min by looking, for cells of every type.
 #include "kinds/families.h"
 #include "kinds/one_window.h"
+#include "kinds/tied_axes.h"
 #include "kinds/tied_squares.h"
 #include "kinds/tied_sums.h"
 #include "kinds/tied_taps.h"
@@ -28,17 +29,16 @@ void find(const Plan &plan, const Call &call) {
     find_winners(plan, tied_arrays<double, double>(call), call.winners, call.winner_bytes);
 }
 
-// How many numbers are added up at most: those that tie for an output, or what the windows over a cell hand to it.
+// How many additions the error of a sum may come from. All that ties for an output is one sum. What the windows over a
+// cell hand to it is added up along one axis after the other.
 i64 most_terms(const Plan &plan, Op op) {
-    i64 terms = 1;
+    i64 cells = 1, windows = 0;
     for (int a = 0; a < plan.axis_count; ++a) {
         const Axis &axis = plan.axes[a];
-        if (op == Op::TIES_JVP)
-            terms *= axis.kernel;
-        else
-            terms *= axis.adaptive ? axis.output / axis.length + 2 : axis.kernel / axis.stride + 1;
+        cells *= axis.kernel;
+        windows += axis.adaptive ? axis.output / axis.length + 2 : axis.kernel / axis.stride + 1;
     }
-    return terms;
+    return op == Op::TIES_JVP ? cells : windows;
 }
 
 template <class A, class G>
@@ -47,6 +47,8 @@ void ties_as(const Plan &plan, const Call &call, const Route &route) {
     if (call.op == Op::TIES_VJP && route.asked == Way::TAPS)
         return pull_by_rows<A>(plan, Gradient(plan, call.gx, sizeof(G), route),
                                [&] { return TapMaker<A>(plan, arrays); });
+    if (call.op == Op::TIES_VJP && route.asked == Way::AXES)
+        return pull_by_axes<A>(plan, arrays, Gradient(plan, call.gx, sizeof(G), route));
     if (call.op == Op::TIES_VJP) return ties_vjp<A>(plan, arrays, Gradient(plan, call.gx, sizeof(G), route));
     // A sum of floats may be beyond all floats where its share is not, so what is not finite is added up again.
     if (!ties_jvp<A>(plan, arrays, call.dy, sizeof(G)) && sizeof(A) < sizeof(double))
@@ -74,7 +76,8 @@ bool tied_sums(const Plan &plan, const Call &call, const Route &route) {
 
 // Whether the VJP of floats goes by squares.
 bool goes_by_squares(const Plan &plan, const Call &call, const Route &route) {
-    const bool can = call.type == Type::F32 && plan.last().length >= 2 * LANES<float>;
+    // Planes are added up one after the other, whatever axes they are of.
+    const bool can = call.type == Type::F32 && plan.last().length >= 2 * LANES<float> && plan.axis_count <= 3;
     return way_back<float>(plan, {0, can}, Way::TIES, route) == Way::SQUARES;
 }
 void squares_vjp(const Plan &plan, const Call &call, const Route &route) {
@@ -102,6 +105,14 @@ bool goes_by_taps(const Plan &plan, const Call &call, bool floats, const Route &
     return route.asked == Way::TAPS ||
            suits_tied_taps(plan, along == Along::SEGMENTS, floats ? LANES<float> : LANES<double>);
 }
+Way way_of_ties(const Plan &plan, const Call &call, bool floats, const Route &route) {
+    const bool back = call.op == Op::TIES_VJP, any = route.asked == Way::NONE;
+    if (back && can_tied_axes(plan) && (any ? suits_tied_axes(plan) : route.asked == Way::AXES)) return Way::AXES;
+    if (back && plan.axis_count > 2) cannot_go(route.asked);  // sums would have another order; see suits_tied_axes
+    if (goes_by_taps(plan, call, floats, route)) return Way::TAPS;
+    if (!any && route.asked != Way::TIES) cannot_go(route.asked);
+    return Way::TIES;
+}
 
 }  // namespace
 
@@ -122,13 +133,13 @@ void run_ties(const Plan &plan, const Call &call, const Route &route) {
         if (call.y) own.y_in = call.y;
         return ties_as<double, float>(plan, own, route);
     }
-    if (call.op == Op::TIES_VJP && floats && route.asked != Way::TAPS && goes_by_squares(plan, call, route)) {
+    if (call.op == Op::TIES_VJP && floats && route.asked != Way::TAPS && route.asked != Way::AXES &&
+        goes_by_squares(plan, call, route)) {
         if (!route.tell(Way::SQUARES)) squares_vjp(plan, call, route);
         return;
     }
-    const bool by_taps = goes_by_taps(plan, call, floats, route);
-    if (!by_taps && route.asked != Way::NONE && route.asked != Way::TIES) cannot_go(route.asked);
-    if (route.tell(by_taps ? Way::TAPS : Way::TIES)) return;
+    const Way way = way_of_ties(plan, call, floats, route);
+    if (route.tell(way)) return;
     if (call.y) {  // the values come first
         Call own = call;
         own.op = Op::VALUE, own.t = nullptr, own.dy = nullptr;
@@ -141,7 +152,7 @@ void run_ties(const Plan &plan, const Call &call, const Route &route) {
         arrays.t = nullptr;
         return first_jvp(plan, arrays, call.t, call.dy, size_of(call.derivative));
     }
-    const Route taken{by_taps ? Way::TAPS : Way::TIES, route.past_the_caches, nullptr};
+    const Route taken{way, route.past_the_caches, nullptr};
     with_float(call.derivative, [&](auto zero) {
         using G = decltype(zero);
         if constexpr (!std::is_same_v<G, double>)

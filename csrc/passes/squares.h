@@ -164,7 +164,14 @@ struct Squares {
                 for (i64 p = 0; p < own.planes; ++p) {
                     const i64 output = own.plane[p] * own.apart.plane + below + m;
                     if (K == 2 || Source::SPARES_PADDING) own.from.template ahead<N>(output);
-                    own.add_plane(sum, p, add);
+                    if constexpr (Source::FIRST == Lines::ROWS) {  // and then planes
+                        vec<A, N> part[2][2] = {};
+                        own.add_plane(part, p, add);
+                        NDPOOL_UNROLL
+                        for (int r = 0; r < 2; ++r) sum[r][0] += part[r][0], sum[r][1] += part[r][1];
+                    } else {
+                        own.add_plane(sum, p, add);
+                    }
                 }
             }
             put_squares(row, m, sum);

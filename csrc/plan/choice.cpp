@@ -7,9 +7,9 @@
 namespace ndpool {
 namespace {
 
-const char *const NAMES[] = {"batch", "slide", "pairs",   "direct",     "tiles",   "cells",   "segments", "taps",
-                             "widen", "rows",  "squares", "gather",     "columns", "scatter", "spread",   "own",
-                             "terms", "ties",  "network", "histograms", "ranks",   "windows"};
+const char *const NAMES[] = {"batch", "slide", "pairs",   "direct",  "tiles",      "cells",   "segments", "taps",
+                             "widen", "rows",  "squares", "gather",  "columns",    "scatter", "spread",   "own",
+                             "terms", "ties",  "axes",    "network", "histograms", "ranks",   "windows"};
 
 using Condition = bool (*)(const Plan &, const Lanes &);
 
@@ -345,6 +345,15 @@ bool suits_tied_taps(const Plan &plan, bool far_apart, i64 lanes) {
     return far_apart ? plan.in_row >= 2 * lanes : plan.dim_count == 0;
 }
 
+bool can_tied_axes(const Plan &plan) { return plan.dim_count > 0; }
+// Over two axes, where windows are not side by side along the row, so that it would be split into phases. Rows that are
+// transposed together stay in the caches.
+bool suits_tied_axes(const Plan &plan) {
+    if (plan.axis_count > 2) return true;
+    return plan.dim_count > 0 && plan.inner == 1 && plan.in_row <= 1024 &&
+           (plan.last().adaptive || plan.last().stride > 1);
+}
+
 // Whether no cell is within the reach of two rows of outputs.
 bool one_row_over_each(const Plan &plan) {
     for (int a = 0; a + 1 < plan.axis_count; ++a)
@@ -365,6 +374,25 @@ bool adds_rows_first(const Plan &plan, i64 lanes, bool one_of_column) {
     return one_of_column && 16 / static_cast<double>(lanes) * (0.3 + 0.11 * along + 0.09 * across) < 1.5;
 }
 
+// Whether winners hand on along one axis after the other. That follows from the window alone, as rows first do, and
+// decides in which order a cell adds up.
+bool adds_axis_by_axis(const Plan &plan, const Lanes &lanes) {
+    constexpr i64 MOST = 255;  // places without the first axis, which are bytes: one is nobody's
+    const Axis &last = plan.last();
+    if (plan.axis_count < 3 || last.stride > 1 || plan.cells > 256 || plan.cells / plan.axes[0].kernel >= MOST)
+        return false;
+    double outputs = 1, asked = 0;  // for each cell: that are left after an axis, and windows that are asked
+    for (int a = plan.axis_count - 1; a >= 0; --a) {
+        if (plan.axes[a].adaptive) return false;
+        const double stride = static_cast<double>(plan.axes[a].stride);
+        asked += outputs * static_cast<double>(plan.axes[a].kernel) / stride;
+        outputs /= stride;
+    }
+    // In nanoseconds as they were measured, beside a visit of each winner.
+    const double registers = 16 / static_cast<double>(lanes.many), visit = lanes.narrow ? 1.8 : 1.5;
+    return registers * (0.9 + 0.05 * asked) < visit * outputs;
+}
+
 struct WinnerWays {
     const Plan &plan;
     const Lanes &lanes;
@@ -373,6 +401,8 @@ struct WinnerWays {
     bool can(Way way) const {
         const Axis &axis = plan.last();
         const bool asks = in_bytes && !lanes.short_build;
+        const bool by_axes = one_of_column && in_bytes && adds_axis_by_axis(plan, lanes);
+        if (by_axes && way != Way::OWN) return way == Way::AXES;  // no other adds up in that order
         switch (way) {
             case Way::SQUARES: return asks && in_squares(plan) && axis.length >= 2 * lanes.few;
             case Way::OWN: return windows_apart(plan);
@@ -427,7 +457,7 @@ struct WinnerWays {
 
 Way choose_winners_back(const Plan &plan, const Lanes &lanes, int winner_bytes, bool one_of_column, Way asked) {
     const WinnerWays ways{plan, lanes, winner_bytes == 1, one_of_column};
-    for (const Way way : {Way::SQUARES, Way::OWN, Way::GATHER, Way::COLUMNS, Way::SCATTER})
+    for (const Way way : {Way::SQUARES, Way::OWN, Way::AXES, Way::GATHER, Way::COLUMNS, Way::SCATTER})
         if (asked == Way::NONE ? ways.can(way) && ways.suits(way) : asked == way && ways.can(way)) return way;
     cannot_go(asked);
 }

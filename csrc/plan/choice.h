@@ -28,6 +28,7 @@ enum class Way {
     OWN,      // winners, SmoothMax: every window has its cells to itself
     TERMS,    // SmoothMax, Lp: terms with one scale for many windows, then their sums
     TIES,     // windows look for the cells that tie
+    AXES,     // winners, ties: one axis after the other
     // Order statistics.
     NETWORK,     // small windows, one a lane: networks that sort, counts of equal cells
     HISTOGRAMS,  // wide windows of bytes that overlap: histograms of columns that slide
@@ -122,6 +123,10 @@ bool suits_network(const Plan &plan, const OrderTraits &traits);
 // the cell itself; over windows that are `far_apart` and so taken one by one; and with many channels last, where few
 // windows are over a cell.
 bool suits_tied_taps(const Plan &plan, bool far_apart, i64 lanes);
+// Whether ties go back by AXES. Over three axes and more, a cell adds up what it gets along one axis after the other,
+// which no other way does but SQUARES.
+bool can_tied_axes(const Plan &plan);
+bool suits_tied_axes(const Plan &plan);
 
 // The parts of the choice that the ways themselves ask.
 
