@@ -117,6 +117,8 @@ ROADS = [
     road("planes in steps, wide", Window((20, 4, 9), (2, 1, 3), (3, 1, 4)), (1, 45, 6, 50)),
     road("planes, very wide", Window((40, 2), 1, (20, 1)), (1, 90, 70), dtype=np.float16),
     road("planes, very wide, of doubles", Window((40, 3), 1), (1, 95, 40), dtype=np.float64),
+    road("a long row of one cell each", Window((1,), 1), (1, 300, 32), (1,)),
+    road("blocks of rows of one cell each, cut", Window((5, 1), 1, (2, 0)), (1, 300, 600)),
     road("blocks of volumes, cut twice", Window((3, 5, 2), 1, (1, 2, 0)), (1, 40, 101, 83), dtype=np.float16),
     road("blocks of rows, cut twice", Window((12, 9), 1, (6, 4)), (1, 170, 900), dtype=np.float32),
     road("blocks of three channels", Window((3, 4), 1, (1, 2)), (2, 30, 41, 3), (1, 2), np.float16),

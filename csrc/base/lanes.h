@@ -550,7 +550,10 @@ template <int N>
 inline vec<float, N> widen(const Half *p) {
 #if defined(__AVX512F__)
     if constexpr (N == 16) return bits<vec<float, N>>(_mm512_cvtph_ps(bits<__m256i>(load<N>(&p->bits))));
-    if constexpr (N == 8) return bits<vec<float, N>>(_mm256_maskz_cvtph_ps(0xff, bits<__m128i>(load<N>(&p->bits))));
+#endif
+#if defined(__F16C__)
+    if constexpr (N == 8) return bits<vec<float, N>>(_mm256_cvtph_ps(bits<__m128i>(load<N>(&p->bits))));
+    if constexpr (N == 4) return bits<vec<float, N>>(_mm_cvtph_ps(in_16_bytes(load<N>(&p->bits))));
 #endif
     using U = vec<std::uint32_t, N>;
     U h = convert<std::uint32_t, N>(load<N>(&p->bits));
@@ -588,13 +591,19 @@ inline void narrow(vec<float, N> v, BFloat *p) {
 template <int N>
 inline void narrow(vec<float, N> v, Half *p) {
 #if defined(__AVX512F__)
-    if constexpr (N == 16 || N == 8) {
-        __m512 wide;
-        if constexpr (N == 16)
-            wide = bits<__m512>(v);
+    if constexpr (N == 16) {
+        const __m256i all = _mm512_cvtps_ph(bits<__m512>(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+        std::memcpy(&p->bits, &all, sizeof all);
+        return;
+    }
+#endif
+#if defined(__F16C__)
+    if constexpr (N == 8 || N == 4) {
+        __m128i all;
+        if constexpr (N == 8)
+            all = _mm256_cvtps_ph(bits<__m256>(v), _MM_FROUND_TO_NEAREST_INT);
         else
-            wide = _mm512_castps256_ps512(bits<__m256>(v));
-        const __m256i all = _mm512_cvtps_ph(wide, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+            all = _mm_cvtps_ph(bits<__m128>(v), _MM_FROUND_TO_NEAREST_INT);
         std::memcpy(&p->bits, &all, sizeof(Half) * N);
         return;
     }

@@ -2,6 +2,7 @@
 #include "kinds/linear.h"
 
 #include "kinds/families.h"
+#include "kinds/steps_of_one.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
@@ -66,7 +67,12 @@ void run_linear(const Plan &plan, const Call &call, const Route &route) {
     if (call.op == Op::SUM) return sum(plan, call, route);
     with_float(call.derivative, [&](auto zero) {
         using G = decltype(zero);
-        sum_vjp(plan, Divisor::of(plan, call), static_cast<const G *>(call.g), static_cast<G *>(call.gx), route);
+        const Divisor divisor = Divisor::of(plan, call);
+        const G *g = static_cast<const G *>(call.g);
+        G *gx = static_cast<G *>(call.gx);
+        if constexpr (LEVEL_IS_TUNED && sizeof(G) < 8)
+            if (slides_back(plan, divisor, g, gx, route)) return;
+        sum_vjp(plan, divisor, g, gx, route);
     });
 }
 

@@ -612,6 +612,9 @@ inline i64 windows_over_cell(const Plan &plan) {
     return over;
 }
 
+// Up to so many numbers of 16 bits are added up as floats, in which their sum is exact as a rule.
+constexpr i64 FEW_NARROW = 9;
+
 // Sums in A, which has more bits than what is added up, but for doubles, which have none wider.
 template <class A, class G>
 void sum_vjp_in(const Plan &plan, const Divisor &divisor, const G *g, G *gx, const Route &route) {
@@ -651,10 +654,8 @@ void sum_vjp_in(const Plan &plan, const Divisor &divisor, const G *g, G *gx, con
 
 template <class G>
 void sum_vjp(const Plan &plan, const Divisor &divisor, const G *g, G *gx, const Route &route) {
-    if constexpr (sizeof(G) == 2) {
-        constexpr i64 FEW = 9;  // of 16 bits, whose sums are exact in floats as a rule
-        if (windows_over_cell(plan) <= FEW) return sum_vjp_in<float>(plan, divisor, g, gx, route);
-    }
+    if constexpr (sizeof(G) == 2)
+        if (windows_over_cell(plan) <= FEW_NARROW) return sum_vjp_in<float>(plan, divisor, g, gx, route);
     sum_vjp_in<double>(plan, divisor, g, gx, route);
 }
 

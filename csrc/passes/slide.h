@@ -1,16 +1,18 @@
 // Windows that overlap along several axes: one axis after the other, each over whole planes.
 //
-// Some cells are lifted, with their padding, into a block that stays in the second-level cache. There an axis is a
-// number of planes, each of which has all cells of the axes after it. A plane of windows is some planes merged, whole
-// registers at a time, and neighbours have most of their planes in common:
+// Some rows at a time are lifted, with their padding, into the nearest cache, and pooled along themselves there. What
+// they become is a block that stays in the second-level cache. In it an axis is a number of planes, each of which has
+// all outputs of the axes after it. A plane of windows is some planes merged, whole registers at a time, and neighbours
+// have most of their planes in common:
 //
 //     planes     a   b   c   d   e   f
 //     windows of 4 planes:   c + d is common to all three,   b + (c + d),   a + (b + (c + d)),   e + f, ...
 //
-// Where planes are short, as the places of a row are, all of the block is one long row: every cell is merged with those
-// that lie so many lanes further on. What windows across the end of a row or plane are made of is not asked for.
+// Where planes are short, as the places of a row are, they are one long row: every cell is merged with those that lie
+// so many lanes further on. What windows across the end of a row or plane are made of is not asked for.
 //
-// An output costs about as many merges as the window has sides, and a register holds neighbours however short rows are.
+// The first axis comes last, a few outputs at a time, so that these are still near when they are written. An output
+// costs about as many merges as the window has sides, and a register holds neighbours however short rows are.
 #pragma once
 #include "passes/widen.h"
 
@@ -57,33 +59,63 @@ class SlidingBlock {
     }
     int axis_of(int d) const { return d == last ? plan.axis_count - 1 : plan.dims[d].axis; }
 
-    // The windows of `count` slabs that lie side by side, the first at element `at` of the array. reach[d] is that of
-    // dimension d, or of the last axis.
+    // The windows of `count` slabs that lie side by side, the first at element `at` of the array, but for the first
+    // axis. reach[d] is that of dimension d, or of the last axis.
     void pool(const Reach *reach, i64 at, i64 count) {
         this->reach = reach;
-        i64 size = plan.inner;
-        whole_after = last;
-        for (int d = last; d >= 0; --d) {
+        i64 size = reach[last].outputs * plan.inner;
+        rows_of[last] = 1, lanes_of[last] = plan.inner, extent[last] = reach[last].outputs;
+        whole_after = last - 1;
+        for (int d = last - 1; d >= 0; --d) {
             lanes_of[d] = size;
             extent[d] = reach[d].size();
             size *= extent[d];
-            const i64 length = d == last ? plan.last().length : plan.dims[d].in_count;
-            if (whole_after == d && d > 0 && reach[d].cells == length && extent[d] == length) --whole_after;
+            rows_of[d] = rows_of[d + 1] * extent[d];
+            if (whole_after == d && d > 0 && extent[d] == plan.dims[d].in_count && reach[d].cells == extent[d])
+                --whole_after;
         }
         slab = size, slabs = count;
         plane = count * size + 4 * N;
         cells.grow(L::PLANES * plane, "cells of windows that overlap");
         other.grow(L::PLANES * plane, "cells of windows that overlap");
-        for (i64 s = 0; s < count; ++s) lift(0, at + s * plan.in_slab, cells.data() + s * size);
-        for (int d = 0; d <= last; ++d)
+        take_room_along();
+        for (i64 s = 0; s < count; ++s) {
+            if (last)
+                fill_from(0, at + s * plan.in_slab, cells.data() + s * size);
+            else
+                pool_along(at + s * plan.in_slab, 1, cells.data() + s * size);
+        }
+        in_plane = out_plane = plane;
+        for (int d = last - 1; d > 0; --d)
             if (reach[d].is_moved()) pool_axis(d);
+        first_is_left = last > 0 && reach[0].is_moved();
+        if (first_is_left && !goes_across(reach[0], lanes_of[0])) pool_axis(0), first_is_left = false;
     }
 
-    // Calls f(lanes) for the outputs of each row, in order, of output o along the first dimension of a slab. Those of a
-    // place lie side by side, and the places step_along() places apart; planes of States are apart().
+    // Calls f(slab, output, lanes) for all outputs along the first dimension, in order: where those of the others
+    // start.
     template <class F>
-    NDPOOL_INLINE void over_rows(i64 number, i64 o, const F &f) const {
-        const Lane *start = cells.data() + number * slab + o * lanes_of[0];
+    NDPOOL_INLINE void over_first(const F &f) {
+        if (last == 0) {
+            for (i64 s = 0; s < slabs; ++s) f(s, i64(0), static_cast<const Lane *>(cells.data() + s * slab));
+            return;
+        }
+        const Reach &own = reach[0];
+        const i64 rest = lanes_of[0];
+        // So many at a time that they have most planes in common; wide ones make all of theirs at once.
+        const i64 some = is_wide(own) ? own.outputs : 8;
+        for (i64 s = 0; s < slabs; ++s)
+            for (i64 o = 0, many; o < own.outputs; o += many) {
+                const i64 left = own.outputs - o;
+                many = left < 2 * some ? left : some;
+                const Lane *in = cells.data() + s * slab + o * rest * (first_is_left ? own.stride : 1);
+                if (first_is_left) merge_outputs(own, in, rest, many, place_step[0], other.data()), in = other.data();
+                for (i64 i = 0; i < many; ++i) f(s, o + i, in + i * rest);
+            }
+    }
+    // Calls f(lanes) for each row of these outputs, in order; planes of States are apart().
+    template <class F>
+    NDPOOL_INLINE void over_rows(const Lane *start, const F &f) const {
         i64 at[MAX_DIMS];
         for (int d = 1; d < last; ++d) at[d] = 0;
         while (true) {
@@ -95,9 +127,18 @@ class SlidingBlock {
         }
     }
     i64 apart() const { return plane; }
-    i64 step_along() const { return extent[last] == reach[last].outputs ? 1 : reach[last].stride; }
+    // How many rows of an output along the first dimension there are, if all lie side by side; or else 1.
+    i64 rows_side_by_side() const {
+        i64 rows = 1;
+        for (int d = 1; d < last; ++d) {
+            if (extent[d] != reach[d].outputs) return 1;
+            rows *= extent[d];
+        }
+        return rows;
+    }
 
   private:
+    static constexpr i64 NEAR = (i64(12) << 10) / static_cast<i64>(sizeof(Lane)) / L::PLANES;  // lanes of some rows
     const Plan &plan;
     const L &l;
     const RowSource<L> &from;
@@ -107,89 +148,183 @@ class SlidingBlock {
     const Reach *reach = nullptr;
     i64 extent[MAX_DIMS + 1];            // of each dimension, as it is now
     i64 lanes_of[MAX_DIMS + 1];          // from one cell of a dimension to the next
+    i64 rows_of[MAX_DIMS + 1];           // of a dimension and those after it, before they are pooled
     i64 slab = 0, slabs = 0, plane = 0;  // lanes of a slab; how many; and how far apart the planes of States are
-    int whole_after = 0;                 // dimensions after it have all of their cells, and no padding
+    i64 in_plane = 0, out_plane = 0;     // the same of what is read and written
+    int whole_after = 0;                 // dimensions after it but the last have all of their cells, and no padding
+    bool first_is_left = false;          // whether the first axis is still to be pooled
     Scratch<Lane> cells, other, rows;    // now and next; and some that are worked on
+    // Some rows near by: as they are read, with their padding, and their windows.
+    Scratch<Lane> loose, lifted, pooled;
+    i64 near = 0, most_rows = 1;  // how far apart their planes are, and how many rows at a time
 
-    // --- lifting ---
+    // --- rows ---
 
     i64 in_stride(int d) const { return d == last ? plan.inner : plan.dims[d].in_stride; }
 
     // And up to a register more.
-    void fill(Lane *to, i64 length) const {
-        for (i64 i = 0; i < length; i += N) L::template put<N>(to + i, plane, L::template empty<N>());
+    static void fill(Lane *to, i64 length, i64 apart) {
+        for (i64 i = 0; i < length; i += N) L::template put<N>(to + i, apart, L::template empty<N>());
     }
-    // The cells of dimension d and all after it. What is written beyond their end is written again, or not read.
-    void lift(int d, i64 at, Lane *to) {
+    static void copy(const Lane *from, i64 from_apart, Lane *to, i64 to_apart, i64 length) {
+        for (i64 i = 0; i < length; i += N)
+            L::template put<N>(to + i, to_apart, L::template get<N>(from + i, from_apart));
+    }
+    // Dimension d and all after it. What is written beyond their end is written again, or not read.
+    void fill_from(int d, i64 at, Lane *to) {
         const Reach &own = reach[d];
         const i64 rest = lanes_of[d], begin = at + own.first * in_stride(d);
-        fill(to, own.before * rest);
         Lane *first = to + own.before * rest;
+        fill(to, own.before * rest, plane);
         if (d >= whole_after)
-            from.merge(from, begin, one, 0, own.cells * rest, first, plane);
-        else if (d == last - 1 && plan.in_row < 4 * N)
-            lift_short_rows(begin, own.cells, first);
+            pool_along(begin, own.cells * rows_of[d + 1], first);
         else
-            for (i64 c = 0; c < own.cells; ++c) lift(d + 1, begin + c * in_stride(d), first + c * rest);
-        fill(first + own.cells * rest, own.after * rest);
+            for (i64 c = 0; c < own.cells; ++c) fill_from(d + 1, begin + c * in_stride(d), first + c * rest);
+        fill(first + own.cells * rest, own.after * rest, plane);
     }
-    // Rows side by side are lifted at once, and then moved apart.
-    void lift_short_rows(i64 at, i64 count, Lane *to) {
-        const Reach &along = reach[last];
-        const i64 inner = plan.inner, step = plan.in_row, most = 2048 / step + 1, rest = lanes_of[last - 1];
-        const i64 room = most * step + 2 * N;
-        rows.grow(L::PLANES * room, "short rows");
-        for (i64 begin = 0; begin < count; begin += most) {
-            const i64 many = begin + most < count ? most : count - begin;
-            from.merge(from, at + begin * step, one, 0, many * step, rows.data(), room);
-            for (i64 r = 0; r < many; ++r, to += rest) {
-                fill(to, along.before * inner);
-                const Lane *row = rows.data() + r * step + along.first * inner;
-                const i64 length = along.cells * inner;
-                for (i64 i = 0; i < length; i += N)
-                    L::template put<N>(to + along.before * inner + i, plane, L::template get<N>(row + i, room));
-                fill(to + along.before * inner + length, along.after * inner);
-            }
+
+    void take_room_along() {
+        const i64 row = reach[last].size() * plan.inner;
+        most_rows = NEAR / row + 1;
+        near = (most_rows * row + Widened::MARGIN) / N * N + 6 * N;
+        lifted.grow(L::PLANES * near, "rows");
+        pooled.grow((Widened::ROWS > L::PLANES ? Widened::ROWS : L::PLANES) * near, "windows of rows");
+    }
+    // `count` rows side by side, from element `at` of the array on.
+    void pool_along(i64 at, i64 count, Lane *to) {
+        const Reach &own = reach[last];
+        const i64 step = plan.in_row, outputs = own.outputs * plan.inner;
+        if (!own.is_moved() && own.cells * plan.inner == step && own.size() == own.cells)
+            return from.merge(from, at, one, 0, count * step, to, plane);
+        for (i64 begin = 0, many; begin < count; begin += many, to += many * outputs) {
+            many = begin + most_rows < count ? most_rows : count - begin;
+            lift(at + begin * step, many);
+            in_plane = near, out_plane = plane;
+            if (!own.is_moved())
+                copy(lifted.data(), near, to, plane, many * outputs);
+            else if (goes_across(own, plan.inner))
+                for (i64 r = 0; r < many; ++r)
+                    merge_outputs(own, lifted.data() + r * own.size() * plan.inner, plan.inner, own.outputs,
+                                  place_step[last], to + r * outputs);
+            else if (Widened::IN_REGISTERS && !L::PLACED && plan.inner * own.dilation == 1 && own.kernel >= 2 * N &&
+                     own.kernel <= 512)
+                widen_rows(own, many, to);
+            else
+                merge_rows_flat(own, many, to);
         }
     }
+    // Rows and their padding, side by side. Where rows are short, several are read at once and then moved apart.
+    void lift(i64 at, i64 count) {
+        const Reach &own = reach[last];
+        const i64 inner = plan.inner, step = plan.in_row, length = own.cells * inner;
+        if (own.size() * inner == step && length == step)
+            return from.merge(from, at, one, 0, count * step, lifted.data(), near);
+        const bool apart = step < 4 * N;
+        const i64 room = count * step + 2 * N;
+        if (apart) {
+            loose.grow(L::PLANES * room, "short rows");
+            from.merge(from, at, one, 0, count * step, loose.data(), room);
+        }
+        Lane *to = lifted.data();
+        for (i64 r = 0; r < count; ++r, to += own.size() * inner) {
+            fill(to, own.before * inner, near);
+            Lane *first = to + own.before * inner;
+            if (apart)
+                copy(loose.data() + r * step + own.first * inner, room, first, near, length);
+            else
+                from.merge(from, at + r * step + own.first * inner, one, 0, length, first, near);
+            fill(first + length, own.after * inner, near);
+        }
+    }
+    // Of what is in `pooled`, the windows that are asked for.
+    void pick_rows(const Reach &own, i64 count, Lane *to) {
+        const i64 inner = plan.inner, row = own.size() * inner, outputs = own.outputs * inner;
+        for (i64 r = 0; r < count; ++r, to += outputs) {
+            const Lane *in = pooled.data() + r * row;
+            if (own.stride == 1)
+                copy(in, near, to, plane, outputs);
+            else if (inner > 1)
+                for (i64 o = 0; o < own.outputs; ++o)
+                    copy(in + o * own.stride * inner, near, to + o * inner, plane, inner);
+            else
+                for (int q = 0; q < L::PLANES; ++q) pick_cells(in + q * near, own.stride, to + q * plane, outputs);
+        }
+    }
+    // And up to a register more.
+    static void pick_cells(const Lane *from, i64 stride, Lane *to, i64 count) {
+        if (stride == 2)
+            for (i64 i = 0; i < count; i += N)
+                store<N>(to + i, every_second<N, 0>(load<N>(from + 2 * i), load<N>(from + 2 * i + N)));
+        else
+            for (i64 i = 0; i < count; ++i) to[i] = from[i * stride];
+    }
+    // Wide windows of cells side by side; see widen.h.
+    void widen_rows(const Reach &own, i64 count, Lane *to) {
+        Widened{l, lifted.data(), pooled.data(), near, count * own.size(), 1, own.kernel, 1}.widen();
+        pick_rows(own, count, to);
+    }
+    void merge_rows_flat(const Reach &own, i64 count, Lane *to) {
+        const i64 row = own.size() * plan.inner, outputs = own.outputs * plan.inner, step = place_step[last];
+        const FlatSteps steps = flat_steps(own, plan.inner, step);
+        const Lane *in = lifted.data();
+        out_plane = near;
+        if (steps.part > 1) {
+            merge_flat(in, in, pooled.data(), count * row, steps.first());
+            in = pooled.data();
+        }
+        // Long rows go to where they belong, one by one.
+        if (own.stride == 1 && outputs >= 4 * N) {
+            out_plane = plane;
+            for (i64 r = 0; r < count; ++r)
+                merge_flat(in + r * row, lifted.data() + r * row, to + r * outputs, outputs + steps.reach(),
+                           steps.last());
+            return;
+        }
+        merge_flat(in, lifted.data(), pooled.data(), count * row, steps.last());
+        pick_rows(own, count, to);
+    }
 
-    // --- pooling ---
+    // --- planes ---
 
+    // Whether the lanes of a cell are as good as whole registers.
+    static bool goes_across(const Reach &own, i64 rest) {
+        return rest >= 4 * N || rest % N == 0 || (rest >= N && (own.stride > 1 || own.kernel > 8));
+    }
+    static bool is_wide(const Reach &own) {
+        return own.dilation == 1 && own.kernel >= 8 * own.stride && own.kernel > (own.stride > 1 ? 8 : 32);
+    }
     void pool_axis(int d) {
-        const Reach &own = reach[d];
-        const i64 rest = lanes_of[d];
-        if (rest >= 4 * N || rest % N == 0 || (rest >= N && (own.stride > 1 || own.kernel > 8)))
+        if (goes_across(reach[d], lanes_of[d]))
             across(d);
-        else if (Widened::IN_REGISTERS && !L::PLACED && rest * own.dilation == 1 && own.kernel >= 2 * N &&
-                 own.kernel <= 512)
-            widen(own.kernel);
         else
             flat(d);
     }
     // Makes windows of planes, which lie side by side.
     void across(int d) {
         const Reach &own = reach[d];
-        const i64 rest = lanes_of[d], size = extent[d] * rest, step = place_step[d];
+        const i64 rest = lanes_of[d], size = extent[d] * rest;
         i64 before = slabs;
         for (int e = 0; e < d; ++e) before *= extent[e];
-        for (i64 b = 0; b < before; ++b) {
-            const Lane *in = cells.data() + b * size;
-            Lane *out = other.data() + b * own.outputs * rest;
-            if (own.dilation == 1 && own.kernel >= 8 * own.stride && own.kernel > (own.stride > 1 ? 8 : 32))
-                merge_wide(own, in, rest, step, out);
-            else if (own.dilation > 1 || own.stride > 1)
-                for (i64 o = 0; o < own.outputs; ++o)
-                    merge_planes(own, in + o * own.stride * rest, rest, step, out + o * rest);
-            else if (own.kernel == 2)
-                merge_few<2>(in, rest, own.outputs, step, out);
-            else if (own.kernel == 3)
-                merge_few<3>(in, rest, own.outputs, step, out);
-            else if (own.kernel < 12)
-                merge_together<4>(in, rest, own.kernel, own.outputs, step, out);
-            else
-                merge_together<8>(in, rest, own.kernel, own.outputs, step, out);
-        }
+        for (i64 b = 0; b < before; ++b)
+            merge_outputs(own, cells.data() + b * size, rest, own.outputs, place_step[d],
+                          other.data() + b * own.outputs * rest);
         shrink(d, own.outputs);
+    }
+    // The first `outputs` of an axis whose cells have `rest` lanes.
+    void merge_outputs(const Reach &own, const Lane *in, i64 rest, i64 outputs, i64 step, Lane *out) {
+        if (is_wide(own))
+            merge_wide(own, in, rest, step, out);
+        else if (own.dilation > 1 || own.stride > 1)
+            for (i64 o = 0; o < outputs; ++o)
+                merge_planes(own, in + o * own.stride * rest, rest, step, out + o * rest);
+        else if (own.kernel == 2)
+            merge_few<2>(in, rest, outputs, step, out);
+        else if (own.kernel == 3)
+            merge_few<3>(in, rest, outputs, step, out);
+        else if (own.kernel < 12)
+            merge_together<4>(in, rest, own.kernel, outputs, step, out);
+        else
+            merge_together<8>(in, rest, own.kernel, outputs, step, out);
     }
     // Dimension d has so many cells from now on.
     void shrink(int d, i64 outputs) {
@@ -199,8 +334,8 @@ class SlidingBlock {
         for (int e = d - 1; e >= 0; --e) lanes_of[e] = size, size *= extent[e];
         slab = size;
     }
-    State get(const Lane *p) const { return L::template get<N>(p, plane); }
-    void put(Lane *p, const State &s) const { L::template put<N>(p, plane, s); }
+    State get(const Lane *p) const { return L::template get<N>(p, in_plane); }
+    void put(Lane *p, const State &s) const { L::template put<N>(p, out_plane, s); }
     // The state merged with one whose cells are so many places further on.
     NDPOOL_INLINE void merge(State &a, const State &b, i64 places) const {
         l.template merge_any<N>(a, L::template further<N>(b, places));
@@ -324,45 +459,56 @@ class SlidingBlock {
     // Makes windows of all that lies as far apart as the cells of an axis: those that start at a cell are at its place.
     void flat(int d) {
         const Reach &own = reach[d];
-        const i64 apart = own.dilation * lanes_of[d], kernel = own.kernel, step = place_step[d];
-        constexpr i64 FEW = 5;
-        if (kernel > FEW) {  // of windows of fewer cells, and cells that are left over
-            i64 part = 2;
-            auto merges = [&](i64 a) { return a + kernel / a + (L::IDEMPOTENT ? kernel % a > 0 : kernel % a); };
-            for (i64 a = 3; a * a <= 2 * kernel; ++a)
-                if (merges(a) < merges(part)) part = a;
-            merge_flat(other.data(), cells.data(), part, apart, step, 0, 0);
-            merge_flat(cells.data(), other.data(), kernel / part, part * apart, part * step, kernel % part, part);
-        } else if (kernel > 1) {
-            merge_flat(other.data(), cells.data(), kernel, apart, step, 0, 0);
+        const FlatSteps steps = flat_steps(own, lanes_of[d], place_step[d]);
+        const i64 length = slabs * slab;
+        if (steps.part > 1) {  // and back, over the cells, which are not needed any more where windows are
+            merge_flat(cells.data(), cells.data(), other.data(), length, steps.first());
+            merge_flat(other.data(), cells.data(), cells.data(), length, steps.last());
+        } else if (own.kernel > 1) {
+            merge_flat(cells.data(), cells.data(), other.data(), length, steps.last());
             std::swap(cells, other);
         }
-        if (own.stride > 1 && d < last) pick_planes(d);
+        if (own.stride > 1) pick_planes(d);
     }
-    // The same of cells side by side where windows are wide, some of the nearest cache at a time; see widen.h.
-    void widen(i64 kernel) {
-        const i64 length = slabs * slab - kernel + 1, most = kernel < 512 ? 2048 : 4 * kernel;
-        const i64 room = (most + kernel + Widened::MARGIN) / N * N + 2 * N;
-        rows.grow((1 + Widened::ROWS) * room, "wide windows of a row");
-        Lane *row = rows.data(), *total = row + room;
-        for (i64 begin = 0; begin < length; begin += most) {
-            const i64 many = begin + most < length ? most : length - begin;
-            std::memcpy(row, cells.data() + begin, sizeof(Lane) * static_cast<std::size_t>(many + kernel - 1));
-            Widened{l, row, total, room, many + kernel - 1, 1, kernel, 1}.widen();
-            std::memcpy(other.data() + begin, total, sizeof(Lane) * static_cast<std::size_t>(many));
+    // Windows of `count` States, each `apart` lanes and `step` places after the one before, and of `more` cells after
+    // these. Each of the States has `width` cells.
+    struct FlatMerge {
+        i64 count, apart, step, more, width;
+
+        i64 cell() const { return apart / width; }
+        // From the first lane to the last one that a window is made of.
+        i64 reach() const { return (count - 1) * apart + (width > 1 ? (width + more - 1) * cell() : 0); }
+    };
+    // In two steps, if that takes fewer merges: windows of `part` cells first, and these and what is left over then.
+    struct FlatSteps {
+        i64 kernel, apart, step, part;
+
+        FlatMerge first() const { return {part, apart, step, 0, 1}; }
+        FlatMerge last() const {
+            return {kernel / part, part * apart, part * step, part > 1 ? kernel % part : 0, part};
         }
-        std::swap(cells, other);
+        i64 reach() const { return last().reach(); }
+    };
+    static FlatSteps flat_steps(const Reach &own, i64 lanes_of_cell, i64 step) {
+        constexpr i64 FEW = 5;
+        const i64 kernel = own.kernel, apart = own.dilation * lanes_of_cell;
+        i64 part = 1;
+        auto merges = [&](i64 a) { return a + kernel / a + (L::IDEMPOTENT ? kernel % a > 0 : kernel % a); };
+        if (kernel > FEW) part = 2;
+        for (i64 a = 3; kernel > FEW && a * a <= 2 * kernel; ++a)
+            if (merges(a) < merges(part)) part = a;
+        return {kernel, apart, step, part};
     }
-    // to[i] = `count` States of `in`, each `apart` lanes and `step` places after the one before, and `more` cells after
-    // these; each of the States has `width` cells. Cells are still where windows will be.
-    void merge_flat(Lane *to, const Lane *in, i64 count, i64 apart, i64 step, i64 more, i64 width) {
-        const i64 cell = width ? apart / width : 0, cell_step = width ? step / width : 0;
-        const i64 reach = (count - 1) * apart + (width ? (width + more - 1) * cell : 0), length = slabs * slab - reach;
+    // to[i] = a window of States of `in` and cells, from lane i on, for all that end before lane `length`.
+    void merge_flat(const Lane *in, const Lane *cell, Lane *to, i64 length, const FlatMerge &by) const {
+        const auto [count, apart, step, more, width] = by;
+        const i64 each = by.cell(), cell_step = step / width;
+        length -= by.reach();
         // Where cells may be merged twice, those that are left over are the last of one more State.
         const bool again = L::IDEMPOTENT && more > 0;
-        const i64 tail = (count - 1) * apart + more * cell, tail_step = (count - 1) * step + more * cell_step;
-        const Lane *rest = cells.data() + count * apart;
-        auto block = [&](auto registers, i64 i) NDPOOL_INLINED {
+        const i64 tail = (count - 1) * apart + more * each, tail_step = (count - 1) * step + more * cell_step;
+        const Lane *rest = cell + count * apart;
+        auto block = [&, count = count, apart = apart, step = step, more = more](auto registers, i64 i) NDPOOL_INLINED {
             constexpr int U = decltype(registers)::value;
             State s[U];
             auto add = [&](const Lane *p, i64 places) NDPOOL_INLINED {
@@ -374,7 +520,7 @@ class SlidingBlock {
             for (i64 c = 1; c < count; ++c) add(in + c * apart, c * step);
             if (again) add(in + tail, tail_step);
             if (!again)
-                for (i64 c = 0; c < more; ++c) add(rest + c * cell, count * step + c * cell_step);
+                for (i64 c = 0; c < more; ++c) add(rest + c * each, count * step + c * cell_step);
             NDPOOL_UNROLL
             for (int u = 0; u < U; ++u) put(to + i + u * N, s[u]);
         };

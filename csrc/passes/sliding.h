@@ -7,12 +7,13 @@
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
-// Rows of outputs on their way from a SlidingBlock to a Sink. Short ones that follow each other go together.
+// Rows of outputs on their way from a SlidingBlock to a Sink. Short ones that follow each other go together, where the
+// sink writes all rows alike.
 template <class L, class Sink>
 class SlidOutputs {
     using Lane = typename L::Lane;
     static constexpr int N = LANES<Lane>;
-    static constexpr i64 MOST = 1024;
+    static constexpr i64 MOST = 1024, LONG = 8 * N;  // elements that go together; and of a row that goes by itself
 
   public:
     // Each row has `length` elements.
@@ -20,9 +21,8 @@ class SlidOutputs {
         : plan(plan), sink(sink), outboxes(outboxes), length(length), plane(MOST + length + 2 * N) {
         line.grow(L::PLANES * plane, "outputs side by side");
     }
-    // The outputs from element `begin` of a row of a slab on: every step-th place from `lanes` on. `rows` are what the
-    // row sees, if the sink asks.
-    void add(i64 slab, i64 row, i64 begin, const OutputRow &rows, const Lane *lanes, i64 apart, i64 step) {
+    // The outputs from element `begin` of a row of a slab on. `rows` are what the row sees, if the sink asks.
+    void add(i64 slab, i64 row, i64 begin, const OutputRow &rows, const Lane *lanes, i64 apart) {
         const i64 index = slab * plan.out_rows + row, to = index * plan.out_row + begin;
         if (to != next || filled >= MOST || sink.rows_differ()) {
             finish();
@@ -30,12 +30,13 @@ class SlidOutputs {
             first = index * plan.out_row;
         }
         next = to + length;
-        if (step == 1 && length >= MOST) {
+        if (length >= LONG || sink.rows_differ()) {
             finish();
             return put(lanes, apart, to, length);
         }
         if (!filled) line_at = to;
-        for (int q = 0; q < L::PLANES; ++q) copy(lanes + q * apart, step, line.data() + q * plane + filled);
+        for (i64 i = 0; i < length; i += N)
+            L::template put<N>(line.data() + filled + i, plane, L::template get<N>(lanes + i, apart));
         filled += length;
     }
     void finish() {
@@ -52,16 +53,6 @@ class SlidOutputs {
     i64 filled = 0, line_at = 0;  // elements of the line, and where they belong
     i64 first = 0, next = -1;     // where the sink's row starts, and the next one to come
 
-    void copy(const Lane *from, i64 step, Lane *to) const {
-        const i64 inner = plan.inner;
-        if (step == 1)
-            for (i64 i = 0; i < length; i += N) store<N>(to + i, load<N>(from + i));
-        else if (inner == 1)
-            for (i64 o = 0; o < length; ++o) to[o] = from[o * step];
-        else
-            for (i64 o = 0; o < length; o += inner)
-                for (i64 i = 0; i < inner; i += N) store<N>(to + o + i, load<N>(from + o * step + i));
-    }
     // `many` elements, which belong at element `to` of all.
     void put(const Lane *lanes, i64 apart, i64 to, i64 many) {
         const i64 at = to - first;
@@ -96,7 +87,10 @@ class SlidingPooler {
             const i64 columns = (second + cuts - 1) / cuts;
             const i64 lanes_of_cell = rest * (last ? reach_of(1, 0, columns).size() : 1);
             const Reach &first = whole[0];
-            i64 many = (LANES_OF_BLOCK / lanes_of_cell - first.dilation * (first.kernel - 1) - 1) / first.stride + 1;
+            // One axis alone is rows that are pooled along themselves: as long ones as stay nearest.
+            const i64 reach = first.dilation * (first.kernel - 1) + 1, near = LANES_OF_BLOCK / 32 / lanes_of_cell;
+            const i64 cells = last ? LANES_OF_BLOCK / lanes_of_cell : near > 8 * reach ? near : 8 * reach;
+            i64 many = (cells - reach) / first.stride + 1;
             many = many < 1 ? 1 : many > first.outputs ? first.outputs : many;
             // Lanes that are worked on for each output; a row loses a register or two.
             const i64 block = reach_of(0, 0, many).size() * lanes_of_cell;
@@ -152,19 +146,21 @@ class SlidingPooler {
         reach[0] = reach_of(0, lo, lo + band < outputs_of(0) ? lo + band : outputs_of(0));
         if (last) reach[1] = reach_of(1, column, column + part < outputs_of(1) ? column + part : outputs_of(1));
         block.pool(reach, first * plan.in_slab, count);
-        const i64 along = last < 2 ? reach[last].outputs * plan.inner : plan.out_row,
+        // All rows of an output along the first dimension are one, if they lie side by side and are written alike.
+        const i64 row_length = last < 2 ? reach[last].outputs * plan.inner : plan.out_row;
+        const i64 together = to.rows_differ() ? 1 : block.rows_side_by_side(), along = together * row_length,
                   begin = last == 0 ? lo * plan.inner : last == 1 ? column * plan.inner : 0,
                   in_plane = last ? plan.out_rows / outputs_of(0) : 1,
                   skipped = last > 1 ? column * (in_plane / outputs_of(1)) : 0;
         SlidOutputs<L, Sink> out(plan, to, streamed ? outboxes : nullptr, along);
-        for (i64 s = 0; s < count; ++s)
-            for (i64 o = 0; o < (last ? reach[0].outputs : 1); ++o) {
-                i64 row = last ? (lo + o) * in_plane + skipped : 0;
-                block.over_rows(s, o, [&](const Lane *lanes) NDPOOL_INLINED {
-                    if (to.rows_differ()) rows.move_to(row);
-                    out.add(first + s, row++, begin, rows, lanes, block.apart(), block.step_along());
-                });
-            }
+        block.over_first([&](i64 s, i64 o, const Lane *outputs) NDPOOL_INLINED {
+            i64 row = last ? (lo + o) * in_plane + skipped : 0;
+            if (together > 1) return out.add(first + s, row, begin, rows, outputs, block.apart());
+            block.over_rows(outputs, [&](const Lane *lanes) NDPOOL_INLINED {
+                if (to.rows_differ()) rows.move_to(row);
+                out.add(first + s, row++, begin, rows, lanes, block.apart());
+            });
+        });
         out.finish();
     }
 };

@@ -145,6 +145,8 @@ bool can_widen(const Plan &plan, const Lanes &lanes) {
 // Places are twice as much to merge and to store.
 bool suits_widen(const Plan &plan, const Lanes &lanes) {
     const Axis &axis = plan.last();
+    // Of sums over several rows, a few cells are merged as soon.
+    if (lanes.sums && plan.dim_count && axis.kernel < 8) return false;
     return is_wide(axis) && (!lanes.tagged || axis.kernel >= (plan.dim_count ? 6 : 12) * axis.stride);
 }
 
