@@ -11,8 +11,10 @@
 // Where planes are short, as the places of a row are, they are one long row: every cell is merged with those that lie
 // so many lanes further on. What windows across the end of a row or plane are made of is not asked for.
 //
-// The first axis comes last, a few outputs at a time, so that these are still near when they are written. An output
-// costs about as many merges as the window has sides, and a register holds neighbours however short rows are.
+// The first axis comes last, a few outputs at a time, so that these are still near when they are written. Where its
+// windows move on by more than a cell, it comes first: the rows of a window are merged as they are read, and fewer are
+// left for the other axes. An output costs about as many merges as the window has sides, and a register holds
+// neighbours however short rows are.
 #pragma once
 #include "passes/widen.h"
 
@@ -68,7 +70,7 @@ class SlidingBlock {
         whole_after = last - 1;
         for (int d = last - 1; d >= 0; --d) {
             lanes_of[d] = size;
-            extent[d] = reach[d].size();
+            extent[d] = d == 0 && first_comes_first() ? reach[d].outputs : reach[d].size();
             size *= extent[d];
             rows_of[d] = rows_of[d + 1] * extent[d];
             if (whole_after == d && d > 0 && extent[d] == plan.dims[d].in_count && reach[d].cells == extent[d])
@@ -80,7 +82,9 @@ class SlidingBlock {
         other.grow(L::PLANES * plane, "cells of windows that overlap");
         take_room_along();
         for (i64 s = 0; s < count; ++s) {
-            if (last)
+            if (first_comes_first())
+                merge_first(at + s * plan.in_slab, cells.data() + s * size);
+            else if (last)
                 fill_from(0, at + s * plan.in_slab, cells.data() + s * size);
             else
                 pool_along(at + s * plan.in_slab, 1, cells.data() + s * size);
@@ -88,7 +92,7 @@ class SlidingBlock {
         in_plane = out_plane = plane;
         for (int d = last - 1; d > 0; --d)
             if (reach[d].is_moved()) pool_axis(d);
-        first_is_left = last > 0 && reach[0].is_moved();
+        first_is_left = last > 0 && reach[0].is_moved() && !first_comes_first();
         if (first_is_left && !goes_across(reach[0], lanes_of[0])) pool_axis(0), first_is_left = false;
     }
 
@@ -181,6 +185,31 @@ class SlidingBlock {
         else
             for (i64 c = 0; c < own.cells; ++c) fill_from(d + 1, begin + c * in_stride(d), first + c * rest);
         fill(first + own.cells * rest, own.after * rest, plane);
+    }
+
+    // Whether rows are merged along the first axis as they are read. Winners are not: there a row is a place.
+    bool first_comes_first() const {
+        return !L::PLACED && last > 0 && slides_first_axis_first(reach[0].kernel, reach[0].stride);
+    }
+    // All outputs along the first axis: the rows that each sees, as one row, and so on along the other axes.
+    void merge_first(i64 at, Lane *to) {
+        const Reach &own = reach[0];
+        for (i64 o = 0; o < own.outputs; ++o, to += lanes_of[0]) {
+            one.count = 0;
+            for (i64 k = 0; k < own.kernel; ++k) {
+                const i64 c = o * own.stride + k * own.dilation - own.before;
+                if (c < 0 || c >= own.cells) continue;
+                one.tag[one.count] = 0;
+                one.offset[one.count++] = (own.first + c) * in_stride(0);
+            }
+            if (!one.count)
+                fill(to, lanes_of[0], plane);
+            else if (whole_after == 0)
+                pool_along(at, rows_of[1], to);
+            else
+                fill_from(1, at, to);
+        }
+        one.count = 1, one.offset[0] = 0;
     }
 
     void take_room_along() {

@@ -36,7 +36,7 @@ double rows_take(const Plan &plan, const Lanes &lanes) {
     const double between_rows = 20 * static_cast<double>(lanes.many) / row;
     return static_cast<double>(plan.outer_cells + along + 4) * registers / row + between_rows;
 }
-double slide_takes(const Plan &plan) {
+double slide_takes(const Plan &plan, bool tagged) {
     auto outputs = [](const Axis &axis) { return static_cast<double>(axis.output); };
     auto seen = [](const Axis &axis) {
         return static_cast<double>((axis.output - 1) * axis.stride + axis.dilation * (axis.kernel - 1) + 1);
@@ -45,16 +45,25 @@ double slide_takes(const Plan &plan) {
     for (int a = 0; a < plan.axis_count; ++a) cells *= seen(plan.axes[a]) / outputs(plan.axes[a]);
     for (int a = 0; a < plan.axis_count; ++a) all *= seen(plan.axes[a]);
     double takes = 4 * cells + 3;
-    for (int a = plan.axis_count - 1; a >= 0; --a) {  // along all rows first
+    // Along the rows first, unless the first axis leaves fewer of them.
+    const bool first = !tagged && plan.dim_count && plan.dims[0].axis == 0 &&
+                       slides_first_axis_first(plan.axes[0].kernel, plan.axes[0].stride);
+    for (int n = 0; n < plan.axis_count; ++n) {
+        const int a = first ? (plan.axis_count - n) % plan.axis_count : plan.axis_count - 1 - n;
         const Axis &axis = plan.axes[a];
         const bool flat = a + 1 == plan.axis_count && plan.inner == 1;
         cells *= outputs(axis) / seen(axis);
         const double each = 2.2 + 0.2 * static_cast<double>(axis.kernel < 20 ? axis.kernel : 20);
         takes += cells * (each * (flat ? static_cast<double>(axis.stride) : 1) + (flat && axis.stride > 1 ? 7 : 0));
     }
-    // Blocks of more dimensions overlap more.
-    const bool cut = all * static_cast<double>(plan.inner) > 1 << 17;
-    return takes * (cut && plan.axis_count > 2 ? 1.1 : 1);
+    // Blocks of more dimensions overlap more; and those that do not even hold what one output along the first axis sees
+    // are read over and over.
+    constexpr double BLOCK = 1 << 17;
+    const Axis &axis = plan.axes[0];
+    const double lanes = all * static_cast<double>(plan.inner),
+                 planes = first ? 1 : static_cast<double>(axis.dilation * (axis.kernel - 1) + 1);
+    const bool again = plan.axis_count > 2 && lanes / seen(axis) * planes > BLOCK;
+    return takes * (again ? 2 : lanes > BLOCK && plan.axis_count > 2 ? 1.1 : 1);
 }
 bool suits_slide(const Plan &plan, const Lanes &lanes) {
     const Axis &axis = plan.axes[0];
@@ -65,7 +74,7 @@ bool suits_slide(const Plan &plan, const Lanes &lanes) {
             over *= static_cast<double>(plan.axes[a].kernel) / static_cast<double>(plan.axes[a].stride);
     if (over < 2) return false;
     const double better = !lanes.tagged && lanes.many <= 16 ? 1.25 : 1.15;  // as measured
-    return better * slide_takes(plan) < rows_take(plan, lanes);
+    return better * slide_takes(plan, lanes.tagged) < rows_take(plan, lanes);
 }
 
 bool small_steps_of_two(const Axis &axis) {

@@ -130,6 +130,12 @@ bool suits_tied_axes(const Plan &plan);
 
 // The parts of the choice that the ways themselves ask.
 
+// Whether SLIDE pools along the first of several axes before the others: its windows move on by more than a cell, and
+// do not overlap so much that to merge each by itself would take longer.
+constexpr bool slides_first_axis_first(i64 kernel, i64 stride) {
+    return stride > 1 && kernel > 1 && kernel <= 4 * stride;
+}
+
 // Whether no cell is within the reach of two windows.
 bool windows_apart(const Plan &plan);
 
