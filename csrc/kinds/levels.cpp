@@ -25,8 +25,7 @@ const Level LEVELS[] = {
 };
 
 #if defined(NDPOOL_X86_LEVELS)
-// Whether the processor has an extension. The compilers have a question for that, too, which not all of them know F16C
-// by.
+// Whether the processor has an extension. The compilers' own question for that is not enough: not all know F16C.
 bool has(const char *extension) {
     unsigned a, b, c, d, leaf_1 = 0, leaf_7 = 0;
     if (__get_cpuid(1, &a, &b, &c, &d)) leaf_1 = c;
