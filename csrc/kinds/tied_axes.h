@@ -51,9 +51,6 @@ class Links {
             end_index();
         }
     }
-    static i64 most_over(const Axis &axis) {
-        return axis.adaptive ? axis.output / axis.length + 2 : axis.dilation * (axis.kernel - 1) / axis.stride + 1;
-    }
 
   private:
     Scratch<i64> starts, items;
@@ -212,8 +209,7 @@ class TiedAxes {
     i64 lanes = 0;                               // rows that are transposed together
     Scratch<i64> plane_at, over_cell, seen;
     Scratch<I> cells, firsts, between, y, turned_keys, turned_y;
-    Scratch<A> shares, counts[2], handed[2], g, found, turned_counts, turned_g, turned_shares,
-        wide_sums;
+    Scratch<A> shares, counts[2], handed[2], g, found, turned_counts, turned_g, turned_shares, wide_sums;
     Outbox outbox;
 
     // How many rows of outputs are worked on together, so that they fill registers when they are transposed.
@@ -228,7 +224,7 @@ class TiedAxes {
         at_once = (wanted_rows() + of_plane - 1) / of_plane;
         if (at_once > stop_output - first_output) at_once = stop_output - first_output;
         if (at_once < 1) at_once = 1;
-        turns = ((Links::most_over(axis) + at_once - 2) / at_once + 1) * at_once;
+        turns = ((most_over(axis) + at_once - 2) / at_once + 1) * at_once;
         cell_turns = reach_of(axis) + (at_once - 1) * step_of(axis) + 1;
     }
     // Of the second dimension, as many cells as stay near with all that is made of them, but not so few that windows
@@ -313,7 +309,7 @@ class TiedAxes {
         g.grow(outputs + MORE, "shares of outputs");
         found.grow(stages[dims].rest + MORE, "cells that tie");
         plane_at.grow(cell_turns, "planes of cells");
-        over_cell.grow(Links::most_over(plan.axes[0]), "windows over a cell");
+        over_cell.grow(most_over(plan.axes[0]), "windows over a cell");
         seen.grow(plan.axes[0].kernel, "cells of a window");
         if (!transposes) return;
         turned_keys.grow(plan.in_row * lanes + MORE, "rows side by side");

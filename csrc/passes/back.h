@@ -107,6 +107,13 @@ inline OutputPart outputs_over(const Plan &plan, i64 in_begin, i64 in_end) {
 
 // --- which windows see a cell ---------------------------------------------------------------------
 
+// How many outputs see a cell at most.
+inline i64 most_over(const Axis &axis) {
+    const i64 most =
+        axis.adaptive ? axis.output / axis.length + 2 : axis.dilation * (axis.kernel - 1) / axis.stride + 1;
+    return most < axis.output ? most : axis.output;
+}
+
 // The outputs lo..hi-1 along one axis whose windows reach over a cell, from cell to cell without a division.
 class Cursor {
   public:

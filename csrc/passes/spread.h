@@ -39,13 +39,6 @@ NDPOOL_INLINE Seen seen_from(const Axis &axis, i64 step, const Cursor &at) {
     return {first, first < at.hi ? (at.hi - 1 - first) / step + 1 : 0};
 }
 
-// At most so many.
-inline i64 most_over(const Axis &axis) {
-    const i64 most =
-        axis.adaptive ? axis.output / axis.length + 2 : axis.dilation * (axis.kernel - 1) / axis.stride + 1;
-    return most < axis.output ? most : axis.output;
-}
-
 // --- sums of arrays -------------------------------------------------------------------------------
 
 // A sum of registers. EXACT keeps the rounding error of every addition beside it: it is rounded once, and so the order

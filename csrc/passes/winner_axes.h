@@ -74,7 +74,7 @@ class WindowsOver {
     // axis changes a place by `places`.
     void list(const Axis &axis, i64 begin, i64 end, i64 lo, i64 rest, i64 places) {
         starts.grow(end - begin + 1, "windows over cells");
-        windows.grow((end - begin) * most(axis), "windows over cells");
+        windows.grow((end - begin) * most_over(axis), "windows over cells");
         Cursor over;
         over.move_to(axis, begin);
         i64 filled = 0;
@@ -87,7 +87,6 @@ class WindowsOver {
         }
         starts[end - begin] = filled;
     }
-    static i64 most(const Axis &axis) { return axis.dilation * (axis.kernel - 1) / axis.stride + 1; }
 
   private:
     Scratch<i64> starts;
@@ -157,7 +156,7 @@ class WinnerAxes {
     // are looked at twice.
     i64 cells_of_band() const {
         const i64 bytes = out_plane / plan.dims[1].out_count * (static_cast<i64>(sizeof(A)) + 1) *
-                          (WindowsOver::most(plan.axes[0]) + 4);
+                          (most_over(plan.axes[0]) + 4);
         const int axis = plan.dims[1].axis;
         const i64 least = axis < 0 ? 1 : 4 * plan.axes[axis].dilation * plan.axes[axis].kernel, most = NEAR / bytes;
         return most < least ? least : most;
@@ -194,9 +193,9 @@ class WinnerAxes {
             sums[i].grow(most + U * N, "sums along some axes");
             places[i].grow(most + U * N, "places along some axes");
         }
-        if (!floats.as_they_are) planes.grow(WindowsOver::most(plan.axes[0]) * outputs + U * N, "planes of outputs");
-        plane_at.grow(WindowsOver::most(plan.axes[0]), "planes of outputs");
-        over_cell.grow(WindowsOver::most(plan.axes[0]), "windows over a cell");
+        if (!floats.as_they_are) planes.grow(most_over(plan.axes[0]) * outputs + U * N, "planes of outputs");
+        plane_at.grow(most_over(plan.axes[0]), "planes of outputs");
+        over_cell.grow(most_over(plan.axes[0]), "windows over a cell");
         line.grow(chunk * pitch + before + 2 * U * N, "rows of outputs");
         columns.grow(chunk * pitch + before + 2 * U * N, "columns of winners");
         cells.grow(chunk * pitch + 2 * U * N, "rows of cells");
@@ -210,7 +209,7 @@ class WinnerAxes {
 
     void fill_band(const InputPart &part, const std::uint8_t *winners, const void *g) {
         const Axis &axis = plan.axes[0];
-        const i64 start = part.slab * plan.out_slab + first_output, turns = WindowsOver::most(axis),
+        const i64 start = part.slab * plan.out_slab + first_output, turns = most_over(axis),
                   left = plan.cells / axis.kernel;
         const A *shares = floats.as_they_are ? static_cast<const A *>(g) + start : planes.data();
         for (i64 slot = 0; slot < turns; ++slot) plane_at[slot] = -1;
