@@ -123,7 +123,7 @@ ENGINE_TESTS := $(addprefix tests/,test_engine.py test_paths.py test_plans.py te
 # An environment without ndpool: an engine that is built for a test comes in by PYTHONPATH.
 BARE := .venv-bare
 IN_BARE := PATH="$(abspath $(BARE)/bin):$$PATH"
-TEST_PACKAGES := pytest pytest-xdist hypothesis mpmath ml_dtypes numpy
+TEST_PACKAGES := pytest pytest-xdist hypothesis mpmath ml_dtypes numpy scipy
 
 # $(1): the folder, $(2): options for CMake.
 define build-core-tests
@@ -170,7 +170,9 @@ $(BARE)/.installed: constraints.txt Makefile
 # --- The wheel --------------------------------------------------------------------------------------
 
 # The wheel is built from the sdist, and tested where nothing else is: first with NumPy alone, then by the engine's tests.
+# It has the levels of all processors, so these are what goes through each of them.
 WHEEL := build/wheel
+LEVEL_TESTS := $(addprefix tests/,test_plans.py test_engine.py test_paths.py test_rounding.py test_order_statistics.py)
 wheel: .venv/.tools
 	@rm -rf dist $(WHEEL)
 	@$(PIP) --quiet build
@@ -182,7 +184,7 @@ wheel: .venv/.tools
 	@$(WHEEL)/bin/python -m pip install --quiet dist/*.whl
 	cd $(WHEEL) && bin/python -I ../../tools/smoke.py
 	@$(WHEEL)/bin/python $(PIP_INSTALL) --quiet $(TEST_PACKAGES)
-	cd $(WHEEL) && bin/python -I -m pytest -p no:cacheprovider -n auto ../../tests/test_plans.py ../../tests/test_engine.py
+	cd $(WHEEL) && bin/python -I -m pytest -p no:cacheprovider -n auto $(addprefix ../../,$(LEVEL_TESTS))
 
 clean:
 	rm -rf .venv .venv-bare build dist wheelhouse site .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -198,9 +200,11 @@ clean:
 	@$(PIP) --quiet $(BUILD_TOOLS)
 	@touch $@
 
+# For this machine's processor alone, which takes half of the time. Wheels have the levels of all processors.
+FOR_THIS_MACHINE := --config-settings=cmake.define.NDPOOL_LEVELS=here
 .venv/.installed: .venv/.tools pyproject.toml $(NATIVE)
-	@echo "Building the engine: two to three minutes on two cores. A line for each file that is done:"
-	@tools/progress build/install.log $(PIP) --verbose --no-build-isolation --editable .
+	@echo "Building the engine: a minute or two on two cores. A line for each file that is done:"
+	@tools/progress build/install.log $(PIP) --verbose --no-build-isolation $(FOR_THIS_MACHINE) --editable .
 	@$(BIN)/python -c "import ndpool; from ndpool import _engine; print('Installed ndpool', ndpool.__version__, 'with', *_engine.levels())"
 	@touch $@
 

@@ -122,7 +122,7 @@ def test_every_extension_that_is_compiled_in_is_asked_for():
 
 
 def test_the_build_and_the_levels_read_one_table():
-    assert '#include "kinds/extensions.def"' in (ROOT / "csrc/kinds/levels.cpp").read_text()
+    assert '#include "kinds/extensions.def"' in (ROOT / "csrc/kinds/processor.h").read_text()
     assert "extensions.def" in (ROOT / "csrc/CMakeLists.txt").read_text()
     assert {level for level, _ in table(ROOT)} == {"avx2", "avx512"}
 
@@ -149,4 +149,5 @@ def test_the_levels_in_use_are_the_processors():
         if not {name for of, name in table(ROOT) if of == level} <= has:
             break
         expected.append(level)
-    assert _engine.levels() == expected
+    # Wheels have all of them; a build for this machine has the best one.
+    assert _engine.levels() in (expected, expected[-1:])

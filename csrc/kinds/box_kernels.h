@@ -90,17 +90,15 @@ struct CellLines {
     bool norm_lines(Type type, const LaneWindows &windows, const CellLines &lines, i64 block, i64 from, i64 to);     \
     bool maximum_lines(Type type, const LaneWindows &windows, const CellLines &lines, i64 block, i64 from, i64 to);
 
-namespace baseline {
+namespace a_level {  // has their types, and is none
 NDPOOL_BOX_KERNELS
 }
-#if defined(NDPOOL_X86_LEVELS) || defined(__x86_64__)
-namespace avx2 {
-NDPOOL_BOX_KERNELS
-}
-namespace avx512 {
-NDPOOL_BOX_KERNELS
-}
-#endif
+#define NDPOOL_BUILT(LEVEL) \
+    namespace LEVEL { \
+    NDPOOL_BOX_KERNELS \
+    }
+#include <built_levels.def>  // CMakeLists.txt writes it
+#undef NDPOOL_BUILT
 #undef NDPOOL_BOX_KERNELS
 
 }  // namespace ndpool

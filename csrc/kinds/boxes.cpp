@@ -18,32 +18,28 @@ namespace {
 
 struct Kernels {
     const char *level;
-    decltype(&baseline::check_box) check;
-    decltype(&baseline::magnitudes) magnitudes;
-    decltype(&baseline::move_outward) move_outward;
-    decltype(&baseline::select_lines) select;
-    decltype(&baseline::smooth_lines) smooth;
-    decltype(&baseline::norm_lines) norm;
-    decltype(&baseline::maximum_lines) maximum;
+    decltype(&a_level::check_box) check;
+    decltype(&a_level::magnitudes) magnitudes;
+    decltype(&a_level::move_outward) move_outward;
+    decltype(&a_level::select_lines) select;
+    decltype(&a_level::smooth_lines) smooth;
+    decltype(&a_level::norm_lines) norm;
+    decltype(&a_level::maximum_lines) maximum;
 };
 
-#define NDPOOL_KERNELS_OF(LEVEL) \
-    {#LEVEL,                     \
-     LEVEL::check_box,           \
-     LEVEL::magnitudes,          \
-     LEVEL::move_outward,        \
-     LEVEL::select_lines,        \
-     LEVEL::smooth_lines,        \
-     LEVEL::norm_lines,          \
-     LEVEL::maximum_lines}
 const Kernels KERNELS[] = {
-    NDPOOL_KERNELS_OF(baseline),
-#if defined(NDPOOL_X86_LEVELS)
-    NDPOOL_KERNELS_OF(avx2),
-    NDPOOL_KERNELS_OF(avx512),
-#endif
+#define NDPOOL_BUILT(LEVEL)  \
+    {#LEVEL,                 \
+     LEVEL::check_box,       \
+     LEVEL::magnitudes,      \
+     LEVEL::move_outward,    \
+     LEVEL::select_lines,    \
+     LEVEL::smooth_lines,    \
+     LEVEL::norm_lines,      \
+     LEVEL::maximum_lines},
+#include <built_levels.def>  // CMakeLists.txt writes it
+#undef NDPOOL_BUILT
 };
-#undef NDPOOL_KERNELS_OF
 
 const Kernels &kernels() {
     const std::string level = level_in_use();

@@ -1,12 +1,9 @@
 #include "kinds/levels.h"
 
 #include <atomic>
-#include <cstring>
 #include <stdexcept>
 
-#if defined(NDPOOL_X86_LEVELS)
-#include <cpuid.h>
-#endif
+#include "kinds/processor.h"
 
 namespace ndpool {
 namespace {
@@ -17,63 +14,29 @@ struct Level {
 };
 
 const Level LEVELS[] = {
-    {"baseline", baseline::run},
-#if defined(NDPOOL_X86_LEVELS)
-    {"avx2", avx2::run},
-    {"avx512", avx512::run},
-#endif
+#define NDPOOL_BUILT(LEVEL) {#LEVEL, LEVEL::run},
+#include <built_levels.def>  // CMakeLists.txt writes it
+#undef NDPOOL_BUILT
 };
-
-#if defined(NDPOOL_X86_LEVELS)
-// Whether the processor has an extension. The compilers' own question for that is not enough: not all know F16C.
-bool has(const char *extension) {
-    unsigned a, b, c, d, leaf_1 = 0, leaf_7 = 0;
-    if (__get_cpuid(1, &a, &b, &c, &d)) leaf_1 = c;
-    if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) leaf_7 = b;
-    const struct {
-        const char *name;
-        unsigned has;
-    } all[] = {{"fma", leaf_1 & bit_FMA},           {"f16c", leaf_1 & bit_F16C},
-               {"avx2", leaf_7 & bit_AVX2},         {"bmi2", leaf_7 & bit_BMI2},
-               {"avx512f", leaf_7 & bit_AVX512F},   {"avx512bw", leaf_7 & bit_AVX512BW},
-               {"avx512vl", leaf_7 & bit_AVX512VL}, {"avx512dq", leaf_7 & bit_AVX512DQ}};
-    for (const auto &one : all)
-        if (std::strcmp(one.name, extension) == 0) return one.has;
-    return false;
-}
-// Whether the system keeps the level's registers when it turns to another program.
-bool keeps_registers_of(const char *level) {
-    __builtin_cpu_init();  // as this may run before main does
-    if (std::strcmp(level, "avx2") == 0) return __builtin_cpu_supports("avx2");
-    if (std::strcmp(level, "avx512") == 0) return __builtin_cpu_supports("avx512f");
-    return true;
-}
-#endif
-
-// Whether the processor has every extension that the level has beyond the one before.
-bool has_extensions_of([[maybe_unused]] const char *level) {
-    bool all = true;
-#if defined(NDPOOL_X86_LEVELS)
-    all = keeps_registers_of(level);
-#define NDPOOL_EXTENSION(of, name) \
-    if (std::strcmp(level, #of) == 0) all = all && has(name);
-#include "kinds/extensions.def"
-#undef NDPOOL_EXTENSION
-#endif
-    return all;
-}
 
 std::vector<const Level *> found_here() {
     std::vector<const Level *> found;
-    for (const Level &level : LEVELS) {
-        if (!has_extensions_of(level.name)) break;
-        found.push_back(&level);
-    }
+    for (const Level &level : LEVELS)
+        if (processor_has(level.name)) found.push_back(&level);
     return found;
 }
 
+const Level *best() {
+    const std::vector<const Level *> found = found_here();
+    if (!found.empty()) return found.back();
+    std::string built;
+    for (const Level &level : LEVELS) built += (built.empty() ? "" : ", ") + std::string(level.name);
+    throw std::runtime_error("this engine was built for processors with " + built +
+                             " alone, and this one lacks it; build it here again, or with NDPOOL_LEVELS=all");
+}
+
 std::atomic<const Level *> &chosen() {
-    static std::atomic<const Level *> level{found_here().back()};
+    static std::atomic<const Level *> level{best()};
     return level;
 }
 
@@ -93,7 +56,7 @@ void use_level(const std::string &name) {
             chosen() = level;
             return;
         }
-    throw std::invalid_argument("instruction level '" + name + "' is not one of this processor's");
+    throw std::invalid_argument("instruction level '" + name + "' is not one of this processor's, or was not built");
 }
 
 void run(const Plan &plan, const Call &call) { chosen().load(std::memory_order_relaxed)->run(plan, call); }

@@ -7,23 +7,18 @@
 
 namespace ndpool {
 
-namespace baseline {
-void run(const Plan &plan, const Call &call);
-}
-#if defined(NDPOOL_X86_LEVELS)
-namespace avx2 {
-void run(const Plan &plan, const Call &call);
-}
-namespace avx512 {
-void run(const Plan &plan, const Call &call);
-}
-#endif
+#define NDPOOL_BUILT(LEVEL) \
+    namespace LEVEL { \
+    void run(const Plan &plan, const Call &call); \
+    }
+#include <built_levels.def>  // CMakeLists.txt writes it
+#undef NDPOOL_BUILT
 
-// The levels of this processor, the best one last. Each includes the ones before it.
+// The levels of this processor that were built, the best one last. Each includes the ones before it.
 std::vector<std::string> levels_here();
 
 // The level in use: the best one until another is set. Throws std::invalid_argument for one that is not this
-// processor's.
+// processor's, and std::runtime_error where none of them is.
 std::string level_in_use();
 void use_level(const std::string &name);
 

@@ -255,7 +255,7 @@ void test_pools_without_elements(const Options &) {
 
 void test_levels(const Options &) {
     const std::vector<std::string> levels = ndpool::levels_here();
-    expect(!levels.empty() && levels.front() == "baseline", "the first level is the baseline");
+    expect(!levels.empty(), "there is no level");
     expect(ndpool::level_in_use() == levels.back(), "the best level is in use");
     for (const std::string &level : levels) {
         ndpool::use_level(level);
