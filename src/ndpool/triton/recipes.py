@@ -100,17 +100,20 @@ NARROW_TILES = {8: 1.25, 16: 1.12, 32: 1.05, 64: 1.03, 128: 1.01, 256: 1.0}
 
 
 class Work:
-    """A plan as the kernels see it, and the recipes that have been made of it."""
+    """A plan as the kernels see it, and the recipes that have been made of it.
 
-    def __init__(self, plan: Plan) -> None:
+    The `steps` forward and the way `back` are those that should take the least time, unless they are given.
+    """
+
+    def __init__(self, plan: Plan, steps: tuple[Walk, ...] | None = None, back: str = "") -> None:
         if plan.kind not in _KINDS:
             raise NotImplementedError(
                 f"{plan.kind} has no kernel for GPUs yet, which have {', '.join(_KINDS)}; call .cpu() on the tensor"
             )
-        self.plan = plan
+        self.plan, self.back = plan, back
         self.axes = joined(plan)
         self.cells = math.prod(axis.kernel for axis in self.axes)
-        self.walks = walks(plan, self.axes)
+        self.walks = steps or walks(plan, self.axes)
         self.numbers = numbers(plan, self.walks)
         self.divisor = divisor(plan, self.axes)
         self.inputs, self.outputs = math.prod(plan.shape), math.prod(plan.output_shape)
@@ -469,6 +472,10 @@ def _scale(maker: Maker, share: str) -> None:
 # --- the way back ---------------------------------------------------------------------------------
 
 
+def quickest(ways: dict[str, float]) -> str:
+    return min(ways, key=lambda way: ways[way])
+
+
 def _time_asked(axes: tuple[Axis, ...], item: int, tap: float) -> float:
     """How long it should take if cells ask all windows over them at once."""
     inputs, last, found = math.prod(axis.length for axis in axes), axes[-1], taps(axes)
@@ -499,13 +506,15 @@ def _time_by_axes(axes: tuple[Axis, ...], item: int) -> float:
     return sum(_time_asked(each, 2 * item, times.TAP / 2) for each in steps) if len(steps) > 1 else math.inf
 
 
-def _time_of_sums(axes: tuple[Axis, ...], item: int) -> float:
-    return min(_time_asked(axes, item, times.TAP), _time_by_axes(axes, item))
+def times_of_sums(work: Work) -> dict[str, float]:
+    """How long each way back of a sum should take: cells "ask", or "axes" go one by one."""
+    item = ITEM_BYTES[work.plan.derivative]
+    return {"ask": _time_asked(work.axes, item, times.TAP), "axes": _time_by_axes(work.axes, item)}
 
 
 def _sums_back(maker: Maker, g: str, by: int) -> None:
-    work, item, wide = maker.work, ITEM_BYTES[maker.work.plan.derivative], g != "g"
-    if _time_asked(work.axes, item, times.TAP) <= _time_by_axes(work.axes, item):
+    work, wide = maker.work, g != "g"
+    if (work.back or quickest(times_of_sums(work))) == "ask":
         _gather(maker, work.axes, "sums", (g, "", "", ""), "gx", by, wide)
         return
     for left, axes in _one_by_one(work.axes):
@@ -524,7 +533,7 @@ def _means_back(maker: Maker) -> None:
         return
     each = times.DIVIDED + (times.ASKED_OF_BINS - times.ASKED if _has_bins(work.axes) else 0)
     in_passing = each * _windows(work.axes) + times.ROW / max(work.axes[-1].length, 1)
-    first = times.of_kernel(3 * item * outputs, 0) + _time_of_sums(work.axes, item)
+    first = times.of_kernel(3 * item * outputs, 0) + min(times_of_sums(work).values())
     if times.of_kernel(item * (inputs + outputs), in_passing * inputs) < first:
         _gather(maker, work.axes, "sums", ("g", "", "", ""), "gx", by=-1, wide=True)
     else:
@@ -768,8 +777,7 @@ def _jvp(work: Work) -> Maker:
 def _pull(work: Work) -> Maker:
     maker, plan, kind = Maker(work), work.plan, work.numbers
     if plan.residual.winners:
-        found = times_of_winners(work)
-        way = min(found, key=lambda name: found[name])
+        way = work.back or quickest(times_of_winners(work))
         if way == "visited":
             _hand_over(maker)
         elif way == "axes":
