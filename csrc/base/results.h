@@ -17,7 +17,7 @@ class ResultMemory {
     // What is kept at most, as much as the C library of Linux keeps by itself: blocks, the bytes of one, and of all.
     static constexpr int MOST = 16;
     static constexpr std::size_t LARGEST = std::size_t(32) << 20, ALL = 2 * LARGEST;
-    // The C library is good at less.
+    // The C library is good at less, which it has at hand if it need not be aligned.
     static constexpr std::size_t SMALLEST = 16 << 10;
 
     static ResultMemory &of_process() {
@@ -25,7 +25,7 @@ class ResultMemory {
         return *memory;
     }
 
-    // A block of so many bytes, a multiple of 64 and aligned to that; null where there is no memory.
+    // A block of so many bytes, a multiple of 64; null where there is no memory.
     void *take(std::size_t bytes) {
         if (is_kept(bytes)) {
             const std::unique_lock lock(mutex, std::try_to_lock);  // in a child of fork(), it may be locked for ever
@@ -79,7 +79,7 @@ class ResultMemory {
             return block;
         }
 #endif
-        return std::aligned_alloc(64, bytes);
+        return bytes < SMALLEST ? std::malloc(bytes) : std::aligned_alloc(64, bytes);
     }
 };
 

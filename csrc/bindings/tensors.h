@@ -125,17 +125,18 @@ class TensorLayout {
         return found;
     }
 
-    // A new tensor that `fill` has written, given its memory; None where there is none. The memory and all that
-    // describes it are one block.
+    // A new tensor that `fill` has written, given its memory; None where there is none. The memory, which starts with a
+    // line of the cache, and all that describes it are one block.
     template <class Fill>
     nanobind::object made(const TensorType &of, const Fill &fill) const {
         std::size_t numbers = shape.size() * sizeof(std::int64_t);
         std::size_t head = (sizeof(Block) + 2 * numbers + 63) / 64 * 64;
-        std::size_t size = head + (static_cast<std::size_t>(bytes) + 63) / 64 * 64;
+        std::size_t size = head + (static_cast<std::size_t>(bytes) + 63) / 64 * 64 + 64;
         auto *block = static_cast<char *>(ResultMemory::of_process().take(size));
         if (!block) return nanobind::none();
+        char *const cells = block + head + (64 - reinterpret_cast<std::uintptr_t>(block) % 64) % 64;
         try {
-            fill(Array{block + head, bytes, element_bytes()});
+            fill(Array{cells, bytes, element_bytes()});
         } catch (...) {
             ResultMemory::of_process().give_back(block, size);
             throw;
@@ -143,8 +144,7 @@ class TensorLayout {
         auto *sides = reinterpret_cast<std::int64_t *>(block + sizeof(Block)), *steps = sides + shape.size();
         std::memcpy(sides, shape.data(), numbers);
         std::memcpy(steps, strides.data(), numbers);
-        dlpack::Tensor tensor{
-            block + head, {dlpack::CPU, 0}, static_cast<std::int32_t>(shape.size()), dtype, sides, steps, 0};
+        dlpack::Tensor tensor{cells, {dlpack::CPU, 0}, static_cast<std::int32_t>(shape.size()), dtype, sides, steps, 0};
         return handed_over(of, new (block) Block{{{1, 0}, nullptr, release, 0, tensor}, size});
     }
 

@@ -99,7 +99,7 @@ def _shown(pool: TensorPool, run: Callable[[TensorPool, Tensor], Any], x: Tensor
 
 def again(pool: TensorPool, x: Tensor) -> Tensor | None:
     """`y` of a tensor that is as the one before it was: checked, laid out, planned. None of any other."""
-    if not _is_unwatched() or (plan := pool.latest) is None or not plan.takes(x) or _profiled():
+    if (plan := pool.latest) is None or not _is_unwatched() or _profiled() or not plan.takes(x):
         return None
     y: Tensor = _RECORDED[pool.name](plan, x) if x.requires_grad and torch.is_grad_enabled() else plan.forward(x)
     return y
@@ -274,15 +274,14 @@ class Recorded(torch.autograd.Function):
     @staticmethod
     @opaque
     def forward(ctx: Any, plan: Tensors, x: Tensor) -> Tensor:
-        ctx.set_materialize_grads(False)
-        ctx.plan, pool = plan, plan.pool
-        if pool.wins:
+        ctx.plan, ctx.materialize_grads = plan, False
+        if plan.wins:
             y, winners = plan.forward_with_winners(x)
-            ctx.save_for_backward(winners)
+            ctx.save_for_backward(None, None, winners)
             return y
         y = plan.forward(x)
-        if not pool.linear:
-            ctx.save_for_backward(*kept_of_forward(pool, x, y, None))
+        if plan.keeps_x:
+            ctx.save_for_backward(x, y if plan.keeps_y else None, None)
         return y
 
     @staticmethod
@@ -291,11 +290,10 @@ class Recorded(torch.autograd.Function):
         if g is None:
             return None, None
         plan = ctx.plan
-        pool = plan.pool
-        known = (None, None, *ctx.saved_tensors) if pool.wins else ctx.saved_tensors or (None, None, None)
+        known = ctx.saved_tensors if plan.wins or plan.keeps_x else (None, None, None)
         if not torch.is_grad_enabled() and _is_unwatched() and (gx := plan.pull(g, *known)) is not None:
             return None, gx
-        return None, vjp(pool, g, plan.size, plan.order, *known)
+        return None, vjp(plan.pool, g, plan.size, plan.order, *known)
 
 
 class RecordedWithWinners(Recorded):
@@ -304,18 +302,18 @@ class RecordedWithWinners(Recorded):
     @staticmethod
     @opaque
     def forward(ctx: Any, plan: Tensors, x: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        ctx.set_materialize_grads(False)
-        ctx.plan = plan
+        ctx.plan, ctx.materialize_grads = plan, False
         y, winners = plan.forward_with_winners(x)
         ctx.mark_non_differentiable(winners)
-        ctx.save_for_backward(winners)
+        ctx.save_for_backward(None, None, winners)
         return y, winners
 
 
 class _Named(dict[str, Callable[..., Any]]):
     """How to apply a Function to each kind of pool, under the name that PyTorch shows: "MaxPool" for "max_pool".
 
-    `Function.apply` itself looks at the signature each time, which costs more than a small pool does.
+    `Function.apply` itself looks at the signature each time, which costs more than a small pool does. So does its way
+    back, at whether `backward` or `vjp` was written. Here both are found once.
     """
 
     def __init__(self, function: type[torch.autograd.Function], what: str = "") -> None:
@@ -324,6 +322,8 @@ class _Named(dict[str, Callable[..., Any]]):
     def __missing__(self, name: str) -> Callable[..., Any]:
         title = "".join(word.title() for word in name.split("_")) + self.what
         made = type(title, (self.function,), {"__doc__": self.function.__doc__, "__module__": __name__})
+        if issubclass(made, Recorded):
+            made._backward_cls.apply = made.backward  # type: ignore[attr-defined]
         self[name] = super(torch.autograd.Function, made).apply  # type: ignore[misc]
         return self[name]
 

@@ -164,7 +164,10 @@ def memory_order(strides: Sequence[int], pooled: Sequence[int]) -> Order:
 class Tensors:
     """A plan on tensors of one size, order and dtype, on devices of one type."""
 
-    __slots__ = ("dtype", "engine", "order", "plan", "pool", "quick", "result", "size", "winner")
+    __slots__ = (
+        *("dtype", "engine", "order", "plan", "pool", "quick", "result", "size", "winner"),
+        *("keeps_x", "keeps_y", "wins"),
+    )
 
     def __init__(self, pool: TensorPool, plan: Plan, device: str = "cpu") -> None:
         self.engine = engine_on(device)
@@ -176,6 +179,7 @@ class Tensors:
         # Bools are computed as they lie; the smooth kinds compute integers in float64.
         self.dtype = torch.bool if plan.input == "bool" and plan.dtype == "uint8" else DTYPES[plan.dtype]
         self.winner = WINNERS.get(plan.residual.winners)
+        self.wins, self.keeps_x, self.keeps_y = pool.wins, plan.residual.x, plan.residual.y
         self.quick = self._quick()
 
     @property

@@ -1,0 +1,86 @@
+// A pool for small arrays of NumPy, which makes the arrays that it returns.
+#pragma once
+#include <cstring>
+#include <initializer_list>
+
+#include "bindings/arrays.h"
+#include "bindings/pools.h"
+
+namespace ndpool {
+
+// A pool for small arrays of NumPy that are dense in one order of axes. It makes the arrays that it returns, unless it
+// is given one to write to. Where an array is not what it was made for, the answer is None.
+class ArrayPlan {
+  public:
+    // The shapes are those in memory, where the axes lie in this order; it is empty where that is the usual one.
+    ArrayPlan(nb::object plan, nb::object type, nb::object empty, nb::tuple shape, nb::tuple y_shape,
+              const std::vector<int> &order, nb::object dtype, nb::object result, nb::object derivative,
+              nb::object place)
+        : owner(std::move(plan)),
+          pool(nb::cast<const BoundPool &>(owner).pool),
+          numpy{std::move(type), std::move(empty)},
+          x(shape, dtype, order),
+          gx(shape, derivative, order),
+          y(y_shape, result, order),
+          g(y_shape, derivative, order),
+          kept_x(shape, dtype),
+          kept_y(y_shape, result),
+          winners(y_shape, place) {
+        if (x.elements() != pool.inputs() || y.elements() != pool.outputs())
+            throw std::invalid_argument("the shapes are not the plan's");
+    }
+
+    nb::object forward(nb::handle array, nb::handle out) const {
+        const Array from = x.memory_of(numpy, array);
+        if (!from.data) return nb::none();
+        const Result to(y, numpy, out, {from});
+        if (to.memory.data) without_gil(pool, [&] { pool.forward(from, to.memory, {}); });
+        return to.array;
+    }
+
+    // y, and what the derivative keeps, as it lies in memory: x, a copy of y, the winners, with None for those that it
+    // does not.
+    nb::object linearize(nb::handle array) const {
+        const Array from = x.memory_of(numpy, array);
+        if (!from.data) return nb::none();
+        const Residual &kept = pool.residual();
+        nb::object to = y.made(numpy), value = kept.y ? kept_y.made(numpy) : nb::none(),
+                   won = kept.winners ? winners.made(numpy) : nb::none();
+        const Array made = y.memory_of(numpy, to);
+        without_gil(pool, [&] { pool.linearize(from, made, winners.memory_of(numpy, won), {}); });
+        if (kept.y) std::memcpy(kept_y.memory_of(numpy, value).data, made.data, static_cast<std::size_t>(made.bytes));
+        return nb::make_tuple(to, nb::make_tuple(kept.x ? x.laid(array) : nb::none(), value, won));
+    }
+
+    nb::object pull(nb::handle input, nb::handle output, nb::handle places, nb::handle cotangent,
+                    nb::handle out) const {
+        const Residual &kept = pool.residual();
+        const Array given = g.memory_of(numpy, cotangent), from = kept_x.memory_of(numpy, input),
+                    value = kept_y.memory_of(numpy, output), won = winners.memory_of(numpy, places);
+        if (!given.data || (kept.x && !from.data) || (kept.y && !value.data) || (kept.winners && !won.data))
+            return nb::none();
+        const Result to(gx, numpy, out, {given, from, value, won});
+        if (to.memory.data) without_gil(pool, [&] { pool.pull(from, value, won, given, to.memory, {}); });
+        return to.array;
+    }
+
+  private:
+    nb::object owner;  // of the pool
+    const PlannedPool &pool;
+    NumpyType numpy;
+    ArrayLayout x, gx, y, g, kept_x, kept_y, winners;
+
+    // An array that is made, or the one that is given; None without memory where that is not fit to be written to.
+    struct Result {
+        nb::object array;
+        Array memory;
+
+        Result(const ArrayLayout &layout, const NumpyType &numpy, nb::handle given, std::initializer_list<Array> read)
+            : array(given.is_none() ? layout.made(numpy) : nb::borrow(given)),
+              memory(given.is_none() ? layout.memory_of(numpy, array) : layout.memory_to_write(numpy, given, read)) {
+            if (!memory.data) array = nb::none();
+        }
+    };
+};
+
+}  // namespace ndpool
