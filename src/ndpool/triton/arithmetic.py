@@ -103,14 +103,32 @@ def _better_of_16_bits(a, b, KIND: tl.constexpr):
 
 
 @triton.jit
+def larger(a, b):
+    """The larger of two numbers, or NaN. Cards have no instruction for doubles, and `tl.maximum` is twenty for them."""
+    if a.dtype == tl.float64:
+        return tl.where((b > a) | (b != b), b, a)
+    else:
+        return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def smaller(a, b):
+    """The smaller one, likewise."""
+    if a.dtype == tl.float64:
+        return tl.where((b < a) | (b != b), b, a)
+    else:
+        return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
 def better(a, b, KIND: tl.constexpr):
     """The better of two numbers, or NaN."""
     if NVIDIA and (a.dtype == tl.bfloat16 or a.dtype == tl.float16):
         return _better_of_16_bits(a, b, KIND)
     elif KIND[LEAD] == "min":
-        return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+        return smaller(a, b)
     else:
-        return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+        return larger(a, b)
 
 
 @triton.constexpr_function

@@ -1,11 +1,12 @@
-"""The kernel that takes winners back along one axis, for windows that see too many cells for each to ask them all.
+"""The kernels that take winners back along some axes, for windows that see too many cells for each to ask them all.
 
 Along the innermost axis, a cell gets the gradient of all windows whose winner lies in its column. These windows agree
 on the rest of the place: it is the first of the best cells of that column, whichever windows see it. So the sum goes on
-along the next axis with that rest, and the cost is the sum of the kernel's sides.
+along the next axis with that rest, and the cost is the sum of the kernel's sides. Several axes may go at once: in small
+arrays, to start another kernel takes longer than to ask more windows.
 
-`slide_back` is for windows in steps of one. A place of the tile has CELLS neighbouring cells. The windows over any of
-them are read once, and each asks whether one of these cells is its winner:
+`slide_back` is for windows in steps of one along one axis. A place of the tile has CELLS neighbouring cells. The
+windows over any of them are read once, and each asks whether one of these cells is its winner:
 
     cells                 0 1 2 3            a window that starts n cells before cell 0 has cell c at place n + c
     windows     [. . . . .]     [. . . . .]
@@ -18,15 +19,16 @@ import triton.language as tl
 
 from .arithmetic import rounded
 from .chaining import wait_for_the_one_before
+from .gathering import window_over
 from .groups import parted, side_by_side
 from .walking import LOADS_AT_ONCE
-from .windows import aligned, below, tile_of_program, wide_number
+from .windows import aligned, below, is_among, tile_along_axes, tile_of_program, wide_number, widened
 
 
 @triton.jit
 def _taken(
     sum, rest, g, winners, offset, place, seen, all_cells,
-    KERNEL: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SLOPE: tl.constexpr,
+    PLACES: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SLOPE: tl.constexpr,
 ):  # fmt: skip
     """The sum with the gradient of one window, if its winner is at this place, and the rest of that winner's place."""
     share = tl.load(g + offset, mask=seen, other=0).to(SLOPE)  # no matter who wins, so that it need not wait for that
@@ -35,8 +37,8 @@ def _taken(
     if LAST:
         wins = seen & (winner == place)
     else:
-        wins = seen & (winner % KERNEL == place)
-        rest = tl.where(wins, winner // KERNEL, rest)
+        wins = seen & (winner % PLACES == place)
+        rest = tl.where(wins, winner // PLACES, rest)
     return tl.where(wins, sum + share, sum), rest
 
 
@@ -47,41 +49,37 @@ def _narrow(rest, POINTER: tl.constexpr):
 
 
 @triton.jit
-def winners_along(
-    g, winners, g_out, rest_out, rows, windows, all_cells, size, out, inner,
-    KERNEL: tl.constexpr, STRIDE: tl.constexpr, DILATION: tl.constexpr, LO: tl.constexpr,
+def winners_over(
+    g, winners, g_out, rest_out, rows, windows, all_cells,
+    s0, s1, s2, s3, s4, s5, s6, s7,
+    o0, o1, o2, o3, o4, o5, o6, o7,
+    RANK: tl.constexpr, AXES: tl.constexpr, ASKED: tl.constexpr, PLACES: tl.constexpr, UNROLL: tl.constexpr,
     FIRST: tl.constexpr, LAST: tl.constexpr, SLOPE: tl.constexpr,
-    CHAINED: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    CHAINED: tl.constexpr, WRAPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    """Rows number what is outside of the axis, columns its cells and what is inside of it.
+    """Windows of any steps, along some axes at once, over which they have so many PLACES; for `ASKED` see `gather_any`.
 
     The `FIRST` kernel of several reads the winners of a plan; the `LAST` writes no rest.
     """
     wait_for_the_one_before(CHAINED)
-    inner = wide_number(inner, WIDE)
-    columns = size * inner
-    row, first = tile_of_program(WIDE, ROWS, COLS)
-    row = row + tl.arange(0, ROWS)[:, None]
+    sizes = widened((s0, s1, s2, s3, s4, s5, s6, s7), WIDE)
+    outs = widened((o0, o1, o2, o3, o4, o5, o6, o7), WIDE)
+    first_row, first = tile_of_program(WIDE, ROWS, COLS)
+    row = first_row + tl.arange(0, ROWS)[:, None]
     col = first + tl.arange(0, COLS)[None, :]
-    inside = (row < rows) & (col < columns)
-    row = tl.minimum(row, rows - 1)
-    i = col // inner
-    top = tl.minimum((i + LO) // STRIDE, out - 1)
+    inside = (row < rows) & (col < sizes[RANK - 1])
+    coords = tile_along_axes(first_row, sizes, RANK, WRAPS, ROWS)
     sum = tl.zeros([ROWS, COLS], SLOPE)
     rest = tl.full([ROWS, COLS], -1, tl.int32)
-    for j in tl.range(windows, loop_unroll_factor=LOADS_AT_ONCE):
-        if STRIDE == 1:
-            o = i + LO - j * DILATION
-            place = j
-            seen = inside & (o >= 0) & (o < out)
-        else:
-            o = top - j
-            away = i + LO - o * STRIDE
-            place = away // DILATION
-            seen = inside & (o >= 0) & (place < KERNEL) & (away == place * DILATION)
-        offset = row * out * inner + o * inner + col % inner
-        sum, rest = _taken(sum, rest, g, winners, offset, place, seen, all_cells, KERNEL, FIRST, LAST, SLOPE)
-    at = row * columns + col
+    if UNROLL:
+        for number in tl.static_range(UNROLL):
+            offset, place, seen = window_over(number, coords, col, inside, sizes, outs, RANK, AXES, ASKED)
+            sum, rest = _taken(sum, rest, g, winners, offset, place, seen, all_cells, PLACES, FIRST, LAST, SLOPE)
+    else:
+        for number in tl.range(windows, loop_unroll_factor=LOADS_AT_ONCE):
+            offset, place, seen = window_over(number, coords, col, inside, sizes, outs, RANK, AXES, ASKED)
+            sum, rest = _taken(sum, rest, g, winners, offset, place, seen, all_cells, PLACES, FIRST, LAST, SLOPE)
+    at = row * sizes[RANK - 1] + col
     tl.store(g_out + at, rounded(sum, g_out.dtype), mask=inside)
     if not LAST:
         tl.store(rest_out + at, _narrow(rest, rest_out.dtype), mask=inside)
@@ -94,7 +92,7 @@ def slide_back(
     CELLS: tl.constexpr, ALIGN: tl.constexpr, CHAINED: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr,
     COLS: tl.constexpr,
 ):  # fmt: skip
-    """As `winners_along`; columns number groups of CELLS neighbours along the axis, and what is inside of it.
+    """As `winners_over`; columns number groups of CELLS neighbours along the axis, and what is inside of it.
 
     `ALIGN` is 0 where something is inside. Else rows start at multiples of so many cells, and are read in vectors.
     """
@@ -137,7 +135,7 @@ def slide_back(
             rest = kept_rests[BEFORE * CELLS + LO - KERNEL + 1 + j]
         else:
             o = first + (LO - KERNEL + 1 + j)
-            seen = inside & (o >= 0) & (o < out)
+            seen = inside & is_among(o, out)
             at = (row * out + o) * inner + within
             share = tl.load(g + at, mask=seen, other=0)
             place, rest = _split(winners, at, seen, all_cells, KERNEL, FIRST, LAST)

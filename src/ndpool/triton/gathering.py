@@ -44,6 +44,7 @@ from .windows import (
     bin_product,
     bin_quotient,
     cells_along,
+    is_among,
     tile_along_axes,
     tile_of_program,
     widened,
@@ -213,7 +214,7 @@ def _asked(
                 g, winners, reference, FORM, GROUP, BEFORE, AFTER, ALIGN_OUT, EDGE, ROWS, COLS,
             )  # fmt: skip
             o = col * GROUP + (block + TAPS[phase * MOST + tap][RANK - 1])
-            seen = seen & (o >= 0) & (o < outs[RANK - 1])
+            seen = seen & is_among(o, outs[RANK - 1])
             sum, error = part_of(
                 sum, error, x, TAPS[phase * MOST + tap][RANK], seen, part[0], part[1], part[2],
                 KIND, FORM, SLOPE, keeps_error(KIND, COUNTS[phase], DIVISOR), tap == 0,
@@ -409,7 +410,7 @@ def _window(i, j, seen, size, out, AXES: tl.constexpr, axis: tl.constexpr, COUNT
         return i, i * 0, seen
     elif AXES[axis][STRIDE] == 1 and AXES[axis][KERNEL] == COUNT:
         o = i + AXES[axis][LO] - j * AXES[axis][DILATION]
-        return o, i * 0 + j, seen & (o >= 0) & (o < out)
+        return o, i * 0 + j, seen & is_among(o, out)
     else:
         o = tl.minimum((i + AXES[axis][LO]) // AXES[axis][STRIDE], out - 1) - j
         away = i + AXES[axis][LO] - o * AXES[axis][STRIDE]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -12,7 +13,7 @@ import triton.language as tl
 from ..plan import ITEM_BYTES, Plan
 from . import times
 from .blocks import pull_blocks
-from .columns import slide_back, winners_along
+from .columns import slide_back, winners_over
 from .gathering import gather_any, gather_taps
 from .groups import walk_groups
 from .handing import clear, hand_over
@@ -28,6 +29,7 @@ from .work import (
     UNROLLED,
     UNROLLED_POWERS,
     Axis,
+    Taps,
     Walk,
     asked,
     axis_numbers,
@@ -35,6 +37,7 @@ from .work import (
     cut,
     divisor,
     in_groups,
+    in_one,
     is_wide,
     joined,
     numbers,
@@ -77,8 +80,8 @@ BUSY, FEWEST_PLACES, MANY_THREADS = 1056, 256, 100_000
 NEIGHBOURS, NEIGHBOURS_IN_A_ROW, SLIDE_TILE = 8, 4, 256
 NEIGHBOURS_OF_SUMS, SLIDE_TILE_OF_SUMS = 16, 128
 
-#: The same on the way back from winners.
-NEIGHBOURS_BACK, NEIGHBOURS_BACK_IN_A_ROW, SLIDE_TILE_BACK = 16, 8, 128
+#: The same on the way back from winners. Small arrays have fewer neighbours, to have enough threads.
+NEIGHBOURS_BACK, NEIGHBOURS_BACK_IN_A_ROW, FEWEST_NEIGHBOURS, SLIDE_TILE_BACK = 16, 8, 2, 128
 
 #: What is cleared at a time, before winners are visited on the way back.
 CLEARED = 4096
@@ -118,7 +121,7 @@ class Work:
         self.divisor = divisor(plan, self.axes)
         self.inputs, self.outputs = math.prod(plan.shape), math.prod(plan.output_shape)
         between = [step.outputs for step in self.walks]
-        between += [math.prod(axis.length for axis in axes) for _, axes in _one_by_one(self.axes)]
+        between += [math.prod(axis.length for axis in axes) for _, axes in in_turn(self.axes)]
         #: Whether offsets are beyond 32 bits, in what is made on the way as well.
         self.wide = max(self.inputs, self.outputs, *between) > LARGEST_INT // 2
         self._recipes: dict[str, Recipe] = {}
@@ -478,7 +481,7 @@ def quickest(ways: dict[str, float]) -> str:
 
 def _time_asked(axes: tuple[Axis, ...], item: int, tap: float) -> float:
     """How long it should take if cells ask all windows over them at once."""
-    inputs, last, found = math.prod(axis.length for axis in axes), axes[-1], taps(axes)
+    inputs, last, found = math.prod(axis.length for axis in axes), axes[-1], _taps(axes)
     if found is not None:
         count = sum(map(len, found.taps)) / math.prod(found.steps)
         work = tap * item / 4 * count * (1 + count / times.MANY_TAPS if tap == times.TAP_OF_WINNER else 1)
@@ -491,6 +494,13 @@ def _time_asked(axes: tuple[Axis, ...], item: int, tap: float) -> float:
     return times.of_kernel(moved, work * inputs)
 
 
+def _taps(axes: tuple[Axis, ...]) -> Taps | None:
+    """The taps of windows in small steps; None for steps of one over rows that are better `flat`."""
+    found = taps(axes)
+    ragged = found is not None and math.prod(found.steps) == 1 and flat(axes, axes[-1].length) != axes
+    return None if ragged else found
+
+
 def _has_bins(axes: tuple[Axis, ...]) -> bool:
     return any(axis.adaptive for axis in axes)
 
@@ -500,24 +510,22 @@ def _windows(axes: tuple[Axis, ...]) -> int:
     return math.prod(windows_over_a_cell(axis) for axis in axes)
 
 
-def _time_by_axes(axes: tuple[Axis, ...], item: int) -> float:
-    """How long sums should take along one axis after the other, if there are several, with twice the bits between."""
-    steps = [each for _, each in _one_by_one(axes)]
-    return sum(_time_asked(each, 2 * item, times.TAP / 2) for each in steps) if len(steps) > 1 else math.inf
-
-
 def times_of_sums(work: Work) -> dict[str, float]:
-    """How long each way back of a sum should take: cells "ask", or "axes" go one by one."""
+    """How long each way back of a sum should take: cells "ask", or some axes go after the others."""
     item = ITEM_BYTES[work.plan.derivative]
-    return {"ask": _time_asked(work.axes, item, times.TAP), "axes": _time_by_axes(work.axes, item)}
+    found = {"ask": _time_asked(work.axes, item, times.TAP)}
+    for name, counts in groupings(work.axes).items():  # with twice the bits in between
+        found[name] = sum(_time_asked(axes, 2 * item, times.TAP / 2) for _, axes in in_turn(work.axes, counts))
+    return found
 
 
 def _sums_back(maker: Maker, g: str, by: int) -> None:
     work, wide = maker.work, g != "g"
-    if (work.back or quickest(times_of_sums(work))) == "ask":
+    way = work.back or quickest(times_of_sums(work))
+    if way == "ask":
         _gather(maker, work.axes, "sums", (g, "", "", ""), "gx", by, wide)
         return
-    for left, axes in _one_by_one(work.axes):
+    for left, axes in in_turn(work.axes, groupings(work.axes)[way]):
         cells = math.prod(axis.length for axis in axes)
         made = maker.room(f"sum{left}", cells, work.numbers.slope) if left else "gx"
         _gather(maker, axes, "sums", (g, "", "", ""), made, 1 if left else by, wide=True)
@@ -542,16 +550,15 @@ def _means_back(maker: Maker) -> None:
 
 
 def times_of_winners(work: Work) -> dict[str, float]:
-    """How long each way back should take: cells "ask", winners are "visited", or "axes" go one by one."""
+    """How long each way back should take: cells "ask", winners are "visited", or some axes go after the others."""
     item, inputs = ITEM_BYTES[work.plan.derivative], work.inputs
     found = {"ask": _time_asked(work.axes, item, times.TAP_OF_WINNER)}
     windows = _windows(work.axes)
     visited = work.outputs * (times.VISITED + times.HANDED * max(1, item / 4) * windows)
     visited = times.IN_THREE_STEPS + max(visited, times.IN_TURN * windows)
     found["visited"] = times.of_kernel(item * inputs, 0) + times.of_kernel(0, visited)
-    steps = [axes for _, axes in _one_by_one(work.axes)]
-    if len(steps) > 1 and not any(axis.adaptive for axis in work.axes):
-        found["axes"] = sum(_time_along(axes, item) for axes in steps)
+    for name, counts in groupings(work.axes).items():
+        found[name] = sum(_time_over(axes, item) for _, axes in in_turn(work.axes, counts))
     return found
 
 
@@ -559,56 +566,84 @@ def _are_whole(work: Work) -> bool:
     return all(axis.is_carried or axis.is_whole for axis in work.axes)
 
 
-def _time_along(axes: tuple[Axis, ...], item: int) -> float:
-    """How long it should take to bring winners back along the one pooled axis: a gradient, and the rest of a place."""
+def _time_over(axes: tuple[Axis, ...], item: int) -> float:
+    """How long it should take to bring winners back over the pooled axes: a gradient, and the rest of a place."""
     cells = math.prod(axis.length for axis in axes)
-    (axis,) = (axis for axis in axes if not axis.is_carried)
-    window = times.SLID_BACK if _slides_back(axis) else times.ALONG
+    window = times.SLID_BACK if _slides_back(axes) else times.ASKED_OF_BINS if _has_bins(axes) else times.ALONG
     moved = (max(item, 4) + 1) * (cells + math.prod(_outputs(axes)))
-    return times.of_kernel(0, times.BYTE * moved + window * windows_over_a_cell(axis) * cells)
+    return times.of_kernel(0, times.BYTE * moved + window * _windows(axes) * cells)
 
 
-def _winners_by_axes(maker: Maker) -> None:
-    work, g, winners = maker.work, "g", "winners"
-    steps = list(_one_by_one(work.axes))
-    slope = work.numbers.slope
-    for left, axes in steps:
-        at = next(j for j, axis in enumerate(axes) if not axis.is_carried)
-        axis, inner = axes[at], math.prod(a.length for a in axes[at + 1 :])
-        rows, cells = math.prod(a.length for a in axes[:at]), math.prod(a.length for a in axes)
+def _winners_by_axes(maker: Maker, counts: tuple[int, ...]) -> None:
+    work, g, winners, slope = maker.work, "g", "winners", maker.work.numbers.slope
+    steps = list(in_turn(work.axes, counts))
+    places = work.cells  # those that are left of a winner's
+    for number, (left, axes) in enumerate(steps):
+        cells, own = (math.prod(n) for n in zip(*((axis.length, axis.kernel) for axis in axes), strict=True))
+        places //= own
         made = maker.room(f"sum{left}", cells, slope) if left else "gx"
-        places = math.prod(a.kernel for a in work.axes[:at])  # those that are left of a winner's
         rest = maker.room(f"rest{left}", cells, "int8" if places < 128 else "int32") if left else "gx"
-        first, final = left == len(steps) - 1, left == 0
-        constants = {"KERNEL": axis.kernel, "LO": axis.lo, "FIRST": first, "LAST": final, "SLOPE": _TYPES[slope]}
-        if _slides_back(axis):
-            cells_of_a_place = NEIGHBOURS_BACK if inner > 1 else NEIGHBOURS_BACK_IN_A_ROW
-            columns = -(-axis.length // cells_of_a_place) * inner
-            constants |= {"CELLS": cells_of_a_place, "ALIGN": align(axis.length, axis.output) if inner == 1 else 0}
-            values = [rows, work.cells, axis.length, axis.output, inner]
-            sides = tile(rows, columns, SLIDE_TILE_BACK)
-            maker.launch(slide_back, (rows, columns), sides, [g, winners, made, rest], values, constants)
-        else:
-            columns = axis.length * inner
-            constants |= {"STRIDE": axis.stride, "DILATION": axis.dilation}
-            windows = axis.kernel if axis.stride == 1 else windows_over_a_cell(axis)
-            values = [rows, windows, work.cells, axis.length, axis.output, inner]
-            sides = tile(rows, columns, enough(TILE, rows * columns))
-            maker.launch(winners_along, (rows, columns), sides, [g, winners, made, rest], values, constants)
+        constants = {"FIRST": number == 0, "LAST": left == 0, "SLOPE": _TYPES[slope]}
+        step = _slide_back if _slides_back(axes) else _winners_over
+        step(maker, axes, [g, winners, made, rest], constants)
         g, winners = made, rest
 
 
-def _slides_back(axis: Axis) -> bool:
-    return axis.stride == axis.dilation == 1 and axis.kernel <= UNROLLED
+def _slide_back(maker: Maker, axes: tuple[Axis, ...], tensors: list[str], constants: dict[str, Any]) -> None:
+    at = next(i for i, axis in enumerate(axes) if not axis.is_carried)
+    axis, inner = axes[at], math.prod(a.length for a in axes[at + 1 :])
+    rows = math.prod(a.length for a in axes[:at])
+    neighbours = NEIGHBOURS_BACK if inner > 1 else NEIGHBOURS_BACK_IN_A_ROW
+    while neighbours > FEWEST_NEIGHBOURS and rows * axis.length * inner < neighbours * MANY_THREADS:
+        neighbours //= 2
+    columns = -(-axis.length // neighbours) * inner
+    constants |= {"KERNEL": axis.kernel, "LO": axis.lo, "CELLS": neighbours}
+    constants["ALIGN"] = align(axis.length, axis.output) if inner == 1 else 0
+    values = [rows, maker.work.cells, axis.length, axis.output, inner]
+    maker.launch(slide_back, (rows, columns), tile(rows, columns, SLIDE_TILE_BACK), tensors, values, constants)
 
 
-def _one_by_one(axes: tuple[Axis, ...]) -> Iterator[tuple[int, tuple[Axis, ...]]]:
-    """The axes with one pooled at a time, from the innermost, for the way back; and how many are left after it."""
+def _winners_over(maker: Maker, axes: tuple[Axis, ...], tensors: list[str], constants: dict[str, Any]) -> None:
+    axes, windows, own = flat(axes, axes[-1].length), _windows(axes), math.prod(axis.kernel for axis in axes)
+    over = math.prod(axis.length for axis in axes[:-1]), axes[-1].length
+    constants |= {"RANK": len(axes), "AXES": axis_numbers(axes), "ASKED": asked(axes), "PLACES": own}
+    constants["UNROLL"] = windows if windows <= UNROLLED else 0
+    values, sides = [over[0], windows, maker.work.cells, *_both(axes)], tile(*over, enough(TILE, over[0] * over[1]))
+    maker.launch(winners_over, over, sides, tensors, values, constants, lengths=[axis.length for axis in axes])
+
+
+def _slides_back(axes: tuple[Axis, ...]) -> bool:
+    """Whether windows move by one cell along one axis, and along no other."""
+    (axis, *more) = (axis for axis in axes if not axis.is_carried)
+    return not more and axis.stride == axis.dilation == 1 and axis.kernel <= UNROLLED and not axis.adaptive
+
+
+def groupings(axes: tuple[Axis, ...]) -> dict[str, tuple[int, ...]]:
+    """Ways back on which some axes go after the others, and how many go at once, from the innermost.
+
+    >>> groupings((carried(8), Axis(9, 7, 3), Axis(9, 7, 3), Axis(9, 7, 3)))
+    {'axes 1,2': (1, 2), 'axes 2,1': (2, 1), 'axes 1,1,1': (1, 1, 1)}
+    """
+    pooled = sum(not axis.is_carried for axis in axes)
+    ends = (cut for n in range(1, pooled) for cut in itertools.combinations(range(1, pooled), n))
+    found = [tuple(b - a for a, b in itertools.pairwise((0, *cut, pooled))) for cut in ends]
+    return {f"axes {','.join(map(str, counts))}": counts for counts in found}
+
+
+def in_turn(axes: tuple[Axis, ...], counts: tuple[int, ...] = ()) -> Iterator[tuple[int, tuple[Axis, ...]]]:
+    """The axes with so many pooled at a time, from the innermost, or one by one; and how many are left after them.
+
+    >>> [(left, [axis[:3] for axis in step]) for left, step in in_turn((Axis(9, 7, 3), Axis(5, 4, 2)))]
+    [(1, [(7, 7, 1), (5, 4, 2)]), (0, [(9, 7, 3), (5, 5, 1)])]
+    """
     pooled = [i for i, axis in enumerate(axes) if not axis.is_carried]
-    for left, i in enumerate(reversed(pooled)):
-        before = tuple(carried(axis.output) for axis in axes[:i])
-        after = tuple(carried(axis.length) for axis in axes[i + 1 :])
-        yield len(pooled) - 1 - left, (*before, axes[i], *after)
+    left = len(pooled)
+    for count in counts or (1,) * left:
+        left -= count
+        inside = pooled[left + count] if left + count < len(pooled) else len(axes)
+        before = tuple(carried(axis.output) for axis in axes[: pooled[left]])
+        after = tuple(carried(axis.length) for axis in axes[inside:])
+        yield left, tuple(in_one((*before, *axes[pooled[left] : inside], *after)))
 
 
 def _gather(
@@ -626,9 +661,11 @@ def _gather(
     cells have, or go on in as many.
     """
     work, windows = maker.work, _windows(axes)
-    if taps(axes) is None or by < 0 or axes[-1].is_carried:
+    found = _taps(axes)
+    if found is None or by < 0 or axes[-1].is_carried:
         axes = flat(axes, axes[-1].length)
-    counts, found, last = asked(axes), taps(axes), axes[-1]
+        found = found and taps(axes)
+    counts, last = asked(axes), axes[-1]
     slope, sums = _added_in(work, form, windows, wide)
     sums = "powers" if work.numbers.kind.sums == "powers" else sums
     tensors = [*(each or given[0] for each in given), gx]
@@ -643,7 +680,8 @@ def _gather(
     }
     if found is not None and by >= 0:
         inputs = math.prod(axis.length for axis in axes)
-        cells = max(last.stride, 1 if last.is_carried else vector(work.plan.derivative, inputs))
+        alone = last.is_carried or last.dilation > 1  # neighbours have no window in common
+        cells = max(last.stride, 1 if alone else vector(work.plan.derivative, inputs))
         group = cells // last.stride
         away = [tap[-2] for phase in found.taps for tap in phase]
         before, after = -(-max(0, -min(away)) // group), -(-max(0, max(away)) // group)
@@ -780,8 +818,8 @@ def _pull(work: Work) -> Maker:
         way = work.back or quickest(times_of_winners(work))
         if way == "visited":
             _hand_over(maker)
-        elif way == "axes":
-            _winners_by_axes(maker)
+        elif way != "ask":
+            _winners_by_axes(maker, groupings(work.axes)[way])
         else:
             _gather(maker, work.axes, "winners", ("g", "winners", "", ""), "gx", 1)
     elif plan.is_linear and work.divisor:

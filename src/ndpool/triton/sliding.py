@@ -17,7 +17,7 @@ from .arithmetic import NAME, WORST, are_equal, beats, better, number
 from .chaining import wait_for_the_one_before
 from .groups import parted, side_by_side
 from .walking import store_result
-from .windows import aligned, along_axes, below, tile_of_program, wide_number, widened
+from .windows import aligned, along_axes, below, is_among, tile_of_program, wide_number, widened
 
 
 @triton.jit
@@ -73,7 +73,7 @@ def slide(
         kept = ()
         for j in tl.static_range(OUTPUTS + KERNEL - 1):
             i = first + (j - LO)
-            real = inside & (i >= 0) & (i < size)
+            real = inside & is_among(i, size)
             at = (row * size + i) * inner + within
             values = values + (tl.load(a_in + at, mask=real, other=number(KIND[WORST])),)
             if PLACES and SOURCE == "states":

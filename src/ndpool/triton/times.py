@@ -17,7 +17,7 @@ CELL_OF_TREE, CELL_OF_TREE_OVER_AXES, JOINED = 1.3, 2.0, 6e5
 
 #: How many times as long a cell takes that is a power or an exponential, a double beside which the error is kept, and
 #: one that is compared: cards have no instruction for the maximum of doubles.
-CURVED, WITH_ERROR, MAXIMUM_OF_DOUBLES = 3, 2, 4
+CURVED, WITH_ERROR, MAXIMUM_OF_DOUBLES = 3, 2, 2
 
 #: Neighbours along the last axis that read apart from each other: from so many bytes on, and up to so many, a cell
 #: takes the longer. In a loop it takes so many times as long.

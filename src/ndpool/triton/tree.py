@@ -9,20 +9,24 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .arithmetic import LEAD, NAME, SUMS, WORST, any_lacking, are_equal, finds_later, lacking, none_yet, number, two_sum
+from .arithmetic import (
+    LEAD,
+    NAME,
+    SUMS,
+    WORST,
+    any_lacking,
+    are_equal,
+    finds_later,
+    lacking,
+    larger,
+    none_yet,
+    number,
+    smaller,
+    two_sum,
+)
 from .chaining import wait_for_the_one_before
 from .walking import look, look_again, store_result
 from .windows import cell, found_anew, row_block, tile_along_axes, widened
-
-
-@triton.jit
-def _larger(a, b):
-    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
-
-
-@triton.jit
-def _smaller(a, b):
-    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
@@ -44,9 +48,9 @@ def _total_with_error(a, e, b, f):
 @triton.jit
 def _best(a, KIND: tl.constexpr):
     if KIND[LEAD] == "max":
-        return tl.reduce(a, 1, _larger, keep_dims=True)
+        return tl.reduce(a, 1, larger, keep_dims=True)
     else:
-        return tl.reduce(a, 1, _smaller, keep_dims=True)
+        return tl.reduce(a, 1, smaller, keep_dims=True)
 
 
 @triton.jit

@@ -80,6 +80,15 @@ def below(i, size, ALIGN: tl.constexpr):
 
 
 @triton.jit
+def is_among(i, size):
+    """Whether 0 <= i < size, in one step: without its sign, a negative number is larger than any size."""
+    if i.dtype == tl.int64:
+        return i.to(tl.uint64, bitcast=True) < size.to(tl.uint64)
+    else:
+        return i.to(tl.uint32, bitcast=True) < size.to(tl.uint32)
+
+
+@triton.jit
 def aligned(row, size, ALIGN: tl.constexpr):
     """Where a row of this size starts, where ALIGN divides it: so the compiler sees that it does."""
     return row * (size // ALIGN) * ALIGN

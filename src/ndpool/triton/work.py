@@ -141,13 +141,12 @@ def joined(plan: Plan, indexed: bool = False) -> tuple[Axis, ...]:
             found.append(axis)
         elif axis.is_carried and axis.length == 1:
             continue
-        elif found and found[-1].is_carried and axis.is_carried and not indexed:
-            found[-1] = carried(found[-1].length * axis.length)
         elif found and found[-1].is_whole and axis.is_whole:
             cells = found[-1].length * axis.length
             found[-1] = Axis(cells, 1, cells, cells)
         else:
             found.append(axis)
+    found = found if indexed else in_one(found)
     if not indexed and plan.kind in ("max", "min", "sum", "avg") and ITEM_BYTES[plan.dtype] <= 4:
         found[-2:] = _with_channels(found[-2:])  # more numbers for each cell would leave no registers
     if len(found) > MOST_AXES:
@@ -156,6 +155,17 @@ def joined(plan: Plan, indexed: bool = False) -> tuple[Axis, ...]:
             f"for GPUs has {MOST_AXES}; call .cpu() on the tensor"
         )
     return tuple(found) or (carried(1),)
+
+
+def in_one(axes: Iterable[Axis]) -> list[Axis]:
+    """The axes, with neighbours that are carried as one."""
+    found: list[Axis] = []
+    for axis in axes:
+        if found and found[-1].is_carried and axis.is_carried:
+            found[-1] = carried(found[-1].length * axis.length)
+        else:
+            found.append(axis)
+    return found
 
 
 def _with_channels(last: list[Axis]) -> list[Axis]:
