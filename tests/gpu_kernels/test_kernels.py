@@ -351,7 +351,7 @@ def test_winners_of_wide_windows_slide_back(shape, window, dtype, monkeypatch):
 @pytest.mark.parametrize("skip", [None, 0.0], ids=["all cells", "skip 0"])
 def test_winners_of_large_windows_are_visited(shape, window, axes, dtype, skip, monkeypatch):
     """To the last bit what exact sums are, though windows share the cells that win them."""
-    for price in ("LAUNCH", "VISITED", "HANDED", "IN_TURN", "IN_THREE_STEPS"):
+    for price in ("LAUNCH", "VISITED", "HANDED", "HANDED_OF_MANY", "IN_TURN", "IN_THREE_STEPS"):
         monkeypatch.setattr(times, price, 0)
     pool, rng = Pool(Max(), window, axes, skip), np.random.default_rng(14)
     x = rng.integers(-3, 4, shape).astype(dtype)

@@ -489,9 +489,14 @@ def _time_asked(axes: tuple[Axis, ...], item: int, tap: float) -> float:
         work = times.ASKED_BY_ROWS * _windows(axes)
     else:
         each = times.ASKED_OF_BINS if _has_bins(axes) else times.ASKED
-        work = each * _windows(axes) + times.ROW / max(last.length, 1)
+        work = each * _windows(axes) + _time_found(axes)
     moved = item * (inputs + math.prod(_outputs(axes))) * (times.UNALIGNED if align(last.length) == 1 else 1)
     return times.of_kernel(moved, work * inputs)
+
+
+def _time_found(axes: tuple[Axis, ...]) -> float:
+    """How long it takes a cell to find the windows over it by division."""
+    return times.FOUND * sum(not axis.is_carried for axis in axes) + times.ROW / max(axes[-1].length, times.SHORT_ROW)
 
 
 def _taps(axes: tuple[Axis, ...]) -> Taps | None:
@@ -514,8 +519,10 @@ def times_of_sums(work: Work) -> dict[str, float]:
     """How long each way back of a sum should take: cells "ask", or some axes go after the others."""
     item = ITEM_BYTES[work.plan.derivative]
     found = {"ask": _time_asked(work.axes, item, times.TAP)}
-    for name, counts in groupings(work.axes).items():  # with twice the bits in between
-        found[name] = sum(_time_asked(axes, 2 * item, times.TAP / 2) for _, axes in in_turn(work.axes, counts))
+    between = ITEM_BYTES[work.numbers.slope]
+    for name, counts in groupings(work.axes).items():
+        each = times.TAP * item / between
+        found[name] = sum(_time_asked(axes, between, each) for _, axes in in_turn(work.axes, counts))
     return found
 
 
@@ -540,7 +547,7 @@ def _means_back(maker: Maker) -> None:
         _gather(maker, work.axes, "sums", ("g", "", "", ""), "gx", by=0)
         return
     each = times.DIVIDED + (times.ASKED_OF_BINS - times.ASKED if _has_bins(work.axes) else 0)
-    in_passing = each * _windows(work.axes) + times.ROW / max(work.axes[-1].length, 1)
+    in_passing = each * _windows(work.axes) + _time_found(work.axes)
     first = times.of_kernel(3 * item * outputs, 0) + min(times_of_sums(work).values())
     if times.of_kernel(item * (inputs + outputs), in_passing * inputs) < first:
         _gather(maker, work.axes, "sums", ("g", "", "", ""), "gx", by=-1, wide=True)
@@ -554,7 +561,8 @@ def times_of_winners(work: Work) -> dict[str, float]:
     item, inputs = ITEM_BYTES[work.plan.derivative], work.inputs
     found = {"ask": _time_asked(work.axes, item, times.TAP_OF_WINNER)}
     windows = _windows(work.axes)
-    visited = work.outputs * (times.VISITED + times.HANDED * max(1, item / 4) * windows)
+    handed = times.HANDED * windows + (times.HANDED_OF_MANY - times.HANDED) * max(0, windows - times.FEW_WINDOWS)
+    visited = work.outputs * (times.VISITED + handed)
     visited = times.IN_THREE_STEPS + max(visited, times.IN_TURN * windows)
     found["visited"] = times.of_kernel(item * inputs, 0) + times.of_kernel(0, visited)
     for name, counts in groupings(work.axes).items():

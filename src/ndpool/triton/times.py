@@ -6,7 +6,7 @@ A kernel waits for its launch and then for the slower of two: the memory that it
 from __future__ import annotations
 
 #: From one kernel to the next, and a byte that is read or written.
-LAUNCH, BYTE = 2.0e6, 0.25
+LAUNCH, BYTE = 1.4e6, 0.25
 
 #: A cell of a window that is walked over: where the steps are written out, where neighbours share what they have of
 #: their cells, and in a loop. Those of a loop come one after the other, however few outputs there are.
@@ -30,8 +30,10 @@ UNALIGNED = 1.3
 SLIDING, SLIDING_IN_ROWS = 8, 14
 
 #: A window that is asked on the way back: a sum and a winner by taps, by division, among bins, with a divisor of its
-#: own, or for a row of cells at once. What is found for a row, where it is found by division.
-TAP, TAP_OF_WINNER, ASKED, ASKED_OF_BINS, DIVIDED, ASKED_BY_ROWS, ROW = 0.7, 0.2, 0.9, 1.6, 1.5, 0.5, 10.0
+#: own, or for a row of cells at once. What is found by division for a cell along each axis, and for a row, of which
+#: short ones are many in a tile.
+TAP, TAP_OF_WINNER, ASKED, ASKED_OF_BINS, DIVIDED, ASKED_BY_ROWS = 0.7, 0.2, 0.9, 1.6, 1.5, 0.5
+FOUND, ROW, SHORT_ROW = 0.4, 40.0, 32
 
 #: From so many taps on, each takes twice as long: fewer of them find what they ask for in registers.
 MANY_TAPS = 7
@@ -39,9 +41,10 @@ MANY_TAPS = 7
 #: A winner along one axis: in steps of one, and in others.
 SLID_BACK, ALONG = 0.2, 1.0
 
-#: A winner that is visited, and a window that it asks: all of them at once, and one after the other. However few there
-#: are, it takes so long until the place of a winner, the windows over it and their gradients have come from memory.
-VISITED, HANDED, IN_TURN, IN_THREE_STEPS = 6.0, 1.5, 5e4, 8e5
+#: A winner that is visited, and a window that it asks: one of a few, of which all are asked at once, and one of more.
+#: However few winners there are, it takes so long until the place of one, the windows over it and their gradients have
+#: come from memory, and where windows are asked one after the other so long for each.
+VISITED, HANDED, HANDED_OF_MANY, FEW_WINDOWS, IN_TURN, IN_THREE_STEPS = 6.0, 1.5, 3.5, 4, 5e4, 8e5
 
 
 def of_kernel(moved: float, work: float) -> float:

@@ -286,7 +286,7 @@ def _slowness(plan: Plan, steps: tuple[Walk, ...]) -> float:
     if plan.kind in ("max", "min"):
         if plan.dtype == "float64":
             return times.MAXIMUM_OF_DOUBLES * (2 if any(step.tree for step in steps) else 1)
-        return ITEM_BYTES[plan.dtype] / 4
+        return 0.5 if "float16" in plan.dtype else max(1, ITEM_BYTES[plan.dtype] / 4)  # floats of 16 bits go in pairs
     return times.WITH_ERROR if plan.dtype == "float64" else 1
 
 
