@@ -113,7 +113,7 @@ def test_the_ways_are_gone(monkeypatch):
 
     def kernels(name, operation, kind="sum"):
         axes = (-1,) if name == "rows" else (-2, -1)
-        plan = plan_of(Pool({"sum": Sum(), "max": Max()}[kind], windows[name], axes), (4, 7, 19), "float64")
+        plan = plan_of(Pool({"sum": Sum(), "max": Max()}[kind], windows[name], axes), (4, 7, 32), "float64")
         return [launch.kernel.__name__ for launch in recipes.Work(plan).recipe(operation).launches]
 
     send(monkeypatch, WAYS["direct"])
@@ -132,6 +132,28 @@ def test_the_ways_are_gone(monkeypatch):
     for way in ("winners visited", "winners visited in loops"):
         send(monkeypatch, WAYS[way])
         assert kernels("rows", "pull", "max") == ["clear", "hand_over"]
+
+
+@pytest.mark.parametrize(
+    "window",
+    [Window((3, 2, 3), 1, 1), Window((3, 3, 2), (2, 1, 3), 1, dilation=(1, 2, 1)), Adaptive((4, 3, 5))],
+    ids=["in steps of one", "in other steps", "bins"],
+)
+@pytest.mark.parametrize(("kind", "skip"), [(Max(), None), (Max(), 0.0), (Sum(), None)], ids=str)
+def test_every_way_back(kind, window, skip):
+    """Axes go back at once, or some after the others: of whole numbers, all sums are exact."""
+    pool, rng = Pool(kind, window, skip=skip), np.random.default_rng(5)
+    x = rng.integers(-3, 4, (1, 5, 4, 7)).astype(np.float32)
+    g = rng.integers(-8, 9, pool.output_shape(x.shape)).astype(np.float32)
+    prices = recipes.times_of_winners if isinstance(kind, Max) else recipes.times_of_sums
+    expected, device = spec.vjp(pool, x, g), fresh(pool, x)
+    ways = list(prices(work_of(device.plan)))
+    assert {"axes 1,2", "axes 2,1", "axes 1,1,1"} < set(ways)
+    for way in ways:
+        device.plan.handles["triton"] = recipes.Work(device.plan, back=way)
+        device.linearize()
+        np.testing.assert_array_equal(device.pull(g), expected, err_msg=way)
+    forget(pool, x)
 
 
 @pytest.mark.parametrize("kind", [Max(), Min("split"), Sum(), SmoothMax(1.0)], ids=repr)
