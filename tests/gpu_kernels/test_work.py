@@ -156,6 +156,104 @@ def test_every_way_back(kind, window, skip):
     forget(pool, x)
 
 
+#: Windows of more cells than are written out, where these are fewer, in small tiles.
+FAR = {"UNROLLED": 15, "SLIDE_TILE": 16, "SLIDE_TILE_OF_SUMS": 16, "DIRECT_CELLS": 0, "CELLS_OF_TREE": 0}
+FAR_WINDOWS = {
+    "rows": ((3, 37), Window((17,), 1, [(8, 9)]), (1,)),
+    "rows of whole vectors": ((2, 2, 48), Window((16,), 1), (2,)),
+    "outer axis": ((2, 30, 3), Window((19,), 1, [(0, 18)]), (1,)),
+    "longer than the row": ((3, 10), Window((22,), 1, [(21, 1)]), (1,)),
+    "both axes": ((2, 21, 24), Window((16, 18), 1, ((3, 4), (15, 2))), (1, 2)),
+    "both axes, channels last": ((17, 19, 2), Window((17, 16), 1, (4, 7)), (0, 1)),
+}
+
+
+def slid_far(monkeypatch, pool, x):
+    """The pool on the device, of which each axis slides; `forget` it in the end."""
+    send(monkeypatch, FAR)
+    device = fresh(pool, x)
+    launches = [launch for name in ("forward", "linearize") for launch in work_of(device.plan).recipe(name).launches]
+    assert {launch.kernel.__name__ for launch in launches} == {"slide_far"}
+    return device
+
+
+@pytest.mark.parametrize(
+    ("window", "dtype"),
+    [*((window, np.float64) for window in FAR_WINDOWS), ("rows", np.float16), ("outer axis", np.int8)],
+)
+def test_the_first_winner_of_long_windows(window, dtype, monkeypatch):
+    """Of ties, of NaNs, and of windows that have nothing but the worst number."""
+    (shape, *how), rng = FAR_WINDOWS[window], np.random.default_rng(8)
+    x = rng.integers(-2, 3, shape).astype(dtype)
+    if dtype != np.int8:
+        x[rng.random(shape) < 0.03] = np.nan
+    x[0] = np.iinfo(dtype).max if dtype == np.int8 else np.inf
+    pool = Pool(Min(), *how)
+    device = slid_far(monkeypatch, pool, x)
+    y, found, indices = device.linearize(), device.forward(), device.indices()
+    forget(pool, x)
+    np.testing.assert_array_equal(y, spec.forward(pool, x))
+    same_bytes(found, y)
+    np.testing.assert_array_equal(indices, spec.winners(pool, x))
+
+
+@pytest.mark.parametrize(
+    ("window", "kind", "dtype"),
+    [
+        *((window, Sum(), np.float64) for window in FAR_WINDOWS),
+        ("rows", Avg(), np.float32),
+        ("outer axis", Avg(count_include_pad=False), np.float64),
+        ("longer than the row", Sum(), np.int16),
+        ("both axes", Avg(), np.float16),
+    ],
+    ids=str,
+)
+def test_sums_of_long_windows(window, kind, dtype, monkeypatch):
+    """An infinity or a NaN touches the windows that see it, and no others (rule "Accumulation")."""
+    (shape, *how), rng = FAR_WINDOWS[window], np.random.default_rng(9)
+    x = (100 * rng.normal(size=shape)).astype(dtype)
+    if dtype != np.int16:
+        x.flat[[5, 6, -1]] = np.inf, -np.inf, np.nan
+    pool = Pool(kind, *how)
+    device = slid_far(monkeypatch, pool, x)
+    found = device.forward()
+    with np.errstate(invalid="ignore"):
+        y = spec.forward(pool, x)
+    forget(pool, x)
+    within(found, y, value_allowance(pool, x, y))
+
+
+@pytest.mark.parametrize("shape", [(5, 61), (64, 5)], ids=str)
+def test_sums_of_long_windows_are_the_nearest_doubles(shape, monkeypatch):
+    """All that cells of very different sizes leave of each other is in the errors, for every size of the tiles."""
+    pool, rng = Pool(Sum(), Window((33,), 1, 16), (int(np.argmax(shape)),)), np.random.default_rng(10)
+    x = rng.choice([1e16, -1e16, 1.0, 3.0], shape)
+    expected = np.apply_along_axis(_sums_of_33, pool.axes[0], x)
+    for most in (16, 64):
+        monkeypatch.setitem(FAR, "SLIDE_TILE_OF_SUMS", most)
+        same_bytes(slid_far(monkeypatch, pool, x).forward(), expected)
+    forget(pool, x)
+
+
+def _sums_of_33(row):
+    return np.array([math.fsum(row[max(0, i - 16) : i + 17]) for i in range(len(row))])
+
+
+def test_when_long_windows_slide(monkeypatch):
+    """Where there are neighbours enough, and a block of cells that all of them see."""
+    send(monkeypatch, FAR)
+
+    def kernel(kind, length, window, **options):
+        plan = plan_of(Pool(kind, Window((window,), **options)), (length,), "float64")
+        return recipes.Work(plan).recipe("forward").launches[0].kernel.__name__
+
+    assert kernel(Max(), 23, 16, stride=1) == kernel(Sum(), 23, 16, stride=1) == "slide_far"
+    assert kernel(Max(), 22, 16, stride=1) == kernel(Max(), 40, 16, stride=2) == "walk"
+    assert kernel(SmoothMax(1.0), 23, 16, stride=1) == "walk"
+    send(monkeypatch, {"UNROLLED": 9})
+    assert kernel(Max(), 30, 15, stride=1) == "walk"
+
+
 @pytest.mark.parametrize("kind", [Max(), Min("split"), Sum(), SmoothMax(1.0)], ids=repr)
 @pytest.mark.parametrize(
     ("shape", "bins", "axis"), [((2, 37, 3), 4, 1), ((2, 37), 4, 1), ((41, 2), 3, 0), ((23, 5), 3, 0)]

@@ -19,11 +19,12 @@ from .groups import walk_groups
 from .handing import clear, hand_over
 from .launching import Launch, Recipe
 from .places import place_kernel
-from .sliding import slide
+from .sliding import slide, slide_far
 from .tree import tree
 from .walking import walk
 from .work import (
     COLUMNS_OF_TREE,
+    FAR_NEIGHBOURS,
     LARGEST_INT,
     MOST_AXES,
     UNROLLED,
@@ -38,6 +39,7 @@ from .work import (
     divisor,
     in_groups,
     in_one,
+    is_far,
     is_wide,
     joined,
     numbers,
@@ -435,27 +437,33 @@ def _slides(work: Work, step: Walk, flags: dict[str, Any]) -> bool:
     more = flags["TANGENT"] or flags["AGAIN"] or flags["SINK"] == "slopes" or work.plan.skipped is not None
     if more or not is_wide(step):
         return False
-    adds_up = work.plan.kind in ("sum", "avg") and work.numbers.kind.sums == "plain" and not work.numbers.kind.rounding
-    return adds_up or work.plan.kind in ("max", "min")
+    if work.plan.kind in ("max", "min"):
+        return True
+    axis, kind = next(axis for axis in step.axes if not axis.is_carried), work.numbers.kind
+    adds_up = kind.sums == "plain" or (kind.sums == "error" and is_far(axis))
+    return adds_up and work.plan.is_linear and not kind.rounding
 
 
 def _slide(maker: Maker, step: Walk, constants: dict[str, Any], tensors: list[str]) -> None:
     work, axes = maker.work, step.axes
     at = next(i for i, axis in enumerate(axes) if not axis.is_carried)
     axis, inner = axes[at], math.prod(each.length for each in axes[at + 1 :])
-    sums = work.plan.kind in ("sum", "avg")
+    sums, far = work.plan.kind in ("sum", "avg"), is_far(axis)
     outputs = (NEIGHBOURS_OF_SUMS if sums else NEIGHBOURS) if inner > 1 else NEIGHBOURS_IN_A_ROW
+    outputs = FAR_NEIGHBOURS if far else outputs
     rows, columns = math.prod(each.length for each in axes[:at]), -(-axis.output // outputs) * inner
-    digits = axis.kernel.bit_length()
-    taken = [axis.kernel & ((1 << d) - 1) if axis.kernel >> d & 1 else -1 for d in range(digits)]
     own = ("KIND", "RANK", "WHOLE", "DIVISOR", "SOURCE", "SINK", "PLACES", "COMPUTE", "SECOND", "SLOPE")
-    constants = {name: constants[name] for name in own} | {"KERNEL": axis.kernel, "LO": axis.lo, "DIGITS": digits}
-    constants |= {"TAKEN": tuple(taken), "OUTPUTS": outputs}
+    constants = {name: constants[name] for name in own} | {"KERNEL": axis.kernel, "LO": axis.lo, "OUTPUTS": outputs}
     constants["ALIGN"] = align(axis.length) if at == len(axes) - 1 else 0
+    if not far:
+        digits = axis.kernel.bit_length()
+        taken = [axis.kernel & ((1 << d) - 1) if axis.kernel >> d & 1 else -1 for d in range(digits)]
+        constants |= {"DIGITS": digits, "TAKEN": tuple(taken)}
     values = [rows, step.scale, work.cells, axis.length, axis.output, inner]
     values += [*_sizes(each.output for each in axes), *_sizes(each.length for each in work.axes)]
     sides = tile(rows, columns, SLIDE_TILE_OF_SUMS if sums else SLIDE_TILE)
-    maker.launch(slide, (rows, columns), sides, [tensors[0], tensors[1], tensors[4], tensors[5]], values, constants)
+    tensors = [tensors[0], tensors[1], tensors[4], tensors[5]]
+    maker.launch(slide_far if far else slide, (rows, columns), sides, tensors, values, constants)
 
 
 def _scale(maker: Maker, share: str) -> None:

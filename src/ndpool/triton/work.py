@@ -28,6 +28,10 @@ DIRECT_CELLS = 256
 #: Windows in steps of one are wide from this kernel on: neighbours share what they have of their cells.
 WIDE_KERNEL = 8
 
+#: How many neighbours share the cells of longer ones: those that are no longer written out; see `slide_far`. Of two
+#: blocks of cells one at least is seen by all.
+FAR_NEIGHBOURS = 8
+
 #: Loops of up to so many steps are unrolled; those with exponentials and powers in each, which compile for long.
 UNROLLED, UNROLLED_POWERS = 32, 9
 
@@ -303,7 +307,10 @@ def _time_of_cells(step: Walk, item: int, slow: float, slides: bool, first: bool
     if slides and is_wide(step):
         in_rows = not (first or last.is_carried)
         cells = times.SLIDING_IN_ROWS if in_rows else times.SLIDING
-        return slow * times.CELL * min(step.cells, cells) * step.outputs
+        if step.cells <= UNROLLED:
+            return slow * times.CELL * min(step.cells, cells) * step.outputs
+        work = slow * times.CELL * (cells + step.cells // FAR_NEIGHBOURS) * step.outputs
+        return max(work, times.CELL_IN_TURN * step.cells)
     if step.cells <= (UNROLLED_POWERS if slow == times.CURVED else UNROLLED):
         cell = times.CELL_IN_GROUP if slides and alone and in_groups(last) else times.CELL
         return slow * cell * step.cells * step.outputs * max(1, min(apart, times.SECTOR) / times.NEAR)
@@ -317,10 +324,17 @@ def in_groups(axis: Axis) -> bool:
 
 
 def is_wide(step: Walk) -> bool:
-    """Whether windows are long, along one axis, in steps of one."""
+    """Whether windows are long, along one axis, in steps of one, and neighbours enough to share what they have."""
     pooled = [axis for axis in step.axes if not axis.is_carried]
     in_ones = len(pooled) == 1 and pooled[0][3:5] == (1, 1) and not pooled[0].adaptive
-    return in_ones and WIDE_KERNEL <= pooled[0].kernel <= UNROLLED
+    if not in_ones or pooled[0].kernel < WIDE_KERNEL:
+        return False
+    return not is_far(pooled[0]) or (pooled[0].output >= FAR_NEIGHBOURS and pooled[0].kernel >= 2 * FAR_NEIGHBOURS)
+
+
+def is_far(axis: Axis) -> bool:
+    """Whether a window has more cells than are written out."""
+    return axis.kernel > UNROLLED
 
 
 def _is_long(axes: tuple[Axis, ...], i: int) -> bool:
