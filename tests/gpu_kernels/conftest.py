@@ -29,7 +29,11 @@ import torch
 from ndpool.torch import devices
 
 if DEVICE != "cuda":
+    import quicker
+
     from ndpool.triton import recipes
+
+    quicker.interpreter()
 
     devices.ENGINES["cpu"] = "ndpool.triton"
     # The interpreter computes whole tiles, however few of their places are asked for.
