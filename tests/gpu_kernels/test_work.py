@@ -313,7 +313,7 @@ def test_gradients_are_divided_in_passing(kind, dtype, window, monkeypatch):
 def test_the_same_bits_for_every_tile(kind, dtype, monkeypatch):
     """A tile says who computes an output, and not how."""
     pool, rng = Pool(kind, Window((3, 3), 2, 1), (-2, -1)), np.random.default_rng(1)
-    x = rng.normal(size=(2, 7, 21)).astype(dtype)
+    x = rng.normal(size=(2, 5, 30)).astype(dtype)
     x[0, 4, 4], x[1, 2, 3] = 0, np.inf if isinstance(kind, Lp) else 1
     t, g = (rng.normal(size=shape).astype(dtype) for shape in (x.shape, pool.output_shape(x.shape)))
     expected = fresh(pool, x).everything(t, g)
