@@ -77,8 +77,8 @@ double slide_takes(const Plan &plan, const Lanes &lanes) {
     constexpr double BLOCK = 1 << 17;
     const Axis &axis = plan.axes[0];
     const double slab = all * static_cast<double>(plan.inner),
-                 planes = first ? 1 : static_cast<double>(axis.dilation * (axis.kernel - 1) + 1);
-    const bool again = plan.axis_count > 1 && slab / seen(axis) * planes > BLOCK;
+                 planes = static_cast<double>(axis.dilation * (axis.kernel - 1) + 1);
+    const bool again = !first && plan.axis_count > 1 && slab / seen(axis) * planes > BLOCK;
     return takes * (again ? 1.8 : slab > BLOCK && plan.axis_count > 2 ? 1.1 : 1);
 }
 bool can_pairs(const Plan &plan, const Lanes &lanes) {
