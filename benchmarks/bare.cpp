@@ -3,6 +3,7 @@
 // The input is taken in pieces, each followed by its share of the output. Built and called by bare.py.
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #if defined(__SSE2__)
 #include <immintrin.h>
@@ -52,7 +53,8 @@ extern "C" std::uint32_t move_bytes(const std::uint32_t *from, std::size_t from_
 
 // --- sums ----------------------------------------------------------------------------------------
 //
-// Cells added up over and over, in registers alone: what a sum costs before anything is moved.
+// Cells added up over and over, in registers alone: what a sum costs before anything is moved. So are exponentials, as
+// polynomials of the least degree that is as exact as the cells are.
 
 namespace {
 
@@ -63,6 +65,7 @@ struct Of {
 constexpr int LANES = 8, AT_ONCE = 8;  // numbers of a register of 64 bytes, and registers
 using Doubles = Of<double, LANES>::type;
 using Floats = Of<float, LANES>::type;
+using Halves = Of<std::uint16_t, LANES>::type;
 
 template <class V, class T>
 V load(const T *from) {
@@ -79,6 +82,26 @@ Doubles widened(Floats v) {
     return reinterpret_cast<Doubles>(_mm512_cvtps_pd(reinterpret_cast<__m256>(v)));
 #endif
     return __builtin_convertvector(v, Doubles);
+}
+
+Floats widened(Halves v) {
+#if defined(__F16C__) && defined(__AVX__)
+    return reinterpret_cast<Floats>(_mm256_cvtph_ps(reinterpret_cast<__m128i>(v)));
+#else
+    return __builtin_convertvector(v, Floats);  // of the bits: less than it takes
+#endif
+}
+
+// exp(x), for x that is not large: 2 to the power of a whole number, which is added to the exponent, times a polynomial.
+template <int DEGREE, int MANTISSA, class Bits, class V>
+V exponential(V x) {
+    using T = std::decay_t<decltype(x[0])>;
+    constexpr T WHOLE = T(1.5) * (std::uint64_t(1) << MANTISSA), LOG2_E = T(1.4426950408889634), LN_2 = T(0.6931471805599453);
+    const V shifted = x * LOG2_E + WHOLE, rest = x - (shifted - WHOLE) * LN_2;
+    V series = V{} + T(1) / DEGREE;
+#pragma GCC unroll 16
+    for (int k = DEGREE - 1; k >= 0; --k) series = series * rest + T(1) / (k + 1);
+    return reinterpret_cast<V>(reinterpret_cast<Bits>(series) + (reinterpret_cast<Bits>(shifted) << MANTISSA));
 }
 
 template <class Step>
@@ -107,13 +130,36 @@ extern "C" double add_floats_as_doubles(const float *from, std::size_t count, st
                     [=](Doubles &sum, Doubles &, std::size_t i) { sum += widened(load<Floats>(from + i)); });
 }
 
+extern "C" double add_halves_as_doubles(const std::uint16_t *from, std::size_t count, std::size_t times) {
+    return added_up(count, times,
+                    [=](Doubles &sum, Doubles &, std::size_t i) { sum += widened(widened(load<Halves>(from + i))); });
+}
+
 // Half of the differences are products, which some processors make beside sums, and others instead of them.
-extern "C" double add_doubles_and_errors(const double *from, std::size_t count, std::size_t times) {
+template <class Next>
+double added_up_with_errors(std::size_t count, std::size_t times, const Next &next_one) {
     Doubles one = Doubles{} + 1.0;
     asm("" : "+m"(one));
     return added_up(count, times, [=](Doubles &sum, Doubles &error, std::size_t i) {
-        const Doubles next = load<Doubles>(from + i), all = sum + next, part = by_product(all, sum, one);
+        const Doubles next = next_one(i), all = sum + next, part = by_product(all, sum, one);
         error += by_product(sum, all - part, one) + by_product(next, part, one);
         sum = all;
     });
+}
+
+extern "C" double add_doubles_and_errors(const double *from, std::size_t count, std::size_t times) {
+    return added_up_with_errors(count, times, [=](std::size_t i) { return load<Doubles>(from + i); });
+}
+
+extern "C" double add_exponentials_of_floats(const float *from, std::size_t count, std::size_t times) {
+    using Bits = Of<std::int32_t, LANES>::type;
+    return added_up(count, times, [=](Doubles &sum, Doubles &, std::size_t i) {
+        sum += widened(exponential<5, 23, Bits>(load<Floats>(from + i)));
+    });
+}
+
+extern "C" double add_exponentials_of_doubles(const double *from, std::size_t count, std::size_t times) {
+    using Bits = Of<std::int64_t, LANES>::type;
+    return added_up_with_errors(count, times,
+                                [=](std::size_t i) { return exponential<11, 52, Bits>(load<Doubles>(from + i)); });
 }

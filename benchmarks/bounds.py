@@ -2,13 +2,14 @@
 
     python -m benchmarks.bounds
 
-Sums are exact to the last place, which costs additions that other libraries spare: loops that add up, and do nothing
-else, show how many bytes a nanosecond are left. Images that no cache holds cost what it takes to read them and to write
-the result, and with a gradient to read its cotangents and winners and to write it: loops that do this alone show how
-much. Where a library asks the system for the memory of every large result, as XLA does, the system clears it first: a
-loop that writes to such memory shows what that costs. Small tensors with gradients cost what PyTorch asks for any
-function that is written in Python: one that hands its input through shows how much. All contenders take turns, with one
-thread.
+Sums are exact to the last place, which costs additions that other libraries spare, 16-bit floats are widened twice,
+and SmoothMax takes an exponential of each cell: loops that add up, and do nothing else, show how many bytes a
+nanosecond are left. The last column is how many times the memory's limit it takes to read each cell once, without an
+output. Images that no cache holds cost what it takes to read them and to write the result, and with a gradient to read
+its cotangents and winners and to write it: loops that do this alone show how much. Where a library asks the system for
+the memory of every large result, as XLA does, the system clears it first: a loop that writes to such memory shows what
+that costs. Small tensors with gradients cost what PyTorch asks for any function that is written in Python: one that
+hands its input through shows how much. All contenders take turns, with one thread.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from .bare import library, lines
 from .measure import Stopwatch
 from .report import table
 
-NEAR, FAR = 2048, 2**21  # cells in the nearest cache, and in the last one
+NEAR, FAR, TIMES = 2048, 2**21, 4  # cells in the nearest cache, in the last one, and so many times these in memory
 BUDGET_S = 0.2
 SMALL = (2, 16, 8, 8)
 LARGE, COPIES = (8, 64, 112, 112), 4  # together more than a cache holds, so that each comes from memory
@@ -47,10 +48,14 @@ def best(works: dict[str, Callable[[], Any]]) -> dict[str, float]:
 
 # --- sums -----------------------------------------------------------------------------------------
 
-LOOPS = {
-    "doubles, plain": ("add_doubles", np.float64),
-    "doubles with their errors": ("add_doubles_and_errors", np.float64),
-    "floats, as doubles": ("add_floats_as_doubles", np.float32),
+SUM, SMOOTH = ndpool.Sum(), ndpool.SmoothMax(1.0)
+LOOPS: dict[str, tuple[str, type[np.floating[Any]], ndpool.Kind | None]] = {
+    "doubles, plain": ("add_doubles", np.float64, None),
+    "doubles with their errors": ("add_doubles_and_errors", np.float64, SUM),
+    "floats, as doubles": ("add_floats_as_doubles", np.float32, SUM),
+    "16-bit floats, as doubles": ("add_halves_as_doubles", np.float16, SUM),
+    "exponentials of floats, as doubles": ("add_exponentials_of_floats", np.float32, SMOOTH),
+    "exponentials of doubles with their errors": ("add_exponentials_of_doubles", np.float64, SMOOTH),
 }
 
 
@@ -62,17 +67,27 @@ def bare_sum(name: str, x: np.ndarray[Any, Any]) -> Callable[[], float]:
 
 
 def sums() -> str:
-    """Bytes a nanosecond of each loop, and of the pool that must do the same."""
+    """Bytes a nanosecond of each loop and of the pool that must do the same, beside those of a copy from memory."""
     if library() is None:
         return "There is no compiler for the bare loops.\n"
     rows = []
-    for words, (name, dtype) in LOOPS.items():
+    for words, (name, dtype, kind) in LOOPS.items():
         near, far = (np.random.default_rng(0).random(cells).astype(dtype) for cells in (NEAR, FAR))
-        pool, y = ndpool.Pool(ndpool.Sum(), ndpool.Global(), axes=0), np.empty(1, dtype)
-        works = {"near": bare_sum(name, near), "far": bare_sum(name, far), "pool": partial(pool, far, out=y)}
-        speeds = {which: f"{far.nbytes / seconds / 1e9:.0f}" for which, seconds in best(works).items()}
-        rows.append([words, speeds["near"], speeds["far"], "—" if "plain" in words else speeds["pool"]])
-    return table(["bytes a nanosecond", "loop, nearest cache", "loop, last cache", "pool, last cache"], rows)
+        images, target = [np.tile(far, TIMES) for _ in range(COPIES)], np.empty(TIMES * FAR, dtype)
+        works = {
+            "near": bare_sum(name, near),
+            "far": bare_sum(name, far),
+            "copy": in_turn(partial(np.copyto, target), images),
+        }
+        if kind is not None:
+            y = np.empty(1, dtype)
+            works["pool"] = partial(ndpool.Pool(kind, ndpool.Global(), axes=0), far, out=y)
+        bytes_of = {"near": far.nbytes, "far": far.nbytes, "pool": far.nbytes, "copy": 2 * target.nbytes}
+        speeds = {which: bytes_of[which] / seconds / 1e9 for which, seconds in best(works).items()}
+        shown = [f"{speeds[which]:.0f}" if which in speeds else "—" for which in ("near", "far", "pool", "copy")]
+        rows.append([words, *shown, f"{speeds['copy'] / speeds['near']:.1f}"])
+    heads = ["loop, nearest cache", "loop, last cache", "pool, last cache", "copy, memory", "copy / nearest loop"]
+    return table(["bytes a nanosecond", *heads], rows)
 
 
 # --- large images -----------------------------------------------------------------------------------

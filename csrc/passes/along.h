@@ -393,7 +393,8 @@ class LanePooler {
             for (i64 r = 0; r <= more; ++r) {
                 Lane *to = phases.data() + r * outputs;
                 if (from_memory)
-                    reduce_from_memory(base + r * rows.step + rows.offset[0], rows.tag[0], begin, end, to, apart);
+                    from.reduce_row(from, base + r * rows.step + rows.offset[0], rows.tag[0], axis, begin, end, to,
+                                    apart);
                 else
                     for (i64 o = begin; o < end; ++o)
                         L::template put<1>(to++, apart, reduced(row_of(r) + (window(o).first - origin), window(o)));
@@ -417,16 +418,6 @@ class LanePooler {
     const Axis::Taps &window(i64 o) const { return windows[o - listed]; }
     Lane *row_of(i64 number) const { return merged.data() + number * L::PLANES * plane; }
 
-    // The windows of a row that starts at element `at` of the array.
-    void reduce_from_memory(i64 at, i64 tag, i64 begin, i64 end, Lane *to, i64 apart) const {
-        for (i64 o = begin; o < end; ++o, ++to) {
-            const Axis::Taps taps = axis.taps(o);
-            if (taps.count)
-                from.reduce_row(from, at + taps.first, tag, taps.count, axis.kernel, taps.skipped, to, apart);
-            else
-                L::template put<1>(to, apart, L::template empty<1>());
-        }
-    }
     // The windows of some merged rows, which start with cell `origin`.
     template <int M>
     void reduce_together(i64 origin, i64 begin, i64 end, i64 rows, i64 apart) {

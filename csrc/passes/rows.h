@@ -306,18 +306,55 @@ typename L::template State<1> reduce_few(const L &l, const Block &block, i64 cou
     }
 }
 
-// `count` cells side by side as one State. cells(size, k) are the States of so many from the k-th on, which is at place
-// `tag + k` of the window along an axis with `radix` places.
-template <int N, class L, class Cells>
-typename L::template State<1> reduce_by(const L &l, const Cells &cells, i64 count, i64 radix, i64 tag) {
-    constexpr int U = L::HEAVY ? 1 : 4 * (LANES<typename L::Lane> / N);
+// `count` cells side by side, a register at least, as one register. some(size, k) are the States of so many from the
+// k-th on. What is left over, where no cell may be merged twice, is from cell `*done` on.
+template <int N, class L, class Some>
+NDPOOL_INLINE typename L::template State<N> reduce_to_register(const L &l, const Some &some, i64 count, i64 *done) {
+    // Several registers at a time, so that none waits for the other. A sum with its errors has enough to do meanwhile.
+    constexpr int U = L::HEAVY ? 1 : adds_up<L>() && L::PLANES > 1 ? 2 : 4 * (LANES<typename L::Lane> / N);
     auto merge = [&](auto &to, const auto &next) NDPOOL_INLINED {
         if constexpr (N < LANES<typename L::Lane>)  // floats that are widened
             L::template merge_beside<N>(to, next);
         else
             l.template merge_any<N>(to, next);
     };
-    using One = typename L::template State<1>;
+    auto block = [&](i64 at) NDPOOL_INLINED { return some(Size<N>(), at); };
+    typename L::template State<N> state;
+    i64 k = N;
+    if (count >= U * N) {
+        typename L::template State<N> each[U];
+        NDPOOL_UNROLL_ALL
+        for (int u = 0; u < U; ++u) each[u] = block(u * N);
+        for (k = U * N; k + U * N <= count; k += U * N) {
+            NDPOOL_UNROLL_ALL
+            for (int u = 0; u < U; ++u) merge(each[u], block(k + u * N));
+        }
+        NDPOOL_UNROLL
+        for (int u = 1; u < U; u += 2) l.template merge_any<N>(each[u - 1], each[u]);
+        NDPOOL_UNROLL
+        for (int u = 2; u < U; u += 4) l.template merge_any<N>(each[u - 2], each[u]);
+        if constexpr (U == 8) l.template merge_any<N>(each[0], each[4]);
+        state = each[0];
+    } else {
+        state = block(0);
+    }
+    for (; k + N <= count; k += N) l.template merge_any<N>(state, block(k));
+    // The last register overlaps its neighbour, if that can be.
+    if constexpr (adds_up<L>())
+        if (k < count) {
+            l.template merge_any<N>(state, L::template only_last<N>(block(count - N), count - k));
+            k = count;
+        }
+    if constexpr (!L::TAGGED && L::IDEMPOTENT)
+        if (k < count) l.template merge_any<N>(state, block(count - N)), k = count;
+    *done = k;
+    return state;
+}
+
+// `count` cells side by side as one State. cells(size, k) are the States of so many from the k-th on, which is at place
+// `tag + k` of the window along an axis with `radix` places.
+template <int N, class L, class Cells>
+typename L::template State<1> reduce_by(const L &l, const Cells &cells, i64 count, i64 radix, i64 tag) {
     auto some = [&](auto size, i64 at) NDPOOL_INLINED {
         constexpr int M = decltype(size)::value;
         if constexpr (M == 1)
@@ -327,43 +364,12 @@ typename L::template State<1> reduce_by(const L &l, const Cells &cells, i64 coun
     };
     if constexpr (overlaps<L>())
         if (count < 2 * N) return reduce_few<N>(l, some, count);
-    One one;
-    i64 k = 0;
-    if (count >= N) {
-        auto block = [&](i64 at) NDPOOL_INLINED { return some(Size<N>(), at); };
-        typename L::template State<N> state;
-        if (count >= U * N) {
-            // Several registers at a time, so that none waits for the other.
-            typename L::template State<N> each[U];
-            NDPOOL_UNROLL_ALL
-            for (int u = 0; u < U; ++u) each[u] = block(u * N);
-            for (k = U * N; k + U * N <= count; k += U * N) {
-                NDPOOL_UNROLL_ALL
-                for (int u = 0; u < U; ++u) merge(each[u], block(k + u * N));
-            }
-            NDPOOL_UNROLL
-            for (int u = 1; u < U; u += 2) l.template merge_any<N>(each[u - 1], each[u]);
-            NDPOOL_UNROLL
-            for (int u = 2; u < U; u += 4) l.template merge_any<N>(each[u - 2], each[u]);
-            if constexpr (U == 8) l.template merge_any<N>(each[0], each[4]);
-            state = each[0];
-        } else {
-            state = block(0), k = N;
-        }
-        for (; k + N <= count; k += N) l.template merge_any<N>(state, block(k));
-        // The last register overlaps its neighbour, if that can be.
-        if constexpr (adds_up<L>())
-            if (k < count) {
-                l.template merge_any<N>(state, L::template only_last<N>(block(count - N), count - k));
-                k = count;
-            }
-        if constexpr (!L::TAGGED && L::IDEMPOTENT)
-            if (k < count) l.template merge_any<N>(state, block(count - N)), k = count;
-        one = fold<N>(l, state);
-    } else {
+    typename L::template State<1> one;
+    i64 k = 1;
+    if (count >= N)
+        one = fold<N>(l, reduce_to_register<N>(l, some, count, &k));
+    else
         one = some(Size<1>(), 0);
-        k = 1;
-    }
     for (; k < count; ++k) l.template merge_any<1>(one, some(Size<1>(), k));
     return one;
 }

@@ -45,19 +45,30 @@ struct Together {
         return state;
     }
 
-    // Up to N windows, one a lane.
+    // Up to N windows, one a lane; what the others hold is left to the caller.
     State fold(State *states, i64 count) const {
-        for (int parts = N; parts > 1; parts /= 2, count = (count + 1) / 2)
-            for (i64 i = 0; i < count; i += 2) {
-                State even = states[i], odd = states[i + 1 < count ? i + 1 : i];
-                L::template unzip<N>(even, odd);
-                l.template merge_any<N>(even, odd);
-                states[i / 2] = even;
-            }
-        return states[0];
+        for (i64 i = count; i < N; ++i) states[i] = states[0];
+        return fold_pairs<N>(states);
     }
 
   private:
+    // Registers of which each has N / COUNT parts of as many windows.
+    template <int COUNT>
+    NDPOOL_INLINE State fold_pairs(const State *states) const {
+        if constexpr (COUNT == 1) {
+            return states[0];
+        } else {
+            State half[COUNT / 2];
+            NDPOOL_UNROLL_ALL
+            for (int i = 0; i < COUNT / 2; ++i) {
+                State odd = states[2 * i + 1];
+                half[i] = states[2 * i];
+                L::template unzip<N>(half[i], odd);
+                l.template merge_any<N>(half[i], odd);
+            }
+            return fold_pairs<COUNT / 2>(half);
+        }
+    }
     // The last `count` cells alone, where it matters that others are merged twice.
     static State only_last(const State &state, i64 count) {
         if constexpr (adds_up<L>())

@@ -3,7 +3,7 @@
 // The type of the cells ends here: a RowSource reads them, and what comes after it knows lanes alone. So the passes are
 // compiled once for each type of lanes, and not for each type of cells.
 #pragma once
-#include "passes/rows.h"
+#include "passes/segments.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
@@ -22,9 +22,9 @@ struct RowSource {
     // Merges `length` elements of all rows, from element `begin` of each, into States at `to`; `base` is where the rows
     // start.
     void (*merge)(const RowSource &, i64 base, const OutputRow &, i64 begin, i64 length, Lane *to, i64 plane);
-    // Reduces `count` cells side by side, from element `at` on, into one State at `to`. They are in the row with tag
-    // `row`, and the first is at place `tag`, of `radix`, along it.
-    void (*reduce_row)(const RowSource &, i64 at, i64 row, i64 count, i64 radix, i64 tag, Lane *to, i64 plane);
+    // Reduces the windows begin..end-1 along a row, which has tag `row` and whose first cell is at element `at`, into
+    // States side by side at `to`, which has room for a register more. Cells lie side by side, without dilation.
+    void (*reduce_row)(const RowSource &, i64 at, i64 row, const Axis &, i64 begin, i64 end, Lane *to, i64 plane);
     // Merges all cells of the windows begin..end-1 along the last axis, for every element of a place, into States side
     // by side at `to`, which has room for a register more.
     void (*merge_places)(const RowSource &, i64 base, const OutputRow &, const Axis &, i64 inner, i64 begin, i64 end,
@@ -47,21 +47,38 @@ struct Cells {
         const P own = kind(from);  // a copy, which no store can change
         merge_rows<N>(own, cell(from, base), cell(from, from.elements), rows, begin, length, to, plane);
     }
-    static void reduce_row(const Source &from, i64 at, i64 row, i64 count, i64 radix, i64 tag, Lane *to, i64 plane) {
+    static void reduce_row(const Source &from, i64 at, i64 row, const Axis &its_axis, i64 begin, i64 end, Lane *to,
+                           i64 plane) {
         const P own = kind(from);
-        const In *x = cell(from, at);
-        if constexpr (P::TAGGED)
-            if (count >= 8 * N) {
-                const i64 first = first_best(own, x, count);
-                return L::template put<1>(
-                    to, plane, L::template retag<1>(own.template lift<1>(x + first, row), radix, tag + first));
-            }
-        auto cells = [&](auto size, i64 k) NDPOOL_INLINED {
-            constexpr int M = decltype(size)::value;
-            return own.template lift<M>(x + k, row);
-        };
+        const Axis axis = its_axis;  // a copy, too
+        const auto l = own.lanes();
         constexpr int M = WIDENS_FLOATS<P> ? WIDENED : N;
-        L::template put<1>(to, plane, reduce_by<M>(own.lanes(), cells, count, radix, tag));
+        // Windows of whole registers are folded together.
+        constexpr bool TOGETHER = !P::TAGGED && overlaps<L>() && !P::HEAVY;
+        typename L::template State<M> states[TOGETHER ? M : 1];
+        i64 many = 0;
+        auto fold_states = [&] {
+            if constexpr (TOGETHER)
+                if (many) L::template put<M>(to, plane, (Together<L, M>{l, 1, 0}.fold(states, many)));
+            to += many, many = 0;
+        };
+        for (i64 o = begin; o < end; ++o) {
+            const Axis::Taps taps = axis.taps(o);
+            const In *x = cell(from, at + taps.first);
+            auto cells = [&](auto size, i64 k) NDPOOL_INLINED {
+                return own.template lift<decltype(size)::value>(x + k, row);
+            };
+            if constexpr (TOGETHER)
+                if (taps.count >= M) {
+                    i64 done;
+                    states[many++] = reduce_to_register<M>(l, cells, taps.count, &done);
+                    if (many == M) fold_states();
+                    continue;
+                }
+            fold_states();
+            L::template put<1>(to++, plane, reduced(own, cells, x, taps, axis.kernel, row));
+        }
+        fold_states();
     }
     static void merge_places(const Source &from, i64 base, const OutputRow &rows, const Axis &axis, i64 inner,
                              i64 begin, i64 end, Lane *to, i64 plane) {
@@ -111,6 +128,18 @@ struct Cells {
     }
 
   private:
+    // One window of cells side by side, from x on.
+    template <class Read>
+    NDPOOL_INLINE static typename L::template State<1> reduced(const P &own, const Read &cells, const In *x,
+                                                               const Axis::Taps &taps, i64 radix, i64 row) {
+        if (taps.count == 0) return L::template empty<1>();
+        if constexpr (P::TAGGED)
+            if (taps.count >= 8 * N) {
+                const i64 first = first_best(own, x, taps.count);
+                return L::template retag<1>(own.template lift<1>(x + first, row), radix, taps.skipped + first);
+            }
+        return reduce_by<WIDENS_FLOATS<P> ? WIDENED : N>(own.lanes(), cells, taps.count, radix, taps.skipped);
+    }
     // Which of `count` cells side by side, at least a register, is the first of the best: the best value of one chunk
     // after the other, without its place, and then the place in the chunk that had it.
     static i64 first_best(const P &own, const In *x, i64 count) {
@@ -226,7 +255,10 @@ struct Cells {
                 k = 1, p += step, tag += by.tag_step;
             }
             for (; k < count; ++k, p += step, tag += by.tag_step) {
-                prefetch<U * N>(p + i, ahead);
+                if (by.apart == N)
+                    prefetch<U * N>(p + i, ahead);
+                else
+                    for (int u = 0; u < U; ++u) prefetch<N>(p + i + u * by.apart, ahead);
                 NDPOOL_UNROLL_ALL
                 for (int u = 0; u < ALL; ++u) merge(state[u], lift(p, tag, u));
             }

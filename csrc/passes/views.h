@@ -114,7 +114,7 @@ void copy_view(Bits *view, const i64 *steps, Bits *dense, const i64 *lengths, in
         return over_all_loops(all, elements,
                               [&](i64 from, i64 to) { copy_row<TO>(view + from, row.view, dense + to, row.count); });
     // Rows of the one are columns of the other. Some rows at a time: the view has few pages for each.
-    constexpr i64 MANY = 128 / sizeof(Bits);
+    constexpr i64 MANY = (TO == Towards::DENSE ? 64 : 32) / sizeof(Bits);
     for (i64 first = 0; first < row.count; first += MANY) {
         const i64 many = row.count - first < MANY ? row.count - first : MANY;
         over_all_loops(all, elements / row.count * many, [&](i64 from, i64 to) {
@@ -163,7 +163,9 @@ class Pieces {
         std::stable_sort(nearest, nearest + views.leading,
                          [&](int a, int b) { return near(steps[a]) < near(steps[b]); });
         i64 slabs = std::max<i64>(1, BYTES / slab_bytes);
-        if (views.leading && near(steps[nearest[0]]) == 1) slabs = std::max(slabs, std::min(plan.outer, LINE / bytes));
+        const bool can_be_cut = call.skip.any || forward || windows_apart(plan);
+        if (views.leading && near(steps[nearest[0]]) == 1)
+            slabs = std::max(slabs, std::min(plan.outer, (can_be_cut ? RUN : LINE) / bytes));
         const i64 piece_bytes = slabs * slab_bytes;
         for (int i = 0; i < views.leading; ++i) {
             const int d = nearest[i];
@@ -171,7 +173,7 @@ class Pieces {
             slabs = std::max<i64>(1, slabs / views.in[d]);
             total *= (views.in[d] + at_a_time[d] - 1) / at_a_time[d];
         }
-        const bool cut = call.skip.any ? piece_bytes > 2 * BYTES : forward && piece_bytes > MOST;
+        const bool cut = can_be_cut && piece_bytes > (call.skip.any ? 2 * BYTES : MOST);
         outputs = cut ? outputs_at_a_time(piece_bytes) : plan.axes[0].output;
         bands = (plan.axes[0].output + outputs - 1) / outputs;
         total *= bands;
@@ -246,7 +248,7 @@ class Pieces {
   private:
     // A piece of about so many bytes stays in the second-level cache with what is made of it. Slabs of up to MOST are
     // not cut.
-    static constexpr i64 BYTES = i64(192) << 10, MOST = i64(1) << 20, TOO_LARGE = i64(4) << 20;
+    static constexpr i64 BYTES = i64(192) << 10, MOST = i64(1) << 20, TOO_LARGE = i64(4) << 20, RUN = 4 * LINE;
     const Plan &plan;
     const Views &views;
     const bool forward;

@@ -28,57 +28,58 @@ bool can_slide(const Plan &plan, const Lanes &lanes) {
     return lanes.slides && (plan.dim_count > 0 || plan.inner >= lanes.many);
 }
 bool is_wide(const Axis &axis) { return !axis.adaptive && axis.kernel >= 6 && axis.kernel >= 4 * axis.stride; }
-// How much there is to do for each output, in loads, merges and stores of a register of them, as it was measured.
-double rows_take(const Plan &plan, const Lanes &lanes) {
-    const double row = static_cast<double>(plan.out_row),
-                 registers = static_cast<double>((plan.out_row + lanes.many - 1) / lanes.many * lanes.many);
-    const i64 along = plan.last().kernel < 8 ? plan.last().kernel : 8;  // wide ones have a way of their own
-    const double between_rows = 20 * static_cast<double>(lanes.many) / row;
-    return static_cast<double>(plan.outer_cells + along + 4) * registers / row + between_rows;
+i64 seen_along(const Axis &axis) { return (axis.output - 1) * axis.stride + axis.dilation * (axis.kernel - 1) + 1; }
+bool small_steps_of_two(const Axis &axis) {
+    return !axis.adaptive && axis.stride == 2 && axis.dilation == 1 && (axis.kernel == 2 || axis.kernel == 3);
 }
-double slide_takes(const Plan &plan, bool tagged) {
+
+// What it takes, as it was measured, in loads, merges and stores of a register: between two rows; and where one axis goes
+// after the other, to read a cell, for each output and for each of its cells along an axis, and to pick outputs in steps.
+struct Prices {
+    double between_rows, cell, output, tap, pick;
+};
+constexpr Prices OF_VALUES{35, 1, 2.3, 0.37, 6}, OF_WINNERS{20, 4.6, 2.5, 0.23, 8};
+const Prices &prices(const Lanes &lanes) { return lanes.tagged ? OF_WINNERS : OF_VALUES; }
+
+// How much there is to do for each output.
+double rows_take(const Plan &plan, const Lanes &lanes) {
+    const Axis &axis = plan.last();
+    const bool pairs = plan.inner == 1 && small_steps_of_two(axis);  // both steps are in registers there
+    const i64 along = pairs ? 2 : 4 + (axis.kernel < 8 ? axis.kernel : 8);  // wide ones have a way of their own
+    auto registers = [&](i64 elements) { return (elements + lanes.many - 1) / lanes.many; };
+    const i64 merges = plan.outer_cells * registers(seen_along(axis) * plan.inner),
+              pooled = along * registers(plan.out_row);
+    const double takes = static_cast<double>(merges + pooled) + (pairs ? 20 : prices(lanes).between_rows);
+    return takes * static_cast<double>(lanes.many) / static_cast<double>(plan.out_row);
+}
+double slide_takes(const Plan &plan, const Lanes &lanes) {
+    const Prices &price = prices(lanes);
     auto outputs = [](const Axis &axis) { return static_cast<double>(axis.output); };
-    auto seen = [](const Axis &axis) {
-        return static_cast<double>((axis.output - 1) * axis.stride + axis.dilation * (axis.kernel - 1) + 1);
-    };
+    auto seen = [](const Axis &axis) { return static_cast<double>(seen_along(axis)); };
     double cells = 1, all = 1;  // that are left, for each output; lanes of a slab
     for (int a = 0; a < plan.axis_count; ++a) cells *= seen(plan.axes[a]) / outputs(plan.axes[a]);
     for (int a = 0; a < plan.axis_count; ++a) all *= seen(plan.axes[a]);
-    double takes = 4 * cells + 3;
+    double takes = price.cell * cells + 4;
     // Along the rows first, unless the first axis leaves fewer of them.
-    const bool first = !tagged && plan.dim_count && plan.dims[0].axis == 0 &&
+    const bool first = !lanes.tagged && plan.dim_count && plan.dims[0].axis == 0 &&
                        slides_first_axis_first(plan.axes[0].kernel, plan.axes[0].stride);
     for (int n = 0; n < plan.axis_count; ++n) {
         const int a = first ? (plan.axis_count - n) % plan.axis_count : plan.axis_count - 1 - n;
         const Axis &axis = plan.axes[a];
         const bool flat = a + 1 == plan.axis_count && plan.inner == 1;
         cells *= outputs(axis) / seen(axis);
-        const double each = 2.2 + 0.2 * static_cast<double>(axis.kernel < 20 ? axis.kernel : 20);
-        takes += cells * (each * (flat ? static_cast<double>(axis.stride) : 1) + (flat && axis.stride > 1 ? 7 : 0));
+        const double each = price.output + price.tap * static_cast<double>(axis.kernel < 20 ? axis.kernel : 20);
+        takes += cells * (each * (flat ? static_cast<double>(axis.stride) : 1) +
+                          (flat && axis.stride > 1 ? price.pick : 0));
     }
     // Blocks of more dimensions overlap more; and those that do not even hold what one output along the first axis sees
     // are read over and over.
     constexpr double BLOCK = 1 << 17;
     const Axis &axis = plan.axes[0];
-    const double lanes = all * static_cast<double>(plan.inner),
-                 planes = first ? 1 : static_cast<double>(axis.dilation * (axis.kernel - 1) + 1);
-    const bool again = plan.axis_count > 2 && lanes / seen(axis) * planes > BLOCK;
-    return takes * (again ? 2 : lanes > BLOCK && plan.axis_count > 2 ? 1.1 : 1);
-}
-bool suits_slide(const Plan &plan, const Lanes &lanes) {
-    const Axis &axis = plan.axes[0];
-    if (plan.axis_count == 1) return axis.kernel >= 16 && axis.kernel >= 8 * axis.stride;
-    double over = 1;  // windows over a cell, or so
-    for (int a = 0; a < plan.axis_count; ++a)
-        if (plan.axes[a].kernel > plan.axes[a].stride)
-            over *= static_cast<double>(plan.axes[a].kernel) / static_cast<double>(plan.axes[a].stride);
-    if (over < 2) return false;
-    const double better = !lanes.tagged && lanes.many <= 16 ? 1.25 : 1.15;  // as measured
-    return better * slide_takes(plan, lanes.tagged) < rows_take(plan, lanes);
-}
-
-bool small_steps_of_two(const Axis &axis) {
-    return !axis.adaptive && axis.stride == 2 && axis.dilation == 1 && (axis.kernel == 2 || axis.kernel == 3);
+    const double slab = all * static_cast<double>(plan.inner),
+                 planes = static_cast<double>(axis.dilation * (axis.kernel - 1) + 1);
+    const bool again = !first && plan.axis_count > 1 && slab / seen(axis) * planes > BLOCK;
+    return takes * (again ? 1.8 : slab > BLOCK && plan.axis_count > 2 ? 1.1 : 1);
 }
 bool can_pairs(const Plan &plan, const Lanes &lanes) {
     return plan.inner == 1 && small_steps_of_two(plan.last()) && plan.last().kernel == 2 &&
@@ -94,7 +95,21 @@ bool can_direct(const Plan &plan, const Lanes &lanes) {
 // So many rows are better merged first, a long row at a time. What is left of a short row is taken cell by cell, each
 // of which takes long to widen where it is narrow.
 bool suits_direct(const Plan &plan, const Lanes &lanes) {
-    return plan.outer_cells < 16 && (!lanes.narrow || plan.last().output >= 2 * lanes.many);
+    if (!lanes.narrow) return plan.outer_cells < 16;
+    const bool three = plan.last().kernel == 3;
+    return plan.outer_cells < (three ? 3 : 6) && plan.last().output >= (three ? 8 : 2) * lanes.many;
+}
+
+bool suits_slide(const Plan &plan, const Lanes &lanes) {
+    const Axis &axis = plan.axes[0];
+    if (plan.axis_count == 1) return axis.kernel >= 16 && axis.kernel >= 8 * axis.stride;
+    if (can_direct(plan, lanes) && suits_direct(plan, lanes)) {
+        double over = 1;  // windows over a cell, across the rows
+        for (int a = 0; a + 1 < plan.axis_count; ++a)
+            over *= static_cast<double>(plan.axes[a].kernel) / static_cast<double>(plan.axes[a].stride);
+        return over >= 8;
+    }
+    return slide_takes(plan, lanes) < rows_take(plan, lanes);
 }
 
 bool can_tiles(const Plan &plan, const Lanes &lanes) {
@@ -121,6 +136,7 @@ bool suits_cells(const Plan &plan, const Lanes &lanes) {
     const bool far = plan.outer * plan.in_slab >= 1 << 20;
     if (far && !one_window && plan.outer_cells >= 8 && axis.kernel * plan.inner < 2048) return false;
     // Rows are merged by whole registers, however short a place is.
+    if (4 * plan.inner < lanes.many && axis.kernel * plan.inner < 8 * lanes.many) return false;
     if (plan.inner < lanes.many && (plan.outer_cells > 1 || (axis.stride == 1 && !axis.adaptive))) return false;
     // A loop for each of many short rows of a window costs more than to merge whole rows first.
     if (!one_window && plan.outer_cells >= 2 * axis.kernel && plan.inner <= 2 * lanes.many) return false;
@@ -522,6 +538,8 @@ DirectOutputs direct_outputs(const Axis &axis) {
 bool few_winners(const Plan &plan, i64 lanes) {
     const bool apart = windows_apart(plan);
     if (!apart && plan.dim_count > 0 && plan.in_row < 64 && adds_rows_first(plan, lanes, true)) return false;
+    // Where winners hand on axis by axis, none is visited.
+    if (!apart && adds_axis_by_axis(plan, {lanes, lanes, true, false, Tuned::NOT, false, false, false})) return false;
     if (plan.in_slab < 128) return false;  // each slab takes as long as some dozen visits
     if (plan.last().adaptive && !apart) return plan.in_slab >= 256;
     return plan.in_slab >= 2048 || apart || 10 * plan.out_slab <= 3 * plan.in_slab;
