@@ -193,7 +193,7 @@ def test_the_first_winner_of_long_windows(window, dtype, monkeypatch):
     y, found, indices = device.linearize(), device.forward(), device.indices()
     forget(pool, x)
     np.testing.assert_array_equal(y, spec.forward(pool, x))
-    same_bytes(found, y)
+    np.testing.assert_array_equal(found, y)  # the bits of a NaN are the processor's
     np.testing.assert_array_equal(indices, spec.winners(pool, x))
 
 

@@ -44,7 +44,7 @@ LONG, FAR, LONG_BLOCK = 12, 10, 16
 FARTHEST = 32
 
 #: Outputs that keep the whole card busy: one in each place of a tile, or one a tile.
-MANY_OUTPUTS, MANY_TREES = 1 << 18, 1 << 10
+MANY_OUTPUTS, MANY_TREES = 1 << 18, 1 << 9
 
 #: The cells of a part of a window where there are fewer: at most, and at least.
 PART, LEAST_PART = 4096, 32
