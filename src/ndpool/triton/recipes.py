@@ -587,7 +587,8 @@ def _time_over(axes: tuple[Axis, ...], item: int) -> float:
     cells = math.prod(axis.length for axis in axes)
     window = times.SLID_BACK if _slides_back(axes) else times.ASKED_OF_BINS if _has_bins(axes) else times.ALONG
     moved = (max(item, 4) + 1) * (cells + math.prod(_outputs(axes)))
-    return times.of_kernel(0, times.BYTE * moved + window * _windows(axes) * cells)
+    slower = times.UNALIGNED_BACK if align(axes[-1].length) == 1 else 1
+    return times.of_kernel(0, slower * (times.BYTE * moved + window * _windows(axes) * cells))
 
 
 def _winners_by_axes(maker: Maker, counts: tuple[int, ...]) -> None:

@@ -23,8 +23,8 @@ CURVED, WITH_ERROR, MAXIMUM_OF_DOUBLES = 3, 2, 2
 #: takes the longer. In a loop it takes so many times as long.
 NEAR, SECTOR, APART_IN_LOOP = 16, 32, 2.5
 
-#: Rows that do not start at multiples of a vector are moved so much slower.
-UNALIGNED = 1.3
+#: Rows that do not start at multiples of a vector are moved so much slower, and winners brought back along them.
+UNALIGNED, UNALIGNED_BACK = 1.3, 1.65
 
 #: How many cells' time an output of a wide window takes: in general, and along the last axis from states.
 SLIDING, SLIDING_IN_ROWS = 8, 14
@@ -44,7 +44,7 @@ SLID_BACK, ALONG = 0.2, 1.0
 #: A winner that is visited, and a window that it asks: one of a few, of which all are asked at once, and one of more.
 #: However few winners there are, it takes so long until the place of one, the windows over it and their gradients have
 #: come from memory, and where windows are asked one after the other so long for each.
-VISITED, HANDED, HANDED_OF_MANY, FEW_WINDOWS, IN_TURN, IN_THREE_STEPS = 6.0, 1.5, 3.5, 4, 5e4, 8e5
+VISITED, HANDED, HANDED_OF_MANY, FEW_WINDOWS, IN_TURN, IN_THREE_STEPS = 10.0, 2.5, 6.0, 4, 5e4, 8e5
 
 
 def of_kernel(moved: float, work: float) -> float:
