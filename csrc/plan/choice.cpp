@@ -100,18 +100,6 @@ bool suits_direct(const Plan &plan, const Lanes &lanes) {
     return plan.outer_cells < (three ? 3 : 6) && plan.last().output >= (three ? 8 : 2) * lanes.many;
 }
 
-bool suits_slide(const Plan &plan, const Lanes &lanes) {
-    const Axis &axis = plan.axes[0];
-    if (plan.axis_count == 1) return axis.kernel >= 16 && axis.kernel >= 8 * axis.stride;
-    if (can_direct(plan, lanes) && suits_direct(plan, lanes)) {
-        double over = 1;  // windows over a cell, across the rows
-        for (int a = 0; a + 1 < plan.axis_count; ++a)
-            over *= static_cast<double>(plan.axes[a].kernel) / static_cast<double>(plan.axes[a].stride);
-        return over >= 8;
-    }
-    return slide_takes(plan, lanes) < rows_take(plan, lanes);
-}
-
 bool can_tiles(const Plan &plan, const Lanes &lanes) {
     return lanes.tuned == Tuned::ALL && plan.inner >= lanes.many && !plan.last().adaptive &&
            plan.last().kernel == plan.outer_cells && (plan.last().kernel == 2 || plan.last().kernel == 3);
@@ -120,6 +108,24 @@ bool can_tiles(const Plan &plan, const Lanes &lanes) {
 bool suits_tiles(const Plan &plan, const Lanes &lanes) {
     const Axis &axis = plan.last();
     return axis.stride > 1 || (plan.inner > 2 * lanes.many && (axis.kernel == 2 || !lanes.sums));
+}
+
+// Windows over a cell, or so, along the axes before `stop`.
+double windows_before(const Plan &plan, int stop) {
+    double over = 1;
+    for (int a = 0; a < stop; ++a)
+        if (plan.axes[a].output > 1 && plan.axes[a].kernel > plan.axes[a].stride)
+            over *= static_cast<double>(plan.axes[a].kernel) / static_cast<double>(plan.axes[a].stride);
+    return over;
+}
+// What is in registers along both axes is better than any estimate of rows.
+bool suits_slide(const Plan &plan, const Lanes &lanes) {
+    const Axis &axis = plan.axes[0];
+    if (plan.axis_count == 1) return axis.kernel >= 16 && axis.kernel >= 8 * axis.stride;
+    if (can_direct(plan, lanes) && suits_direct(plan, lanes)) return windows_before(plan, plan.axis_count - 1) >= 8;
+    if (plan.last().stride > 1 && can_tiles(plan, lanes)) return false;
+    if (plan.inner >= lanes.many && windows_before(plan, plan.axis_count) < 2) return false;
+    return slide_takes(plan, lanes) < rows_take(plan, lanes);
 }
 
 bool can_cells(const Plan &plan, const Lanes &) { return plan.inner > 1; }
