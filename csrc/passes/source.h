@@ -47,38 +47,16 @@ struct Cells {
         const P own = kind(from);  // a copy, which no store can change
         merge_rows<N>(own, cell(from, base), cell(from, from.elements), rows, begin, length, to, plane);
     }
-    static void reduce_row(const Source &from, i64 at, i64 row, const Axis &its_axis, i64 begin, i64 end, Lane *to,
+    static void reduce_row(const Source &from, i64 at, i64 row, const Axis &axis, i64 begin, i64 end, Lane *to,
                            i64 plane) {
-        const P own = kind(from);
-        const Axis axis = its_axis;  // a copy, too
-        const auto l = own.lanes();
+        // Sums with errors are folded together where they have a register of cells, and others where they do not end so
+        // soon that to put them down and to take them up again takes as long.
         constexpr int M = WIDENS_FLOATS<P> ? WIDENED : N;
-        // Windows of whole registers are folded together.
-        constexpr bool TOGETHER = !P::TAGGED && overlaps<L>() && !P::HEAVY;
-        typename L::template State<M> states[TOGETHER ? M : 1];
-        i64 many = 0;
-        auto fold_states = [&] {
-            if constexpr (TOGETHER)
-                if (many) L::template put<M>(to, plane, (Together<L, M>{l, 1, 0}.fold(states, many)));
-            to += many, many = 0;
-        };
-        for (i64 o = begin; o < end; ++o) {
-            const Axis::Taps taps = axis.taps(o);
-            const In *x = cell(from, at + taps.first);
-            auto cells = [&](auto size, i64 k) NDPOOL_INLINED {
-                return own.template lift<decltype(size)::value>(x + k, row);
-            };
-            if constexpr (TOGETHER)
-                if (taps.count >= M) {
-                    i64 done;
-                    states[many++] = reduce_to_register<M>(l, cells, taps.count, &done);
-                    if (many == M) fold_states();
-                    continue;
-                }
-            fold_states();
-            L::template put<1>(to++, plane, reduced(own, cells, x, taps, axis.kernel, row));
-        }
-        fold_states();
+        constexpr i64 LEAST = P::PLANES > 1 ? M : std::is_integral_v<Lane> ? 128 : 64;
+        if constexpr (adds_up<L>() && !P::HEAVY)
+            if (axis.kernel >= LEAST) return reduce_together<M>(from, at, row, axis, begin, end, to, plane);
+        const P own = kind(from);
+        for (i64 o = begin; o < end; ++o) L::template put<1>(to++, plane, reduced<M>(own, cell(from, at), axis, o, row));
     }
     static void merge_places(const Source &from, i64 base, const OutputRow &rows, const Axis &axis, i64 inner,
                              i64 begin, i64 end, Lane *to, i64 plane) {
@@ -128,17 +106,50 @@ struct Cells {
     }
 
   private:
-    // One window of cells side by side, from x on.
-    template <class Read>
-    NDPOOL_INLINE static typename L::template State<1> reduced(const P &own, const Read &cells, const In *x,
-                                                               const Axis::Taps &taps, i64 radix, i64 row) {
+    // One window of a row that starts at x.
+    template <int M>
+    NDPOOL_INLINE static typename L::template State<1> reduced(const P &own, const In *x, const Axis &axis, i64 output,
+                                                               i64 row) {
+        const Axis::Taps taps = axis.taps(output);
         if (taps.count == 0) return L::template empty<1>();
+        x += taps.first;
         if constexpr (P::TAGGED)
             if (taps.count >= 8 * N) {
                 const i64 first = first_best(own, x, taps.count);
-                return L::template retag<1>(own.template lift<1>(x + first, row), radix, taps.skipped + first);
+                return L::template retag<1>(own.template lift<1>(x + first, row), axis.kernel, taps.skipped + first);
             }
-        return reduce_by<WIDENS_FLOATS<P> ? WIDENED : N>(own.lanes(), cells, taps.count, radix, taps.skipped);
+        auto cells = [&](auto size, i64 k)
+                         NDPOOL_INLINED { return own.template lift<decltype(size)::value>(x + k, row); };
+        return reduce_by<M>(own.lanes(), cells, taps.count, axis.kernel, taps.skipped);
+    }
+    // The windows of a row as registers, and M of these as one.
+    template <int M>
+    static void reduce_together(const Source &from, i64 at, i64 row, const Axis &its_axis, i64 begin, i64 end, Lane *to,
+                                i64 plane) {
+        const P own = kind(from);
+        const Axis axis = its_axis;  // a copy, too
+        const auto l = own.lanes();
+        typename L::template State<M> states[M];
+        i64 many = 0;
+        auto fold_states = [&] {
+            if (many) L::template put<M>(to, plane, (Together<L, M>{l, 1, 0}.fold(states, many)));
+            to += many, many = 0;
+        };
+        for (i64 o = begin; o < end; ++o) {
+            const Axis::Taps taps = axis.taps(o);
+            if (taps.count < M) {
+                fold_states();
+                L::template put<1>(to++, plane, reduced<M>(own, cell(from, at), axis, o, row));
+                continue;
+            }
+            const In *x = cell(from, at + taps.first);
+            auto cells = [&](auto size, i64 k)
+                             NDPOOL_INLINED { return own.template lift<decltype(size)::value>(x + k, row); };
+            i64 done;
+            states[many++] = reduce_to_register<M>(l, cells, taps.count, &done);
+            if (many == M) fold_states();
+        }
+        fold_states();
     }
     // Which of `count` cells side by side, at least a register, is the first of the best: the best value of one chunk
     // after the other, without its place, and then the place in the chunk that had it.
