@@ -265,14 +265,20 @@ struct Cells {
                 for (int u = 0; u < ALL; ++u) state[u] = lift(p, tag, u);
                 k = 1, p += step, tag += by.tag_step;
             }
-            for (; k < count; ++k, p += step, tag += by.tag_step) {
-                if (by.apart == N)
-                    prefetch<U * N>(p + i, ahead);
-                else
-                    for (int u = 0; u < U; ++u) prefetch<N>(p + i + u * by.apart, ahead);
-                NDPOOL_UNROLL_ALL
-                for (int u = 0; u < ALL; ++u) merge(state[u], lift(p, tag, u));
-            }
+            auto merge_cells = [&](const auto &ask) NDPOOL_INLINED {
+                for (; k < count; ++k, p += step, tag += by.tag_step) {
+                    ask(p + i);
+                    NDPOOL_UNROLL_ALL
+                    for (int u = 0; u < ALL; ++u) merge(state[u], lift(p, tag, u));
+                }
+            };
+            if (U == 1 || by.apart == N)
+                merge_cells([&](const In *cell) NDPOOL_INLINED { prefetch<U * N>(cell, ahead); });
+            else
+                merge_cells([&](const In *cell) NDPOOL_INLINED {
+                    NDPOOL_UNROLL
+                    for (int u = 0; u < U; ++u) prefetch<N>(cell + u * by.apart, ahead);
+                });
         }
         if constexpr (in_pairs<P>())
             if (side_by_side) zip_pairs<U, N, P>(state);

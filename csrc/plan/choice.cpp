@@ -33,8 +33,9 @@ bool small_steps_of_two(const Axis &axis) {
     return !axis.adaptive && axis.stride == 2 && axis.dilation == 1 && (axis.kernel == 2 || axis.kernel == 3);
 }
 
-// What it takes, as it was measured, in loads, merges and stores of a register: between two rows; and where one axis goes
-// after the other, to read a cell, for each output and for each of its cells along an axis, and to pick outputs in steps.
+// What it takes, as it was measured, in loads, merges and stores of a register: between two rows; and, where one axis
+// goes after the other, to read a cell, for each output and for each of its cells along an axis, and to pick outputs in
+// steps.
 struct Prices {
     double between_rows, cell, output, tap, pick;
 };
