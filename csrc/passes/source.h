@@ -56,7 +56,8 @@ struct Cells {
         if constexpr (adds_up<L>() && !P::HEAVY)
             if (axis.kernel >= LEAST) return reduce_together<M>(from, at, row, axis, begin, end, to, plane);
         const P own = kind(from);
-        for (i64 o = begin; o < end; ++o) L::template put<1>(to++, plane, reduced<M>(own, cell(from, at), axis, o, row));
+        const In *x = cell(from, at);
+        for (i64 o = begin; o < end; ++o) L::template put<1>(to++, plane, reduced<M>(own, x, axis, o, row));
     }
     static void merge_places(const Source &from, i64 base, const OutputRow &rows, const Axis &axis, i64 inner,
                              i64 begin, i64 end, Lane *to, i64 plane) {
