@@ -390,6 +390,35 @@ def test_winners_at_the_ends_of_the_range(kind, dtype):
             same(pool.with_indices(x)[1], gathered.winners())
 
 
+# Larger than a block in the second-level cache, so that blocks hand on the planes which they have in common.
+ROLLING = [
+    road("channels", Window((6, 5, 3), 1, (5, 0, 1)), (1, 20, 46, 37, 8), (1, 2, 3), np.float64),
+    road("in steps of 2, padded", Window((10, 25, 2), (2, 1, 1), ((3, 9), 0, 0)), (30, 66, 90), None, np.float64),
+    road("dilated", Window((4, 4, 2), 1, 0, (7, 6, 1)), (40, 60, 90)),
+    road("wide", Window((40, 30, 3), 1, (20, 1, 1)), (90, 70, 70)),
+    road("wide along both axes", Window((63, 63), 1, 31), (900, 1256)),
+    road("halves", Window((6, 20, 3), 1, (5, 0, 1)), (1, 14, 100, 400), None, np.float16),
+    road("bytes", Window((4, 90, 3), 1, 1), (10, 300, 500), None, np.uint8),
+]
+
+
+@pytest.mark.parametrize("kind", [Max(), Avg(False)], ids=lambda kind: type(kind).__name__)
+@pytest.mark.parametrize(("window", "shape", "axes", "dtype"), ROLLING)
+def test_blocks_that_hand_on_planes(kind, window, shape, axes, dtype):
+    pool = Pool(kind, window, axes)
+    x = array_for(kind, shape, dtype)
+    plain = next(way for way in ways(pool, x, "forward") if way not in ("slide", "batch"))
+    y = forward_by(pool, x, plain)
+    allowed = 0 if isinstance(kind, Max) else 4 * last_place(y.dtype, finite_size(y))
+    for level in _engine.levels():
+        _engine.set_level(level)
+        within(forward_by(pool, x, "slide"), y, allowed)
+        if isinstance(kind, Max) and "slide" in ways(pool, x, "linearize"):
+            plain = next(way for way in ways(pool, x, "linearize") if way not in ("slide", "batch"))
+            for ours, theirs in zip(winners_by(pool, x, "slide"), winners_by(pool, x, plain), strict=True):
+                same(ours, theirs)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "uint8", "int16", "int32"])
 @pytest.mark.parametrize(
     ("window", "shape"),

@@ -15,6 +15,9 @@
 // windows move on by more than a cell, it comes first: the rows of a window are merged as they are read, and fewer are
 // left for the other axes. An output costs about as many merges as the window has sides, and a register holds
 // neighbours however short rows are.
+//
+// Where a block holds few of the planes that a window sees along the first axis, they are handed on to the next block,
+// which makes only those after them.
 #pragma once
 #include "passes/widen.h"
 
@@ -27,6 +30,14 @@ struct Reach {
 
     i64 size() const { return before + cells + after; }
     bool is_moved() const { return kernel > 1 || stride > 1; }
+    // What so many outputs and those that follow them both see.
+    i64 overlap() const { return dilation * (kernel - 1) + 1 - stride; }
+    // A part of what they see, padding counted.
+    Reach part(i64 begin, i64 end) const {
+        auto real = [&](i64 at) { return at < before ? 0 : at > before + cells ? cells : at - before; };
+        const i64 pads = begin < before ? (end < before ? end : before) - begin : 0, some = real(end) - real(begin);
+        return {kernel, stride, dilation, outputs, pads, first + real(begin), some, end - begin - pads - some};
+    }
 
     static Reach of(const Axis &axis, i64 lo, i64 hi) {
         const i64 start = axis.start(lo), seen = (hi - lo - 1) * axis.stride + axis.dilation * (axis.kernel - 1) + 1;
@@ -64,36 +75,44 @@ class SlidingBlock {
     // The windows of `count` slabs that lie side by side, the first at element `at` of the array, but for the first
     // axis. reach[d] is that of dimension d, or of the last axis.
     void pool(const Reach *reach, i64 at, i64 count) {
-        this->reach = reach;
-        i64 size = reach[last].outputs * plan.inner;
-        rows_of[last] = 1, lanes_of[last] = plan.inner, extent[last] = reach[last].outputs;
-        whole_after = last - 1;
-        for (int d = last - 1; d >= 0; --d) {
-            lanes_of[d] = size;
-            extent[d] = d == 0 && first_comes_first() ? reach[d].outputs : reach[d].size();
-            size *= extent[d];
-            rows_of[d] = rows_of[d + 1] * extent[d];
-            if (whole_after == d && d > 0 && extent[d] == plan.dims[d].in_count && reach[d].cells == extent[d])
-                --whole_after;
-        }
-        slab = size, slabs = count;
-        plane = count * size + 4 * N;
-        cells.grow(L::PLANES * plane, "cells of windows that overlap");
-        other.grow(L::PLANES * plane, "cells of windows that overlap");
-        take_room_along();
-        for (i64 s = 0; s < count; ++s) {
-            if (first_comes_first())
-                merge_first(at + s * plan.in_slab, cells.data() + s * size);
-            else if (last)
-                fill_from(0, at + s * plan.in_slab, cells.data() + s * size);
-            else
-                pool_along(at + s * plan.in_slab, 1, cells.data() + s * size);
-        }
-        in_plane = out_plane = plane;
-        for (int d = last - 1; d > 0; --d)
-            if (reach[d].is_moved()) pool_axis(d);
-        first_is_left = last > 0 && reach[0].is_moved() && !first_comes_first();
+        pool_all_but_first(reach, at, count);
+        first_is_left = last > 0 && reach[0].is_moved() && !first_comes_first(reach[0]);
         if (first_is_left && !goes_across(reach[0], lanes_of[0])) pool_axis(0), first_is_left = false;
+        first_planes = cells.data();
+    }
+    // Whether an output's planes along the first axis, with `rest` lanes of outputs each, can be handed on to the next.
+    static bool can_roll(const Reach &first, i64 rest) {
+        return first.overlap() > 0 && goes_across(first, rest) && !first_comes_first(first);
+    }
+    // The same of one slab. Outputs follow those of the call before: the first `carried` planes along the first axis are
+    // its last ones, and only those after them are made, some at a time, so that they stay near.
+    void roll(const Reach *reach, i64 at, i64 carried) {
+        const i64 all = reach[0].size();
+        Reach own[MAX_DIMS + 1];
+        i64 rest = plan.inner, cells_of_plane = plan.inner;
+        for (int d = 1; d <= last; ++d) own[d] = reach[d], rest *= own[d].outputs, cells_of_plane *= own[d].size();
+        if (carried == 0) {
+            rolled_plane = all * rest + 4 * N;
+            rolled.grow(L::PLANES * rolled_plane, "windows along all axes but the first");
+        }
+        auto bytes = [rest](i64 planes) { return sizeof(Lane) * static_cast<std::size_t>(planes * rest); };
+        auto planes = [this](int q) { return rolled.data() + q * rolled_plane; };
+        if (carried)
+            for (int q = 0; q < L::PLANES; ++q)
+                std::memmove(planes(q), planes(q) + (rolled_count - carried) * rest, bytes(carried));
+        const i64 some = SOME / cells_of_plane + 1;
+        for (i64 begin = carried, end; begin < all; begin = end) {
+            end = begin + some < all ? begin + some : all;
+            own[0] = reach[0].part(begin, end);
+            pool_all_but_first(own, at, 1);
+            for (int q = 0; q < L::PLANES; ++q)
+                std::memcpy(planes(q) + begin * rest, cells.data() + q * plane, bytes(end - begin));
+        }
+        this->reach = reach;
+        plane = reach[0].outputs * rest + 4 * N;
+        other.grow(L::PLANES * plane, "cells of windows that overlap");
+        in_plane = rolled_plane, out_plane = plane, rolled_count = all;
+        first_planes = rolled.data(), first_is_left = true;
     }
 
     // Calls f(slab, output, lanes) for all outputs along the first dimension, in order: where those of the others
@@ -112,7 +131,7 @@ class SlidingBlock {
             for (i64 o = 0, many; o < own.outputs; o += many) {
                 const i64 left = own.outputs - o;
                 many = left < 2 * some ? left : some;
-                const Lane *in = cells.data() + s * slab + o * rest * (first_is_left ? own.stride : 1);
+                const Lane *in = first_planes + s * slab + o * rest * (first_is_left ? own.stride : 1);
                 if (first_is_left) merge_outputs(own, in, rest, many, place_step[0], other.data()), in = other.data();
                 for (i64 i = 0; i < many; ++i) f(s, o + i, in + i * rest);
             }
@@ -143,6 +162,7 @@ class SlidingBlock {
 
   private:
     static constexpr i64 NEAR = (i64(12) << 10) / static_cast<i64>(sizeof(Lane)) / L::PLANES;  // lanes of some rows
+    static constexpr i64 SOME = 8 * NEAR;  // lanes of some planes
     const Plan &plan;
     const L &l;
     const RowSource<L> &from;
@@ -157,10 +177,45 @@ class SlidingBlock {
     i64 in_plane = 0, out_plane = 0;     // the same of what is read and written
     int whole_after = 0;                 // dimensions after it but the last have all of their cells, and no padding
     bool first_is_left = false;          // whether the first axis is still to be pooled
+    const Lane *first_planes = nullptr;  // where its planes are
     Scratch<Lane> cells, other, rows;    // now and next; and some that are worked on
+    Scratch<Lane> rolled;                // cells of the first axis that are handed on from call to call
+    i64 rolled_plane = 0, rolled_count = 0;
     // Some rows near by: as they are read, with their padding, and their windows.
     Scratch<Lane> loose, lifted, pooled;
     i64 near = 0, most_rows = 1;  // how far apart their planes are, and how many rows at a time
+
+    // All axes but the first, of all that the first one sees; or, where that comes first, all axes.
+    void pool_all_but_first(const Reach *reach, i64 at, i64 count) {
+        this->reach = reach;
+        i64 size = reach[last].outputs * plan.inner;
+        rows_of[last] = 1, lanes_of[last] = plan.inner, extent[last] = reach[last].outputs;
+        whole_after = last - 1;
+        for (int d = last - 1; d >= 0; --d) {
+            lanes_of[d] = size;
+            extent[d] = d == 0 && first_comes_first(reach[0]) ? reach[d].outputs : reach[d].size();
+            size *= extent[d];
+            rows_of[d] = rows_of[d + 1] * extent[d];
+            if (whole_after == d && d > 0 && extent[d] == plan.dims[d].in_count && reach[d].cells == extent[d])
+                --whole_after;
+        }
+        slab = size, slabs = count;
+        plane = count * size + 4 * N;
+        cells.grow(L::PLANES * plane, "cells of windows that overlap");
+        other.grow(L::PLANES * plane, "cells of windows that overlap");
+        take_room_along();
+        for (i64 s = 0; s < count; ++s) {
+            if (last && first_comes_first(reach[0]))
+                merge_first(at + s * plan.in_slab, cells.data() + s * size);
+            else if (last)
+                fill_from(0, at + s * plan.in_slab, cells.data() + s * size);
+            else
+                pool_along(at + s * plan.in_slab, 1, cells.data() + s * size);
+        }
+        in_plane = out_plane = plane;
+        for (int d = last - 1; d > 0; --d)
+            if (reach[d].is_moved()) pool_axis(d);
+    }
 
     // --- rows ---
 
@@ -187,9 +242,9 @@ class SlidingBlock {
         fill(first + own.cells * rest, own.after * rest, plane);
     }
 
-    // Whether rows are merged along the first axis as they are read. Winners are not: there a row is a place.
-    bool first_comes_first() const {
-        return !L::PLACED && last > 0 && slides_first_axis_first(reach[0].kernel, reach[0].stride);
+    // Whether rows are merged along the first of several axes as they are read. Winners are not: there a row is a place.
+    static bool first_comes_first(const Reach &first) {
+        return !L::PLACED && slides_first_axis_first(first.kernel, first.stride);
     }
     // All outputs along the first axis: the rows that each sees, as one row, and so on along the other axes.
     void merge_first(i64 at, Lane *to) {
