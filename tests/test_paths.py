@@ -237,6 +237,20 @@ ROADS = [
     road("k2s2, axes in between", Window((2, 2), 2), (2, 8, 3, 70), (1, 3)),
     road("wide, a prime kernel", Window((61,), 1, 30), (3, 301)),
     road("wide, more than 256 cells", Window((301,), 1, 150), (2, 901)),
+    # Few channels last, in steps: places are split into phases, and joined on the way back.
+    *(
+        road(f"{dtype}, {channels} channels, k{k}s{s}", Window((k, k), s, k // 2), (2, 14, 71, channels), (1, 2), dtype)
+        for dtype, channels in (
+            ("uint8", 2), ("uint8", 3), ("uint8", 4), ("uint8", 5), ("uint8", 8), ("uint8", 16), ("int16", 3),
+            ("float16", 3), ("float16", 4), ("float32", 2), ("float32", 3), ("float32", 4), ("float32", 5),
+            ("float32", 8), ("float64", 2), ("float64", 3), ("float64", 4),
+        )
+        for k, s in ((2, 2), (3, 2))
+    ),
+    road("three channels in steps of 3", Window((3, 4), 3, 1), (2, 14, 71, 3), (1, 2)),
+    road("four channels in steps of 5 of 6 cells, dilated", Window((3, 6), (1, 5), 1, 2), (2, 14, 95, 4), (1, 2)),
+    road("three channels of one long row", Window((2,), 2, 1), (9001, 3), (0,)),
+    road("two channels of one long row, bytes", Window((2,), 2), (9001, 2), (0,), np.uint8),
     # Many axes, pooled and not.
     road("axes in between", Window((2, 3, 2), (1, 2, 2), (1, 1, 0)), (4, 3, 20, 2, 30), (0, 2, 4)),
     road("axes in between, wide", Window((9, 3), 1, 1), (3, 13, 2, 14, 3), (1, 3)),

@@ -88,7 +88,8 @@ void split_by(const T *row, i64 cells, T *to, i64 apart) {
         });
         done = cells / S;
     }
-    for (i64 i = done * S; i < cells; ++i) to[i % S * apart + i / S] = row[i];
+    // Cells may be places that are read as one number.
+    for (i64 i = done * S; i < cells; ++i) std::memcpy(to + i % S * apart + i / S, row + i, sizeof(T));
 }
 template <class T>
 void split_phases(const T *row, i64 cells, i64 steps, T *to, i64 apart) {
@@ -110,8 +111,113 @@ void split_phases(const T *row, i64 cells, i64 steps, T *to, i64 apart) {
     if (steps == 2) return split_by<2>(row, cells, to, apart);
     for (i64 f = 0; f < steps; ++f) {
         T *phase = to + f * apart;
-        for (i64 i = f; i < cells; i += steps) *phase++ = row[i];
+        for (i64 i = f; i < cells; i += steps) std::memcpy(phase++, row + i, sizeof(T));
     }
+}
+
+// --- places of several lanes ---
+//
+// Registers hold whole places of G lanes each; what is left over of a register is whatever it is, and is written over
+// by the next one. So up to a register more is written.
+
+// Every second place of two registers, from place F on.
+template <int G, int F>
+struct EverySecondPlace {
+    static constexpr int of(int n, int i) { return i < n / G * G ? i / G * 2 * G + F * G + i % G : 0; }
+};
+// Places of two registers by turns, from as many on as R registers hold.
+template <int G, int R>
+struct PlacesByTurns {
+    static constexpr int of(int n, int i) {
+        const int place = R * (n / G) + i / G;
+        return i < n / G * G ? place % 2 * n + place / 2 * G + i % G : 0;
+    }
+};
+// There is no shuffle of all bytes of two registers, but of 16 bytes there is.
+template <int G, class T>
+constexpr int PLACE_LANES = sizeof(T) == 1 && G > 1 ? 16 : LANES<T>;
+
+template <int G, class T>
+void split_in_two(const T *row, i64 cells, T *to, i64 apart) {
+    constexpr int N = PLACE_LANES<G, T>;
+    const i64 lanes = cells / 2 * G;
+    for (i64 i = 0; i < lanes; i += N / G * G) {
+        const vec<T, N> low = load<N>(row + 2 * i), high = load<N>(row + 2 * i + N);
+        store<N>(to + i, picked<N, EverySecondPlace<G, 0>>(low, high));
+        store<N>(to + apart + i, picked<N, EverySecondPlace<G, 1>>(low, high));
+    }
+    if (cells % 2) std::memcpy(to + lanes, row + 2 * lanes, G * sizeof(T));
+}
+template <int G, class T>
+void join_two(const T *phases, i64 apart, i64 places, T *to) {
+    constexpr int N = PLACE_LANES<G, T>;
+    for (i64 i = 0; i < places * G; i += N / G * G) {
+        const vec<T, N> first = load<N>(phases + i), second = load<N>(phases + apart + i);
+        store<N>(to + 2 * i, picked<N, PlacesByTurns<G, 0>>(first, second));
+        store<N>(to + 2 * i + N / G * G, picked<N, PlacesByTurns<G, 1>>(first, second));
+    }
+}
+// One place after the other, by registers of so many bytes; up to a register more is written of each phase.
+template <int BYTES, class T>
+void split_one_by_one(const T *row, i64 cells, i64 inner, i64 steps, T *to, i64 apart) {
+    constexpr int N = BYTES / static_cast<int>(sizeof(T));
+    for (i64 f = 0; f < steps; ++f) {
+        T *phase = to + f * apart;
+        for (i64 i = f; i < cells; i += steps, phase += inner)
+            for (i64 e = 0; e < inner; e += N) store<N>(phase + e, load<N>(row + i * inner + e));
+    }
+}
+// Calls use(G, number): a place of `inner` lanes is G such numbers. False if it is none that has a shuffle.
+template <class T, class Use>
+bool as_numbers(i64 inner, const Use &use) {
+    const i64 bytes = inner * static_cast<i64>(sizeof(T));
+    if (bytes == 2) return use(std::integral_constant<int, 1>(), std::uint16_t()), true;
+    if (bytes == 4) return use(std::integral_constant<int, 1>(), std::uint32_t()), true;
+    if (bytes == 8) return use(std::integral_constant<int, 1>(), std::uint64_t()), true;
+    if constexpr (LANES<std::uint64_t> > 2)
+        if (bytes == 16) return use(std::integral_constant<int, 2>(), std::uint64_t()), true;
+    if constexpr (LANES<T> > 2)
+        if (inner == 3) return use(std::integral_constant<int, 3>(), T()), true;
+    return false;
+}
+// Splits a row of places of `inner` lanes. `apart` is a multiple of `inner`; after each phase there is room for a
+// register.
+template <class T>
+void split_places(const T *row, i64 cells, i64 inner, i64 steps, T *to, i64 apart) {
+    if (inner == 1) return split_phases(row, cells, steps, to, apart);
+    bool done = false;
+    as_numbers<T>(inner, [&](auto size, auto number) {
+        using Number = decltype(number);
+        constexpr int G = decltype(size)::value;
+        const auto *from = reinterpret_cast<const Number *>(row);
+        auto *phases = reinterpret_cast<Number *>(to);
+        const i64 numbers_apart = apart * static_cast<i64>(sizeof(T)) / static_cast<i64>(sizeof(Number));
+        done = G == 1 || steps == 2;
+        if constexpr (G == 1)
+            split_phases(from, cells, steps, phases, numbers_apart);
+        else if (steps == 2)
+            split_in_two<G>(from, cells, phases, numbers_apart);
+    });
+    if (done) return;
+    if (inner * sizeof(T) <= 16)
+        split_one_by_one<16>(row, cells, inner, steps, to, apart);
+    else
+        split_one_by_one<LANES<T> * static_cast<int>(sizeof(T))>(row, cells, inner, steps, to, apart);
+}
+// And back: the places of two phases by turns. Up to a register more is written.
+template <class T>
+void join_places(const T *phases, i64 apart, i64 places, i64 inner, T *to) {
+    const bool done = as_numbers<T>(inner, [&](auto size, auto number) {
+        using Number = decltype(number);
+        const i64 numbers_apart = apart * static_cast<i64>(sizeof(T)) / static_cast<i64>(sizeof(Number));
+        join_two<decltype(size)::value>(reinterpret_cast<const Number *>(phases), numbers_apart, places,
+                                        reinterpret_cast<Number *>(to));
+    });
+    if (done) return;
+    constexpr int N = 16 / static_cast<int>(sizeof(T));
+    for (i64 p = 0; p < 2 * places; ++p)
+        for (i64 e = 0; e < inner; e += N)
+            store<N>(to + p * inner + e, load<N>(phases + p % 2 * apart + p / 2 * inner + e));
 }
 
 }  // namespace NDPOOL_LEVEL

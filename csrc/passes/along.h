@@ -42,7 +42,7 @@ class LanePooler {
         if (way == Way::SEGMENTS) most_rows = rows_near(axis.length, MOST_ROWS);
         if (way != Way::ROWS && way != Way::WIDEN && way != Way::TAPS) return;
         // Where places of several elements are far apart, the row is left as it is.
-        if (way == Way::ROWS && inner > 1 && (axis.adaptive || axis.stride > 1)) return;
+        if (way == Way::ROWS && inner > 1 && (axis.adaptive || (axis.stride > 1 && !splits_places()))) return;
         i64 s = axis.stride, d = axis.dilation, k = axis.kernel;
         i64 cells = (part - 1) * s + (k - 1) * d + 1;
         const i64 lanes = cells * inner + (way == Way::WIDEN ? Widener<L, N>::MARGIN : 0);
@@ -54,14 +54,17 @@ class LanePooler {
         }
         phase_plane = plane;
         if (s > 1) {
-            phase_length = (cells + s - 1) / s + N;
+            phase_length = ((cells + s - 1) / s + N) * inner;
             phase_plane = room_for(s * phase_length, phases);
         }
         if (L::TAGGED && plan.cells + axis.kernel <= i64(1) << (8 * sizeof(Lane) < 32 ? 8 * sizeof(Lane) : 32))
             place_of_padding = plan.outer_cells;
         shifts = Scratch<i64>(k, "cells of a window");
-        for (i64 c = 0; c < k; ++c) shifts[c] = s > 1 ? c * d % s * phase_length + c * d / s : c * d * inner;
+        for (i64 c = 0; c < k; ++c) shifts[c] = s > 1 ? c * d % s * phase_length + c * d / s * inner : c * d * inner;
     }
+
+    // Whether places are so short that registers of windows side by side are worth phases.
+    bool splits_places() const { return 2 * inner <= N && axis.stride <= axis.kernel; }
 
     // How many rows, of at most `most`, are pooled at a time: some that see the same, if they are merged. A register
     // that lies across two which have just been stored can only be read when these have arrived in the cache. So all
@@ -230,10 +233,10 @@ class LanePooler {
             cells -= (k - 1) * d;
             k = 1;
         }
-        if (s > 1 && inner > 1) return copy_places(cell, sink, begin, first, end);
+        if (way == Way::WIDEN && s > 1 && inner > 1) return copy_places(cell, sink, begin, first, end);
         if (s > 1) {
             for (int q = 0; q < L::PLANES; ++q)
-                split_phases(cell + q * plane, cells, s, phases.data() + q * phase_plane, phase_length);
+                split_places(cell + q * plane, cells, inner, s, phases.data() + q * phase_plane, phase_length);
             cell = phases.data();
         }
         cell += (first - begin) * inner;

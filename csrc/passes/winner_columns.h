@@ -89,7 +89,13 @@ class WinnerColumns {
     Scratch<A> shares, sums;
     Scratch<std::uint8_t> owners;
     i64 length = 0, lead = 0, apart = 0;  // elements of a phase; of a row before the first cell
+    // Columns of several elements in steps of 2: those at which windows start, and `phase` elements further the others.
+    Scratch<A> share_phases;
+    Scratch<std::uint8_t> owner_phases;
+    i64 phase = 0;
     Outbox outbox;
+
+    bool joins() const { return axis.stride == 2 && plan.inner > 1; }
 
     // Prepares for outputs over the cells begin..end-1 of so many rows.
     void look_at(i64 begin, i64 end, i64 count) {
@@ -101,13 +107,18 @@ class WinnerColumns {
         if (hi < lo) lo = hi = first;
         lead = (begin + axis.pad_lo - start * s) * inner;
         length = windows * inner;
-        apart = s * ((length + BLOCK - 1) / BLOCK * BLOCK) + N;
+        apart = s * ((length + BLOCK - 1) / BLOCK * BLOCK) + BYTES;
         const i64 room = before * inner + length + 2 * BLOCK;
         cotangents.grow(room, "cotangents of a row");
         columns.grow(room, "columns of the winners of a row");
         rows.grow(room, "rows of the winners of a row");
         shares.grow(count * apart, "shares of columns");
         owners.grow(count * apart, "owners of columns");
+        if (joins()) {
+            phase = (length / inner + BLOCK) * inner;
+            share_phases.grow(2 * phase, "shares of columns in two phases");
+            owner_phases.grow(2 * phase, "owners of columns in two phases");
+        }
         if (plan.dim_count > 0) clear_border();
     }
     void clear_border() {
@@ -176,6 +187,7 @@ class WinnerColumns {
         const i64 *shift = taps.data(), *place = shift + axis.kernel;
         const i64 stops[2] = {even_taps, axis.kernel}, end = length;
         const ByteRows *bytes = byte_rows();
+        const bool joins = S == 2 && this->joins();
         for (i64 i = 0; i < end; i += M * N) {
             vec<A, N> sum[S][M] = {};
             i64 t = 0;
@@ -190,11 +202,13 @@ class WinnerColumns {
                 }
             NDPOOL_UNROLL
             for (int u = 0; u < M; ++u) {
-                if (S == 2) zip<N>(sum[0][u], sum[S - 1][u]);
+                if (S == 2 && !joins) zip<N>(sum[0][u], sum[S - 1][u]);
+                A *to = joins ? share_phases.data() + i + u * N : share + S * (i + u * N);
                 NDPOOL_UNROLL
-                for (int f = 0; f < S; ++f) store<N>(share + S * (i + u * N) + f * N, sum[f][u]);
+                for (int f = 0; f < S; ++f) store<N>(to + f * (joins ? phase : N), sum[f][u]);
             }
         }
+        if (joins) join_places(share_phases.data(), phase, length / plan.inner, plan.inner, share);
     }
     template <int S>
     void own(std::uint8_t *owner) const {
@@ -202,6 +216,7 @@ class WinnerColumns {
         const std::uint8_t *column = columns.data(), *row = rows.data();
         const i64 *shift = taps.data(), *place = shift + axis.kernel;
         const i64 stops[2] = {even_taps, axis.kernel}, end = length;
+        const bool joins = S == 2 && this->joins();
         for (i64 i = 0; i < end; i += M * BYTES) {
             vec<std::uint8_t, BYTES> own[S][M];
             i64 t = 0;
@@ -221,11 +236,13 @@ class WinnerColumns {
             }
             NDPOOL_UNROLL
             for (int u = 0; u < M; ++u) {
-                if (S == 2) zip<BYTES>(own[0][u], own[S - 1][u]);
+                if (S == 2 && !joins) zip<BYTES>(own[0][u], own[S - 1][u]);
+                std::uint8_t *to = joins ? owner_phases.data() + i + u * BYTES : owner + S * (i + u * BYTES);
                 NDPOOL_UNROLL
-                for (int f = 0; f < S; ++f) store<BYTES>(owner + S * (i + u * BYTES) + f * BYTES, own[f][u]);
+                for (int f = 0; f < S; ++f) store<BYTES>(to + f * (joins ? phase : BYTES), own[f][u]);
             }
         }
+        if (joins) join_places(owner_phases.data(), phase, length / plan.inner, plan.inner, owner);
     }
 
     // The sums of the cells of a row of the input, from the rows of outputs over it.
@@ -266,7 +283,7 @@ class WinnerColumns {
     }
 };
 
-// gx[winner] += g. Places are bytes, and windows go in steps of one, or of two where places are single elements.
+// gx[winner] += g. Places are bytes, and windows go in steps of one or two.
 template <class A>
 void pull_by_winner_columns(const Plan &plan, const std::uint8_t *winners, const void *g, const Gradient &gradient,
                             const FloatRows<A> &floats) {

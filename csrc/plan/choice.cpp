@@ -443,7 +443,7 @@ struct WinnerWays {
             case Way::GATHER: return asks && plan.inner >= lanes.many;
             case Way::COLUMNS:
                 return one_of_column && in_bytes && !axis.adaptive && axis.kernel < 256 &&
-                       (axis.stride == 1 || (axis.stride == 2 && plan.inner == 1)) &&
+                       (axis.stride == 1 || (axis.stride == 2 && 2 * plan.inner <= lanes.many)) &&
                        (one_row_over_each(plan) || adds_rows_first(plan, lanes.many, true));
             default: return way == Way::SCATTER;
         }
@@ -456,6 +456,7 @@ struct WinnerWays {
             case Way::SQUARES: return axis.output >= lanes.many + axis.kernel && (plan.dim_count == 1 || !lanes.narrow);
             case Way::OWN:  // what is gathered can go past the caches, and long rows of columns are whole registers
                 if (can(Way::COLUMNS) && columns_take() < 0.75 * winners()) return false;
+                if (plan.inner > 1 && 2 * plan.inner <= lanes.many) return false;  // short loops, one for each window
                 return lanes.narrow || !many_elements || (plan.cells > 4 && plan.outer * plan.in_slab <= 1 << 20);
             case Way::GATHER:
                 if (can(Way::COLUMNS) && windows_over(plan, 0, plan.axis_count) > 4) return false;
