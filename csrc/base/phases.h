@@ -157,10 +157,10 @@ void join_two(const T *phases, i64 apart, i64 places, T *to) {
         store<N>(to + 2 * i + N / G * G, picked<N, PlacesByTurns<G, 1>>(first, second));
     }
 }
-// One place after the other, by registers of so many bytes; up to a register more is written of each phase.
-template <int BYTES, class T>
+// One place after the other.
+template <class T>
 void split_one_by_one(const T *row, i64 cells, i64 inner, i64 steps, T *to, i64 apart) {
-    constexpr int N = BYTES / static_cast<int>(sizeof(T));
+    constexpr int N = 16 / static_cast<int>(sizeof(T));
     for (i64 f = 0; f < steps; ++f) {
         T *phase = to + f * apart;
         for (i64 i = f; i < cells; i += steps, phase += inner)
@@ -180,29 +180,30 @@ bool as_numbers(i64 inner, const Use &use) {
         if (inner == 3) return use(std::integral_constant<int, 3>(), T()), true;
     return false;
 }
+// Whether so many steps of such places are shuffled, and not moved one by one.
+template <class T>
+bool has_shuffle(i64 inner, i64 steps) {
+    bool has = false;
+    as_numbers<T>(inner, [&](auto size, auto) { has = size == 1 || steps == 2; });
+    return has;
+}
 // Splits a row of places of `inner` lanes. `apart` is a multiple of `inner`; after each phase there is room for a
 // register.
 template <class T>
 void split_places(const T *row, i64 cells, i64 inner, i64 steps, T *to, i64 apart) {
     if (inner == 1) return split_phases(row, cells, steps, to, apart);
-    bool done = false;
+    if (!has_shuffle<T>(inner, steps)) return split_one_by_one(row, cells, inner, steps, to, apart);
     as_numbers<T>(inner, [&](auto size, auto number) {
         using Number = decltype(number);
         constexpr int G = decltype(size)::value;
         const auto *from = reinterpret_cast<const Number *>(row);
         auto *phases = reinterpret_cast<Number *>(to);
         const i64 numbers_apart = apart * static_cast<i64>(sizeof(T)) / static_cast<i64>(sizeof(Number));
-        done = G == 1 || steps == 2;
         if constexpr (G == 1)
             split_phases(from, cells, steps, phases, numbers_apart);
-        else if (steps == 2)
+        else
             split_in_two<G>(from, cells, phases, numbers_apart);
     });
-    if (done) return;
-    if (inner * sizeof(T) <= 16)
-        split_one_by_one<16>(row, cells, inner, steps, to, apart);
-    else
-        split_one_by_one<LANES<T> * static_cast<int>(sizeof(T))>(row, cells, inner, steps, to, apart);
 }
 // And back: the places of two phases by turns. Up to a register more is written.
 template <class T>

@@ -64,7 +64,10 @@ class LanePooler {
     }
 
     // Whether places are so short that registers of windows side by side are worth phases.
-    bool splits_places() const { return 2 * inner <= N && axis.stride <= axis.kernel; }
+    bool splits_places() const {
+        const bool moved_once = axis.kernel >= 2 * axis.stride;  // and then asked for more often
+        return 2 * inner <= N && axis.stride <= axis.kernel && (moved_once || has_shuffle<Lane>(inner, axis.stride));
+    }
 
     // How many rows, of at most `most`, are pooled at a time: some that see the same, if they are merged. A register
     // that lies across two which have just been stored can only be read when these have arrived in the cache. So all
