@@ -47,13 +47,14 @@ class KindNumbers(NamedTuple):
 
 
 def is_nvidia() -> bool:
-    """Whether kernels run on a GPU of Nvidia's from 8.0 on, and not in Triton's interpreter, which knows none of these.
+    """Whether kernels run on GPUs of Nvidia's from 8.0 on, and not in Triton's interpreter, which knows none of these.
 
-    Such a device finds the better of two numbers of 16 bits, a pair of them at once.
+    Such a device finds the better of two numbers of 16 bits, a pair of them at once. Kernels are the same for all
+    devices that are there, so an older one among them decides.
     """
     if os.environ.get("TRITON_INTERPRET", "0") == "1" or not torch.cuda.is_available() or torch.version.hip:
         return False
-    return torch.cuda.get_device_capability() >= (8, 0)
+    return all(torch.cuda.get_device_capability(device) >= (8, 0) for device in range(torch.cuda.device_count()))
 
 
 NVIDIA = tl.constexpr(is_nvidia())
