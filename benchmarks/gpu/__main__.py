@@ -114,8 +114,8 @@ def measured_before(folder: Path, anew: bool) -> dict[str, Any]:
         return json.loads(path.read_text())  # type: ignore[no-any-return]
     if (folder / "gpu.md").exists() and not anew:
         sys.exit(
-            f"{folder} has gpu.md and no gpu.json with its numbers, so that a part of the page would replace all of it; "
-            "measure --all, or give another --output"
+            f"{folder} has gpu.md and no gpu.json with its numbers, so that a part of the page would replace all of "
+            "it; measure --all, or give another --output"
         )
     return {}
 

@@ -26,9 +26,9 @@ class KindNumbers(NamedTuple):
     that is always finite, which is all that a value needs. `lead` says which cell a smooth kind is shifted
     or scaled by: that of "max" or "min". `worst` is beaten by every cell. `pad` is what a padded cell is: the worst, or
     0 where it counts as a cell. `skip` says what is not there: "no" cell, those that are "nan", or those of a "value".
-    `skip_value` is what an output becomes that sees fewer than the `least` others, of which `count` is the dtype. Values
-    are numbers as text: there infinities and NaN can be written into any program. Cells that are added up are multiplied
-    by the `scale`, a power of two, so that sums of bfloat16 are not beyond float32, which has no larger numbers.
+    `skip_value` is what an output becomes that sees fewer than the `least` others, which are counted in the dtype
+    `count`. These values are numbers as text: there infinities and NaN can be written into any program. Cells that are
+    added up are multiplied by the `scale`, a power of two, so that sums of bfloat16 stay below what a float32 can be.
     """
 
     name: str

@@ -75,7 +75,8 @@ class TensorPlan:
     """A plan for tensors of one layout, which makes those that it returns: the shortest way, for calls on small ones.
 
     The answer is None where a tensor is not of just this size, strides and dtype, dense and on CUDA, where tensors are
-    on several cards, where someone watches what PyTorch does, and where the kernels are yet to be compiled. The recipe itself serves all of these.
+    on several cards, where someone watches what PyTorch does, and where the kernels are yet to be compiled. The recipe
+    itself serves all of these but tensors on several cards.
     """
 
     def __init__(self, plan: Plan, dtype: torch.dtype, result: torch.dtype, winner: torch.dtype | None) -> None:
