@@ -3,14 +3,17 @@
     python -m benchmarks.gpu [--quick] [--map N [--seed S]] [--training] [--overhead] [--all]
 
 Without a choice, the table of pools is measured. Kernels are compiled first, by as many processes as --jobs says. The
-results are put beside those that are there, in benchmarks/results/gpu.json, and all of them are told in gpu.md.
+results are put beside those that are there, in benchmarks/results/gpu.json, and all of them are told in gpu.md. Where
+that page is there alone, what it tells would be lost, and only --all makes it anew.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -20,7 +23,7 @@ from typing import Any
 import torch
 
 from . import overhead, random_pools, training, works
-from .report import line, report
+from .report import SECTIONS, line, report
 from .timing import copy_speed
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -104,25 +107,43 @@ def versions(device: str) -> dict[str, str]:
     return {"device": name, "torch": torch.__version__, "triton": getattr(triton, "__version__", "none")}
 
 
+def measured_before(folder: Path, anew: bool) -> dict[str, Any]:
+    """The results that are there, beside which new ones are put."""
+    path = folder / "gpu.json"
+    if path.exists():
+        return json.loads(path.read_text())  # type: ignore[no-any-return]
+    if (folder / "gpu.md").exists() and not anew:
+        sys.exit(
+            f"{folder} has gpu.md and no gpu.json with its numbers, so that a part of the page would replace all of "
+            "it; measure --all, or give another --output"
+        )
+    return {}
+
+
+def this_run() -> str:
+    """The command and the day."""
+    command = shlex.join(["python", "-m", "benchmarks.gpu", *sys.argv[1:]])
+    return f"`{command}`, {datetime.date.today()}"
+
+
 def main() -> None:
     options = arguments()
     if options.device == "cuda" and not torch.cuda.is_available():
         sys.exit("PyTorch sees no GPU here: torch.cuda.is_available() is False.")
     if options.warm:
         return warm(options)
+    results = measured_before(options.output, anew=options.all) | versions(options.device)
     listed, drawn = chosen(options)
     if options.jobs > 1 and (listed or drawn):
         warm_together(options.jobs)
     budget_s = 0.01 if options.quick else 0.04
-    path = options.output / "gpu.json"
-    results: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    results |= versions(options.device)
 
     def save(**found: Any) -> None:
         """What has been measured so far, so that a run that is cut short leaves it."""
         results.update(found)
+        results["runs"] = results.get("runs", {}) | dict.fromkeys(SECTIONS.keys() & found, this_run())
         options.output.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+        (options.output / "gpu.json").write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
         (options.output / "gpu.md").write_text(report(results) + "\n")
 
     for copy, found in measure_table(listed, options, budget_s) if listed else ():

@@ -108,12 +108,11 @@ def _random_row(record: dict[str, Any]) -> str:
 def training(records: list[dict[str, Any]]) -> list[str]:
     def cells(record: dict[str, Any]) -> str:
         seconds = record["seconds"]
-        times = [f"{seconds[name] * 1e3:.2f} ms" for name in ("PyTorch", "ndpool", "no pool")]
-        shares = [f"{max(0.0, 1 - seconds['no pool'] / seconds[name]):.0%}" for name in ("PyTorch", "ndpool")]
+        times = [f"{seconds[name] * 1e3:.2f} ms" for name in ("PyTorch", "ndpool")]
         gain = f"{seconds['PyTorch'] / seconds['ndpool']:.2f} x"
-        return row(record["network"], record["numbers"], record["order"], *times, " → ".join(shares), gain)
+        return row(record["network"], record["numbers"], record["order"], *times, gain)
 
-    columns = ["network", "numbers", "order", "PyTorch", "after `convert`", "no pool", "share of the pool", "gain"]
+    columns = ["network", "numbers", "order", "PyTorch", "after `convert`", "gain"]
     return ["## A training step\n", *table(columns, map(cells, records))]
 
 
@@ -133,8 +132,23 @@ def overhead(records: list[dict[str, Any]]) -> list[str]:
     ]
 
 
+#: What the parts of the page are called where it says how they were measured.
+SECTIONS = {"works": "the table of pools", "map": "the random pools", "training": "training steps", "overhead": "calls"}
+
+
+def _runs(runs: dict[str, str]) -> dict[str, list[str]]:
+    """The runs that measured the parts of the page, and which ones each of them did."""
+    found: dict[str, list[str]] = {}
+    for section, name in SECTIONS.items():
+        if section in runs:
+            found.setdefault(runs[section], []).append(name)
+    return found
+
+
 def report(results: dict[str, Any]) -> str:
     lines = ["# Pools on the GPU\n", f"{results['device']}; PyTorch {results['torch']}, Triton {results['triton']}.\n"]
+    for run, sections in _runs(results.get("runs", {})).items():
+        lines.append(f"{run}: {', '.join(sections)}.\n")
     if "works" in results:
         lines += works(results["works"], results["copy"])
     if results.get("map"):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ import ndpool.torch.nn as N
 from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Mode, Pool, Quantile, SmoothMax, Sum, Window
 from ndpool.torch import devices, engine
 from ndpool.torch.engine import TensorPool
+from ndpool.triton.arithmetic import is_nvidia
 
 KINDS = [Max(), Min("split"), Max("all"), Sum(), Avg(count_include_pad=False), SmoothMax(1.5), Lp(3)]
 WINDOWS = [Window((3, 2), 2, 1), Adaptive((2, 3)), Global(), Global(keepdims=False)]
@@ -198,11 +201,70 @@ def test_without_triton(monkeypatch):
         TensorPool(POOLS[0]).plan_of(distinct(7, 5, 6))
 
 
+def test_with_a_triton_that_is_too_old(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("ndpool.triton")]:
+        monkeypatch.delitem(sys.modules, name)
+    old = ModuleType("triton")
+    old.__version__ = "3.4.0+git1234"
+    monkeypatch.setitem(sys.modules, "triton", old)
+    said = r"where ndpool computes with Triton 3\.5 or later, and here is 3\.4\.0\+git1234; install a later PyTorch"
+    with pytest.raises(NotImplementedError, match=said):
+        TensorPool(POOLS[0]).plan_of(distinct(7, 5, 6))
+    old.__version__ = "3.5.0"  # where something else is wrong, which is told as it is
+    with pytest.raises(AttributeError, match="module 'triton' has no attribute"):
+        TensorPool(POOLS[0]).plan_of(distinct(7, 5, 6))
+
+
+def test_the_oldest_triton_is_the_one_that_is_asked_for():
+    """With `ndpool[gpu]`."""
+    asked_for = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    assert f'"triton>={".".join(map(str, devices.OLDEST_TRITON))}"' in asked_for
+
+
 def test_devices_without_an_engine():
     with pytest.raises(NotImplementedError, match=r"the tensor is on mps:0, for which ndpool has no engine; call"):
         devices.check_device(torch.device("mps:0"))
     devices.check_device(torch.device("meta"))
     devices.check_device(torch.device("cuda:1"))
+
+
+class OnCard:
+    """What the short way asks of a tensor on one of several cards."""
+
+    def __init__(self, card):
+        self.card = card
+
+    def get_device(self):
+        return self.card
+
+    def new_empty_strided(self, *_):
+        return torch.empty(1)
+
+
+@pytest.mark.parametrize("kind", [Max(), Max("split")], ids=repr)
+def test_what_is_kept_on_another_card_does_not_go_the_short_way(kind, monkeypatch):
+    """There the addresses mean something else."""
+    plan = TensorPool(Pool(kind, Window((2, 2)), (-2, -1))).plan_of(distinct(4, 4))
+    short, launched = plan.quick, []
+    for name in ("_x", "_y", "_g", "_won"):
+        monkeypatch.setattr(short, name, lambda a: 0 if a is None else 16)
+    recipe = SimpleNamespace(names=("g",), run_again=lambda *of: launched.append(of) or True)
+    monkeypatch.setitem(vars(short), "_pull", recipe)
+    kept = [None, None, OnCard(1)] if plan.wins else [OnCard(1), OnCard(1), None]
+    assert short.pull(*kept, OnCard(0)) is None
+    assert not launched
+    assert short.pull(*kept, OnCard(1)) is not None
+    assert len(launched) == 1
+
+
+@pytest.mark.parametrize(("cards", "pairs"), [([(9, 0), (8, 0)], True), ([(9, 0), (7, 5)], False)], ids=str)
+def test_the_oldest_card_says_what_kernels_are_made_of(cards, pairs, monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "0")
+    monkeypatch.setattr(torch.version, "hip", None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(cards))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=0: cards[device])
+    assert is_nvidia() == pairs
 
 
 def test_directions_from_elsewhere():

@@ -441,6 +441,28 @@ def test_kinds_without_a_kernel(kind):
         OnDevice(Pool(kind, Window((2,)), (-1,)), np.zeros(4)).forward()
 
 
+@pytest.mark.parametrize(
+    ("window", "axes"),
+    [
+        (Window((2,)), (8,)),
+        (Window((2, 1), 1), (2, 6)),
+        (Global(), tuple(range(9))),
+        (Global(), (0, 1, 6, 7)),
+        (Window((1,) * 9), tuple(range(9))),
+        (Window((1, 1, 2)), (0, 1, 8)),
+    ],
+    ids=str,
+)
+def test_winners_among_many_axes(window, axes):
+    """Axes that lie together are one where winners are read, as they are forward and back."""
+    pool, rng = Pool(Max(), window, axes), np.random.default_rng(16)
+    x, t = rng.integers(-3, 4, (2,) * 9).astype(np.float32), rng.normal(size=(2,) * 9).astype(np.float32)
+    device = OnDevice(pool, x)
+    same(device.linearize(), spec.forward(pool, x))
+    same(device.indices(), spec.winners(pool, x))
+    same(device.push(t), spec.jvp(pool, x, t)[1])
+
+
 def test_more_axes_than_a_kernel_has():
     axes = tuple(range(9))
     plan = plan_of(Pool(Max(), Window((2,) * 9), axes), (4,) * 9, "float32")

@@ -6,9 +6,11 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from on_device import OnDevice
 
 from closeness import jvp_allowance, same_bytes, value_allowance, vjp_allowance, within
+from hostile import BFLOAT16
 from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, spec
 from ndpool.plan import plan_of
 from ndpool.triton import recipes, times, work
@@ -332,6 +334,106 @@ def test_the_same_bits_every_time(kind):
     first, second = (OnDevice(pool, x).everything(t, g) for _ in range(2))
     for name, result in first.items():
         same_bytes(result, second[name])
+
+
+#: Windows whose sums are of 32 bits in bfloat16, each in a kernel of its own.
+BFLOAT16_WINDOWS = {
+    "walk_groups": ((2, 5, 16), Window((2, 3), 2, (0, 1)), (1, 2)),
+    "walk": ((6, 5, 3), Window((3, 2), 3), (0, 1)),
+    "slide": ((2, 30, 3), Window((9,), 1, 4), (1,)),
+    "slide_far": ((3, 50, 2), Window((40,), 1, 20), (1,)),
+    "tree": ((2, 9000), Global(), (1,)),
+}
+
+
+@pytest.mark.parametrize("kind", [Sum(), Avg(), Avg(count_include_pad=False), Avg(divisor_override=7)], ids=repr)
+@pytest.mark.parametrize("kernel", BFLOAT16_WINDOWS)
+def test_sums_of_bfloat16_are_beyond_float32_where_their_results_are(kernel, kind):
+    """On the way they are not, though one cell is nearly as large as a float32 can be; infinities and NaNs stay."""
+    shape, window, axes = BFLOAT16_WINDOWS[kernel]
+    pool, x = Pool(kind, window, axes), np.full(shape, 3e38)
+    x.flat[2::3] = -3e38
+    x.flat[:4] = 3e38
+    x[-1].flat[-1], x[-1].flat[0] = np.inf, np.nan
+    x = x.astype(BFLOAT16)
+    device = OnDevice(pool, x)
+    assert kernel in {launch.kernel.__name__ for launch in work_of(device.plan).recipe("forward").launches}
+    with np.errstate(invalid="ignore", over="ignore"):
+        y = spec.forward(pool, x)
+    found = device.forward()
+    np.testing.assert_array_equal(np.isfinite(found), np.isfinite(y))
+    np.testing.assert_allclose(found.astype(float), y.astype(float), rtol=2**-7)  # which the interpreter cuts off
+
+
+@pytest.mark.parametrize("kind", [Sum(), Avg()], ids=repr)
+def test_sums_of_bfloat16_and_of_tangents_beside_skipped_cells(kind):
+    pool = Pool(kind, Window((2, 3), (2, 3)), skip=0.0)
+    x = np.array([[3e38, 3e38, 0, 0, 0, 0], [-3e38, 0, 0, 1, 0, 0]]).astype(BFLOAT16)
+    t = np.array([[3e38, 3e38, 1, 1, 1, 1], [-3e38, 1, 1, 2, 1, 1]]).astype(BFLOAT16)
+    (y, dy), device = spec.jvp(pool, x, t), OnDevice(pool, x)
+    found_y, found = device.jvp(t)
+    assert np.isfinite(y).all()
+    assert np.isfinite(dy).all()
+    for result, expected in ((found_y, y), (found, dy)):
+        np.testing.assert_allclose(result.astype(float), expected.astype(float), rtol=2**-7)
+
+
+def test_bfloat16_is_scaled_by_what_it_bears():
+    """The smallest number keeps all of its bits. Sums of more cells are doubles, and others need no scale."""
+
+    def numbers(dtype, length, kind):
+        found = work_of(plan_of(Pool(kind, Global(), (0,)), (length,), dtype)).numbers
+        return found.compute, found.kind.scale
+
+    assert numbers("bfloat16", 3, Sum()) == ("float32", 2**-2)
+    assert numbers("bfloat16", 2**16, Avg()) == ("float32", 2**-16)
+    assert numbers("bfloat16", 2**16 + 1, Avg()) == ("float64", 1)
+    assert numbers("float16", 2**16, Avg()) == ("float32", 1)
+    assert numbers("bfloat16", 2**16, Max())[1] == 1
+
+
+# --- numbers of more than 32 bits -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [Max(), Sum(), Avg(count_include_pad=False), SmoothMax(1.0)], ids=repr)
+@pytest.mark.parametrize("way", ["direct", "axis by axis", "tree over axes", "parts"])
+def test_places_and_counts_of_64_bits(kind, way, monkeypatch):
+    """As if 32 bits held no number above 3, so that windows have more cells than that."""
+    send(monkeypatch, {**WAYS[way], "LARGEST_INT": 3})
+    window = Global() if way == "parts" else Window((4, 9), 1, 2)
+    pool, rng = Pool(kind, window, (-2, -1), skip=0.0), np.random.default_rng(11)
+    x = rng.integers(-2, 3, (2, 5, 12)).astype(np.float64)
+    g = rng.normal(size=pool.output_shape(x.shape))
+    device = fresh(pool, x)
+    made = work_of(device.plan)
+    assert made.numbers.kind.count == "int64"
+    rooms = made.recipe("forward").rooms.items()
+    assert {dtype for name, (_, dtype) in rooms if name[0] == "n"} == ({torch.int64} if rooms else set())
+    agrees(device, pool, x, x, g)
+
+
+def test_windows_of_more_cells_than_32_bits_count():
+    """Counts and places have 64 bits, and no way takes places apart in 32."""
+    made = recipes.Work(plan_of(Pool(Max(), Global(), (0, 1), skip=0), (2**16, 2**15), "uint8"))
+    assert (made.numbers.kind.count, made.numbers.second) == ("int64", "int64")
+    assert {dtype for name, (_, dtype) in made.recipe("forward").rooms.items() if name[0] == "n"} == {torch.int64}
+    made = recipes.Work(plan_of(Pool(Max(), Window((2**16, 2**15), 1), (0, 1)), (2**16 + 1, 2**15 + 1), "uint8"))
+    assert set(recipes.times_of_winners(made)) == {"ask", "visited"}
+    made = recipes.Work(plan_of(Pool(Max(), Global(), (0, 1), skip=0), (2**15, 2**15), "uint8"))
+    assert (made.numbers.kind.count, made.numbers.second) == ("int32", "int32")
+
+
+@pytest.mark.parametrize("kind", [Sum(), Avg()], ids=repr)
+def test_padding_that_reaches_beyond_32_bits(kind):
+    """Only the last windows see a cell."""
+    pool, rng = Pool(kind, Window((3,), 2**20, [(2**31 + 2**20 - 2, 2)]), (0,)), np.random.default_rng(12)
+    x = rng.normal(size=(40, 2))
+    g = rng.normal(size=pool.output_shape(x.shape))
+    device, y, gx = fresh(pool, x), spec.forward(pool, x), spec.vjp(pool, x, g)
+    assert np.count_nonzero(y) > 0
+    within(device.linearize(), y, value_allowance(pool, x, y))
+    within(device.pull(g), gx, vjp_allowance(pool, x, g, gx))
+    forget(pool, x)
 
 
 def test_sums_do_not_lose_small_numbers():

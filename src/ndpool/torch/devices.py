@@ -14,6 +14,9 @@ from torch import Tensor
 #: The module of the engine for each type of device. It is imported when the first such tensor comes.
 ENGINES = {"cpu": "ndpool.native", "cuda": "ndpool.triton"}
 
+#: The oldest Triton that has all that the kernels are written in.
+OLDEST_TRITON = (3, 5)
+
 
 def engine_on(device: str) -> ModuleType:
     """The engine for tensors on a device of this type.
@@ -23,10 +26,19 @@ def engine_on(device: str) -> ModuleType:
     """
     try:
         return import_module(ENGINES[device])
-    except ModuleNotFoundError as missing:
+    except (ImportError, AttributeError) as missing:
+        computes = f"the tensor is on {device}, where ndpool computes with Triton"
+        if isinstance(missing, ModuleNotFoundError) and missing.name == "triton":
+            raise NotImplementedError(
+                f"{computes}, and there is no module 'triton'; install triton, as PyTorch's CUDA builds do, or call "
+                ".cpu() on the tensor"
+            ) from None
+        oldest, found = ".".join(map(str, OLDEST_TRITON)), import_module("triton").__version__
+        if tuple(map(int, found.split(".")[:2])) >= OLDEST_TRITON:
+            raise
         raise NotImplementedError(
-            f"the tensor is on {device}, where ndpool computes with Triton, and there is no module {missing.name!r}; "
-            "install triton, as PyTorch's CUDA builds do, or call .cpu() on the tensor"
+            f"{computes} {oldest} or later, and here is {found}; install a later PyTorch, which brings a later Triton, "
+            "or call .cpu() on the tensor"
         ) from None
 
 

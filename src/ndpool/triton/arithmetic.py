@@ -26,8 +26,9 @@ class KindNumbers(NamedTuple):
     that is always finite, which is all that a value needs. `lead` says which cell a smooth kind is shifted
     or scaled by: that of "max" or "min". `worst` is beaten by every cell. `pad` is what a padded cell is: the worst, or
     0 where it counts as a cell. `skip` says what is not there: "no" cell, those that are "nan", or those of a "value".
-    `skip_value` is what an output becomes that sees too few others. These are numbers as text: there infinities and NaN
-    can be written into any program.
+    `skip_value` is what an output becomes that sees fewer than the `least` others, which are counted in the dtype
+    `count`. These values are numbers as text: there infinities and NaN can be written into any program. Cells that are
+    added up are multiplied by the `scale`, a power of two, so that sums of bfloat16 stay below what a float32 can be.
     """
 
     name: str
@@ -41,16 +42,19 @@ class KindNumbers(NamedTuple):
     skip: str
     skip_value: str
     least: int
+    count: str
+    scale: float
 
 
 def is_nvidia() -> bool:
-    """Whether kernels run on a GPU of Nvidia's from 8.0 on, and not in Triton's interpreter, which knows none of these.
+    """Whether kernels run on GPUs of Nvidia's from 8.0 on, and not in Triton's interpreter, which knows none of these.
 
-    Such a device finds the better of two numbers of 16 bits, a pair of them at once.
+    Such a device finds the better of two numbers of 16 bits, a pair of them at once. Kernels are the same for all
+    devices that are there, so an older one among them decides.
     """
     if os.environ.get("TRITON_INTERPRET", "0") == "1" or not torch.cuda.is_available() or torch.version.hip:
         return False
-    return torch.cuda.get_device_capability() >= (8, 0)
+    return all(torch.cuda.get_device_capability(device) >= (8, 0) for device in range(torch.cuda.device_count()))
 
 
 NVIDIA = tl.constexpr(is_nvidia())
@@ -61,7 +65,7 @@ LOG2_E = tl.constexpr(math.log2(math.e))
 #: From so many places of a tile on, each of a program's 128 threads has a pair of them.
 PAIRS = tl.constexpr(256)
 
-(NAME, OPTION, PARAMETER, SUMS, ROUNDING, LEAD, WORST, PAD, SKIP, SKIP_VALUE, LEAST) = (
+(NAME, OPTION, PARAMETER, SUMS, ROUNDING, LEAD, WORST, PAD, SKIP, SKIP_VALUE, LEAST, COUNT, SCALE) = (
     tl.constexpr(i) for i in range(len(KindNumbers._fields))
 )
 
@@ -186,6 +190,12 @@ def are_equal(a, b):
 
 
 @triton.jit
+def none_there(ROWS: tl.constexpr, COLS: tl.constexpr, KIND: tl.constexpr):
+    """How many cells are there before one is seen."""
+    return tl.zeros([ROWS, COLS], tl.int64 if KIND[COUNT] == "int64" else tl.int32)
+
+
+@triton.jit
 def is_there(v, KIND: tl.constexpr):
     """Whether a cell is not one of those that are skipped."""
     if KIND[SKIP] == "nan":
@@ -200,6 +210,21 @@ def rounded(v, POINTER: tl.constexpr):
     if v.dtype == tl.float64 and POINTER.element_ty == tl.bfloat16:
         v = v.to(tl.float32)
     return v.to(POINTER.element_ty)
+
+
+@triton.jit
+def scaled(v, KIND: tl.constexpr):
+    """A cell as it is added up."""
+    return v if KIND[SCALE] == 1 else v * KIND[SCALE]
+
+
+@triton.jit
+def plus_cell(sum, v, KIND: tl.constexpr):
+    """A sum with one cell more. To scale it on the way takes no instruction of its own."""
+    if KIND[SCALE] == 1:
+        return sum + v
+    else:
+        return tl.fma(v, tl.full(v.shape, KIND[SCALE], v.dtype), sum)
 
 
 @triton.jit

@@ -74,8 +74,9 @@ def indices(plan: Plan, winners: Tensor, found: Tensor, threads: int = 0) -> Non
 class TensorPlan:
     """A plan for tensors of one layout, which makes those that it returns: the shortest way, for calls on small ones.
 
-    The answer is None where a tensor is not of just this size, strides and dtype, dense and on CUDA, where someone
-    watches what PyTorch does, and where the kernels are yet to be compiled. The recipe itself serves all of these.
+    The answer is None where a tensor is not of just this size, strides and dtype, dense and on CUDA, where tensors are
+    on several cards, where someone watches what PyTorch does, and where the kernels are yet to be compiled. The recipe
+    itself serves all of these but tensors on several cards.
     """
 
     def __init__(self, plan: Plan, dtype: torch.dtype, result: torch.dtype, winner: torch.dtype | None) -> None:
@@ -128,11 +129,18 @@ class TensorPlan:
             given["y"] = self._y(y)
         if keeps.winners:
             given["winners"] = self._won(winners)
-        if not all(given.values()) or tracers():
+        if not all(given.values()) or tracers() or _any_elsewhere(g.get_device(), x, y, winners):
             return None
         gx = g.new_empty_strided(self.size, self.strides)
         given["gx"] = gx.data_ptr()
         return gx if self._pull.run_again(g, [given[name] for name in self._pull.names]) else None
+
+
+def _any_elsewhere(device: int, x: Tensor | None, y: Tensor | None, winners: Tensor | None) -> bool:
+    """Whether one of these lies on another card, where its address means something else. Loops take longer."""
+    if winners is not None and winners.get_device() != device:
+        return True
+    return (x is not None and x.get_device() != device) or (y is not None and y.get_device() != device)
 
 
 def _addresses(size: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> Callable[[Tensor | None], int]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .arithmetic import NAME, PAD, SKIP, SUMS, WORST, anchor, better, none_yet, number
+from .arithmetic import NAME, PAD, SKIP, SUMS, WORST, anchor, better, none_yet, number, plus_cell, scaled
 from .walking import look, look_again, store_result
 from .windows import aligned, below, found_anew, row_cell, tile_along_axes, tile_of_program, widened
 
@@ -188,6 +188,14 @@ def _joined(a, b, KIND: tl.constexpr):
 
 
 @triton.jit
+def _with_cell(a, cell, KIND: tl.constexpr):
+    if KIND[NAME] == "max" or KIND[NAME] == "min":
+        return better(a, cell, KIND)
+    else:
+        return plus_cell(a, cell, KIND)
+
+
+@triton.jit
 def _joined_columns(
     x, coords, first, sizes, outs,
     KIND: tl.constexpr, RANK: tl.constexpr, AXES: tl.constexpr, LINES: tl.constexpr, KERNEL: tl.constexpr,
@@ -205,7 +213,7 @@ def _joined_columns(
         longer = ()
         for c in tl.static_range(CELLS * (BEFORE + 1 + AFTER)):
             cell = cells[c].to(COMPUTE)
-            longer = longer + (_joined(columns[c], cell, KIND) if line > 0 else cell,)
+            longer = longer + (_with_cell(columns[c], cell, KIND) if line > 0 else scaled(cell, KIND),)
         columns = longer
     found = ()
     for r in tl.static_range(GROUP):

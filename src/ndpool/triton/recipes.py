@@ -42,6 +42,7 @@ from .work import (
     is_far,
     is_wide,
     joined,
+    joined_for_indices,
     numbers,
     power_of_two,
     taps,
@@ -124,8 +125,9 @@ class Work:
         self.inputs, self.outputs = math.prod(plan.shape), math.prod(plan.output_shape)
         between = [step.outputs for step in self.walks]
         between += [math.prod(axis.length for axis in axes) for _, axes in in_turn(self.axes)]
-        #: Whether offsets are beyond 32 bits, in what is made on the way as well.
-        self.wide = max(self.inputs, self.outputs, *between) > LARGEST_INT // 2
+        padded = [axis.padded for axis in self.axes]
+        #: Whether offsets are beyond 32 bits, in what is made on the way as well, or places of windows in the padding.
+        self.wide = max(self.inputs, self.outputs, self.cells, *between, *padded) > LARGEST_INT // 2
         self._recipes: dict[str, Recipe] = {}
 
     def recipe(self, operation: str) -> Recipe:
@@ -311,7 +313,7 @@ def _states(maker: Maker, i: int, step: Walk, tangent: bool, again: bool, powers
         maker.room(f"a{i}", step.outputs, kind.second if powers else kind.compute),
         maker.room(f"b{i}", step.outputs, kind.second) if second else "",
         maker.room(f"d{i}", step.outputs, kind.slope) if tangent else "",
-        maker.room(f"n{i}", step.outputs, "int32") if maker.work.plan.skipped is not None else "",
+        maker.room(f"n{i}", step.outputs, kind.kind.count) if maker.work.plan.skipped is not None else "",
     )
 
 
@@ -573,6 +575,8 @@ def times_of_winners(work: Work) -> dict[str, float]:
     visited = work.outputs * (times.VISITED + handed)
     visited = times.IN_THREE_STEPS + max(visited, times.IN_TURN * windows)
     found["visited"] = times.of_kernel(item * inputs, 0) + times.of_kernel(0, visited)
+    if work.cells > LARGEST_INT:
+        return found  # places that are taken apart, axis by axis, have 32 bits
     for name, counts in groupings(work.axes).items():
         found[name] = sum(_time_over(axes, item) for _, axes in in_turn(work.axes, counts))
     return found
@@ -867,10 +871,9 @@ def _push(work: Work) -> Maker:
 
 
 def _by_places(work: Work, t: str, found: str) -> Maker:
-    maker, axes = Maker(work), joined(work.plan, indexed=True)
+    maker, (axes, pooled) = Maker(work), joined_for_indices(work.plan)
     over = math.prod(axis.output for axis in axes[:-1]), axes[-1].output
-    pooled = [int(len(each) > 1) for each in work.plan.dims if len(each) > 1 or each[0] != 1]
-    constants = {"RANK": len(axes), "AXES": axis_numbers(axes), "POOLED": tuple(pooled) or (0,), "INDICES": not t}
+    constants = {"RANK": len(axes), "AXES": axis_numbers(axes), "POOLED": pooled, "INDICES": not t}
     constants["SKIPS"] = work.plan.skipped is not None
     values, sides = [over[0], work.cells, *_both(axes)], tile(*over, TILE)
     tensors = ["winners", t or "winners", found]

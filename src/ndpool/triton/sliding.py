@@ -20,7 +20,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .arithmetic import NAME, SUMS, WORST, are_equal, beats, better, number, two_sum
+from .arithmetic import NAME, SUMS, WORST, are_equal, beats, better, number, scaled, two_sum
 from .chaining import wait_for_the_one_before
 from .groups import parted, side_by_side
 from .walking import store_result
@@ -66,6 +66,7 @@ def slide(
     wait_for_the_one_before(CHAINED)
     outs = widened((o0, o1, o2, o3, o4, o5, o6, o7), WIDE)
     inner = wide_number(inner, WIDE)
+    scale = wide_number(scale, WIDE)
     columns = tl.cdiv(out, OUTPUTS) * inner
     row, start = tile_of_program(WIDE, ROWS, COLS)
     row = row + tl.arange(0, ROWS)[:, None]
@@ -95,7 +96,8 @@ def slide(
     read = values
     values = ()
     for j in tl.static_range(OUTPUTS + KERNEL - 1):
-        values = values + (read[j].to(COMPUTE),)
+        value = read[j].to(COMPUTE)
+        values = values + (scaled(value, KIND) if SOURCE == "cells" else value,)
         place = tl.zeros([ROWS, COLS], SECOND)
         if PLACES:
             place = place + j * scale
@@ -218,6 +220,7 @@ def slide_far(
     wait_for_the_one_before(CHAINED)
     outs = widened((o0, o1, o2, o3, o4, o5, o6, o7), WIDE)
     inner = wide_number(inner, WIDE)
+    scale = wide_number(scale, WIDE)
     columns = tl.cdiv(out, OUTPUTS) * inner
     row, start = tile_of_program(WIDE, ROWS, COLS)
     row = row + tl.arange(0, ROWS)[:, None]
@@ -366,6 +369,8 @@ def _cells(
 ):  # fmt: skip
     """What lies at these offsets, and their places, of which that of no cell is -1, or the errors of sums."""
     cell = tl.load(a_in + at, mask=real, other=number(KIND[WORST])).to(COMPUTE)
+    if SOURCE == "cells":
+        cell = scaled(cell, KIND)
     second = tl.zeros(cell.shape, SECOND)
     if SOURCE == "states" and (PLACES or KIND[SUMS] == "error"):
         second = second + tl.load(b_in + at, mask=real, other=0)

@@ -19,6 +19,7 @@ from .arithmetic import (
     finds_later,
     lacking,
     larger,
+    none_there,
     none_yet,
     number,
     smaller,
@@ -78,7 +79,7 @@ def tree(
     a = tl.full([ROWS, COLS], number(KIND[WORST]), COMPUTE)
     b = tl.full([ROWS, COLS], -1 if PLACES else 0, SECOND)
     d = tl.zeros([ROWS, COLS], SLOPE)
-    n = tl.zeros([ROWS, COLS], tl.int32)
+    n = none_there(ROWS, COLS, KIND)
     lane = tl.arange(0, COLS)[None, :]
     blocks = tl.cdiv(cells, COLS)
     for block in range(blocks):

@@ -20,6 +20,7 @@ from .arithmetic import (
     PAD,
     PARAMETER,
     ROUNDING,
+    SCALE,
     SKIP,
     SKIP_VALUE,
     SUMS,
@@ -34,12 +35,15 @@ from .arithmetic import (
     is_usual,
     lacking,
     log_of_sum,
+    none_there,
     none_yet,
     number,
+    plus_cell,
     power,
     root,
     rounded,
     rounded_mean,
+    scaled,
     shifted,
     sign_of,
     sums_powers,
@@ -84,7 +88,7 @@ def walk(
     a = tl.full([ROWS, COLS], number(KIND[WORST]), COMPUTE)
     b = tl.full([ROWS, COLS], -1 if PLACES else 0, SECOND)
     d = tl.zeros([ROWS, COLS], SLOPE)
-    n = tl.zeros([ROWS, COLS], tl.int32)
+    n = none_there(ROWS, COLS, KIND)
     if CELLS:
         for place in tl.static_range(CELLS):
             at, where, real = cell(place, coords, col, seen, sizes, outs, RANK, AXES, CLAMP)
@@ -229,7 +233,8 @@ def look(
         else:
             a, b = _added(a, b, v, KIND, COMPUTE, FIRST)
         if TANGENT:
-            d += tl.load(d_in + at, mask=real, other=0).to(SLOPE)
+            t = tl.load(d_in + at, mask=real, other=0).to(SLOPE)
+            d = plus_cell(d, t, KIND) if SOURCE == "cells" else d + t
     elif sums_powers(KIND) and SOURCE == "states":
         b += v
         if KIND[SKIP] != "no":
@@ -284,12 +289,12 @@ def _added(a, b, v, KIND: tl.constexpr, COMPUTE: tl.constexpr, FIRST: tl.constex
     if KIND[SUMS] == "halves":
         return a + (v & 4294967295).to(tl.int64), b + (v >> 32).to(tl.int64)
     elif FIRST:
-        return v.to(COMPUTE) + tl.zeros_like(a), b
+        return scaled(v.to(COMPUTE), KIND) + tl.zeros_like(a), b
     elif KIND[SUMS] == "error":
         a, e = two_sum(a, v.to(COMPUTE))
         return a, b + e
     else:
-        return a + v.to(COMPUTE), b
+        return plus_cell(a, v.to(COMPUTE), KIND), b
 
 
 @triton.jit
@@ -366,8 +371,11 @@ def _with_padding(a, b, d, pad, KIND: tl.constexpr):
 
 
 @triton.jit
-def _divided(a, b, n, KIND: tl.constexpr, DIVISOR: tl.constexpr):
-    """A sum of floats or of integers as a float, by its divisor."""
+def _divided(a, b, n, KIND: tl.constexpr, DIVISOR: tl.constexpr, SCALE: tl.constexpr):
+    """A sum of floats or of integers, whose cells were scaled so, as a float, by its divisor.
+
+    The scale is a part of the divisor: what is in between may be beyond all numbers, or so small that bits are lost.
+    """
     if KIND[SUMS] == "error":
         total = tl.where(a - a == 0, a + b, a)
     elif KIND[SUMS] == "halves":
@@ -377,20 +385,21 @@ def _divided(a, b, n, KIND: tl.constexpr, DIVISOR: tl.constexpr):
     else:
         total = a.to(tl.float64)
     if KIND[NAME] == "sum" or DIVISOR == 1:
-        return total
+        return total if SCALE == 1 else total * (1 / SCALE)
     elif DIVISOR > 0 and total.dtype == tl.float64 and a.dtype.is_floating() and KIND[SUMS] == "plain":
         return total * (1 / DIVISOR)  # of fewer bits than doubles have, so that this rounding is not seen
     elif total.dtype == tl.float64:
         return total / (DIVISOR if DIVISOR > 0 else tl.maximum(n, 1))
     elif DIVISOR > 0:
         # The quotient, and what it leaves: as good as a division, which takes ten times as long.
-        q = total * (1 / DIVISOR)
-        left = tl.fma(q, tl.full(q.shape, -DIVISOR, q.dtype), a)
+        BY: tl.constexpr = DIVISOR * SCALE
+        q = total * (1 / BY)
+        left = tl.fma(q, tl.full(q.shape, -BY, q.dtype), a)
         if KIND[SUMS] == "error":
             left = left + b
-        return tl.where(q - q == 0, q + left * (1 / DIVISOR), q)
+        return tl.where(q - q == 0, q + left * (1 / BY), q)
     else:
-        return tl.div_rn(total, tl.maximum(n, 1).to(total.dtype) + tl.zeros_like(total))
+        return tl.div_rn(total, tl.maximum(n, 1).to(total.dtype) * SCALE + tl.zeros_like(total))
 
 
 @triton.jit
@@ -404,10 +413,10 @@ def _store_outputs(
         if KIND[ROUNDING] != "":
             by = tl.maximum(count, 1).to(tl.int64) + tl.zeros_like(a)
             value = rounded_mean(a, b, by, KIND)
-        elif KIND[NAME] == "avg" or KIND[SUMS] == "error":
-            value = _divided(a, b, count, KIND, DIVISOR)
-        if TANGENT and KIND[NAME] == "avg":
-            d = _divided(d, d * 0, count, KIND, DIVISOR)
+        elif KIND[NAME] == "avg" or KIND[SUMS] == "error" or KIND[SCALE] != 1:
+            value = _divided(a, b, count, KIND, DIVISOR, KIND[SCALE])
+        if TANGENT and (KIND[NAME] == "avg" or KIND[SCALE] != 1):
+            d = _divided(d, d * 0, count, KIND, DIVISOR, KIND[SCALE])
     elif KIND[NAME] == "smooth_max":
         if KIND[OPTION] == "counted":
             a, b, d = _with_padding(a, b, d, counted - real, KIND)
@@ -442,7 +451,7 @@ def slopes(a, b, n, g, real, counted, KIND: tl.constexpr, DIVISOR: tl.constexpr)
     few = (n < KIND[LEAST]) if KIND[SKIP] != "no" else (real < 0)
     if KIND[NAME] == "avg":
         count = counted if KIND[OPTION] == "counted" else real
-        g = _divided(g, g * 0, count, KIND, DIVISOR)
+        g = _divided(g, g * 0, count, KIND, DIVISOR, 1)
     elif KIND[NAME] == "smooth_max":
         if KIND[OPTION] == "counted":
             a, b, _ = _with_padding(a, b, g, counted - real, KIND)

@@ -81,11 +81,14 @@ def below(i, size, ALIGN: tl.constexpr):
 
 @triton.jit
 def is_among(i, size):
-    """Whether 0 <= i < size, in one step: without its sign, a negative number is larger than any size."""
+    """Whether 0 <= i < size, in one step: without its sign, a negative number is larger than any size.
+
+    A size that is 1 may be a constant to the compiler, which has none of a number's methods.
+    """
     if i.dtype == tl.int64:
-        return i.to(tl.uint64, bitcast=True) < size.to(tl.uint64)
+        return i.to(tl.uint64, bitcast=True) < tl.cast(size, tl.uint64)
     else:
-        return i.to(tl.uint32, bitcast=True) < size.to(tl.uint32)
+        return i.to(tl.uint32, bitcast=True) < tl.cast(size, tl.uint32)
 
 
 @triton.jit

@@ -57,6 +57,9 @@ LARGEST_INT = 2**31 - 1
 #: Numbers up to here are divided exactly by floats.
 EXACT_QUOTIENTS = 2**21
 
+#: How often the smallest bfloat16 can be halved until a float32 has no smaller number.
+ROOM_BELOW_BFLOAT16 = 16
+
 #: The columns over which the cells of one window lie, and how many of 16 bits may be added one after the other. Windows
 #: over several axes are read by neighbouring threads if they have so many cells, and up to so many.
 COLUMNS_OF_TREE = 512
@@ -82,6 +85,11 @@ class Axis(NamedTuple):
     adaptive: int = 0
     #: The outputs of one bin, each of which sees as many of its cells as the stride says; the last may see fewer.
     parts: int = 1
+
+    @property
+    def padded(self) -> int:
+        """The length with its padding: no number that places are found by is twice as large."""
+        return self.length + self.lo + self.hi
 
     @property
     def is_carried(self) -> bool:
@@ -128,45 +136,69 @@ class Walk:
         return self.rows * self.axes[-1].output
 
 
-def joined(plan: Plan, indexed: bool = False) -> tuple[Axis, ...]:
+def joined(plan: Plan) -> tuple[Axis, ...]:
     """The axes of a plan in the order of memory, with neighbours as one where they are all carried or all whole.
 
-    A pooled axis whose windows have one cell is carried, except where it is `indexed`: it counts in a winner's index.
+    A pooled axis whose windows have one cell is carried.
 
     >>> from ndpool import Max, Pool, Window
     >>> from ndpool.plan import plan_of
     >>> [axis[:4] for axis in joined(plan_of(Pool(Max(), Window((2,)), axes=1), (3, 8, 5, 4), "float32"))]
     [(3, 3, 1, 1), (8, 4, 2, 2), (20, 20, 1, 1)]
     """
-    found: list[Axis] = []
-    for numbers in plan.dims:
-        axis = carried(*numbers) if len(numbers) == 1 else _plain(Axis(*numbers))
-        if indexed and len(numbers) > 1:
-            found.append(axis)
-        elif axis.is_carried and axis.length == 1:
-            continue
-        elif found and found[-1].is_whole and axis.is_whole:
-            cells = found[-1].length * axis.length
-            found[-1] = Axis(cells, 1, cells, cells)
-        else:
-            found.append(axis)
-    found = found if indexed else in_one(found)
-    if not indexed and plan.kind in ("max", "min", "sum", "avg") and ITEM_BYTES[plan.dtype] <= 4:
+    found = in_one(axis for axis, _ in _axes_of(plan))
+    if plan.kind in ("max", "min", "sum", "avg") and ITEM_BYTES[plan.dtype] <= 4:
         found[-2:] = _with_channels(found[-2:])  # more numbers for each cell would leave no registers
-    if len(found) > MOST_AXES:
+    return _as_many_as_there_are(plan, found)
+
+
+def joined_for_indices(plan: Plan) -> tuple[tuple[Axis, ...], tuple[int, ...]]:
+    """The same where winners are read, and of each axis whether it is pooled: such axes count in a winner's index.
+
+    So no pooled axis is one with another that is not.
+
+    >>> from ndpool import Max, Pool, Window
+    >>> from ndpool.plan import plan_of
+    >>> axes, pooled = joined_for_indices(plan_of(Pool(Max(), Window((1, 2)), axes=(2, 3)), (3, 8, 5, 4), "float32"))
+    >>> [axis[:4] for axis in axes], pooled
+    ([(24, 24, 1, 1), (5, 5, 1, 1), (4, 2, 2, 2)], (0, 1, 1))
+    """
+    found: list[Axis] = []
+    flags: list[int] = []
+    for pooled, alike in itertools.groupby(_axes_of(plan), key=lambda each: each[1]):
+        axes = in_one(axis for axis, _ in alike)
+        found += axes
+        flags += [int(pooled)] * len(axes)
+    return _as_many_as_there_are(plan, found), tuple(flags) or (0,)
+
+
+def _axes_of(plan: Plan) -> list[tuple[Axis, bool]]:
+    """The axes in the order of memory that have more than one cell, or windows over padding; and which are pooled."""
+    found = [
+        (carried(*numbers) if len(numbers) == 1 else _plain(Axis(*numbers)), len(numbers) > 1) for numbers in plan.dims
+    ]
+    return [(axis, pooled) for axis, pooled in found if axis.length != 1 or not axis.is_carried]
+
+
+def _as_many_as_there_are(plan: Plan, axes: list[Axis]) -> tuple[Axis, ...]:
+    """The axes, if a kernel can have so many; one where there are none."""
+    if len(axes) > MOST_AXES:
         raise NotImplementedError(
-            f"{plan.window!r} over shape {plan.shape} has {len(found)} axes that cannot be joined, and the engine "
+            f"{plan.window!r} over shape {plan.shape} has {len(axes)} axes that cannot be joined, and the engine "
             f"for GPUs has {MOST_AXES}; call .cpu() on the tensor"
         )
-    return tuple(found) or (carried(1),)
+    return tuple(axes) or (carried(1),)
 
 
 def in_one(axes: Iterable[Axis]) -> list[Axis]:
-    """The axes, with neighbours that are carried as one."""
+    """The axes, with neighbours as one that are all carried or all whole."""
     found: list[Axis] = []
     for axis in axes:
+        cells = found[-1].length * axis.length if found else 0
         if found and found[-1].is_carried and axis.is_carried:
-            found[-1] = carried(found[-1].length * axis.length)
+            found[-1] = carried(cells)
+        elif found and found[-1].is_whole and axis.is_whole and not (found[-1].is_carried or axis.is_carried):
+            found[-1] = Axis(cells, 1, cells, cells)
         else:
             found.append(axis)
     return found
@@ -434,14 +466,18 @@ def numbers(plan: Plan, steps: tuple[Walk, ...]) -> Numbers:
     """How a kind is computed. Sums of floats have more bits than these (rule "Accumulation").
 
     Those of 16 bits have 32, or 64 where many cells are added one after the other. Those of 32 bits have 64, and those
-    of 64 bits are kept beside their error.
+    of 64 bits are kept beside their error. A bfloat16 is as large as a float32 can be. So its sums of 32 bits are of
+    cells that are divided by a power of two, which leaves no bit of them out: their smallest has that much room.
     """
     cells = math.prod(step.cells for step in steps)
     in_a_row = max(step.cells // COLUMNS_OF_TREE if step.tree else step.cells for step in steps)
     option, _, rounding = plan.option.partition(" ")
     dtype, narrow = plan.dtype, plan.dtype in ("float16", "bfloat16")
-    floats = "float" in dtype
-    wide = "float32" if narrow and in_a_row <= IN_A_ROW else "float64"
+    floats, places = "float" in dtype, "int32" if cells <= LARGEST_INT else "int64"
+    wide, scale = "float32" if narrow and in_a_row <= IN_A_ROW else "float64", 1.0
+    if plan.kind in ("sum", "avg") and dtype == "bfloat16" and wide == "float32":
+        halvings = (cells - 1).bit_length()
+        wide, scale = ("float32", 0.5**halvings) if halvings <= ROOM_BELOW_BFLOAT16 else ("float64", 1.0)
     sums, slope = "plain", wide
     if plan.kind in ("sum", "avg"):
         compute = second = wide if floats else "int64"
@@ -452,7 +488,7 @@ def numbers(plan: Plan, steps: tuple[Walk, ...]) -> Numbers:
     elif plan.kind in ("max", "min"):
         in_pairs = is_nvidia() and not any(step.tree for step in steps)
         compute = "float32" if dtype == "bfloat16" and not in_pairs else dtype
-        second = "int32" if cells <= LARGEST_INT else "int64"
+        second = places
         slope = dtype if option == "first" and dtype in ("float32", "float64") else wide
     else:
         compute = "float32" if narrow or (dtype == "float32" and plan.kind == "smooth_max") else "float64"
@@ -468,7 +504,8 @@ def numbers(plan: Plan, steps: tuple[Walk, ...]) -> Numbers:
     worst = pad = repr(_worst(plan, lead, compute))
     if plan.kind == "smooth_max" and option == "counted" and skip == "no" and _pads_are_cells(steps):
         option, pad = "real", "0.0"
-    kind = KindNumbers(plan.kind, option, plan.parameter, sums, rounding, lead, worst, pad, skip, value, least)
+    cells_not_there = skip, value, least, places
+    kind = KindNumbers(plan.kind, option, plan.parameter, sums, rounding, lead, worst, pad, *cells_not_there, scale)
     return Numbers(kind, compute, second, slope)
 
 
