@@ -413,6 +413,11 @@ ROLLING = [
     road("wide along both axes", Window((63, 63), 1, 31), (900, 1256)),
     road("halves", Window((6, 20, 3), 1, (5, 0, 1)), (1, 14, 100, 400), None, np.float16),
     road("bytes", Window((4, 90, 3), 1, 1), (10, 300, 500), None, np.uint8),
+    # Rows too short for whole registers, so that windows lie at the places of their cells.
+    road("short rows", Window((5, 5, 5, 5), 1), (31, 22, 23, 18), None, np.float64),
+    road("short rows, padded", Window((7, 3, 4, 3), 1, (3, 1, 2, 1)), (30, 40, 33, 9)),
+    road("short rows in steps", Window((12, 4, 4), (1, 3, 1), (0, 2, 1)), (40, 500, 30), None, np.float16),
+    road("short rows, cut", Window((20, 6, 5), 1, (9, 0, 2)), (50, 3000, 20), None, np.float64),
 ]
 
 

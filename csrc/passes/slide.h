@@ -89,8 +89,10 @@ class SlidingBlock {
     void roll(const Reach *reach, i64 at, i64 carried) {
         const i64 all = reach[0].size();
         Reach own[MAX_DIMS + 1];
-        i64 rest = plan.inner, cells_of_plane = plan.inner;
-        for (int d = 1; d <= last; ++d) own[d] = reach[d], rest *= own[d].outputs, cells_of_plane *= own[d].size();
+        i64 rest = reach[last].outputs * plan.inner, cells_of_plane = reach[last].size() * plan.inner;
+        own[last] = reach[last];
+        for (int d = last - 1; d > 0; --d)
+            own[d] = reach[d], rest *= extent_pooled(own[d], rest), cells_of_plane *= own[d].size();
         if (carried == 0) {
             rolled_plane = all * rest + 4 * N;
             rolled.grow(L::PLANES * rolled_plane, "windows along all axes but the first");
@@ -376,6 +378,10 @@ class SlidingBlock {
     }
     static bool is_wide(const Reach &own) {
         return own.dilation == 1 && own.kernel >= 8 * own.stride && own.kernel > (own.stride > 1 ? 8 : 32);
+    }
+    // How many cells of a dimension are left then, each of which has `rest` lanes.
+    static i64 extent_pooled(const Reach &own, i64 rest) {
+        return own.stride > 1 || goes_across(own, rest) ? own.outputs : own.size();
     }
     void pool_axis(int d) {
         if (goes_across(reach[d], lanes_of[d]))
