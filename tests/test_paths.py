@@ -241,9 +241,23 @@ ROADS = [
     *(
         road(f"{dtype}, {channels} channels, k{k}s{s}", Window((k, k), s, k // 2), (2, 14, 71, channels), (1, 2), dtype)
         for dtype, channels in (
-            ("uint8", 2), ("uint8", 3), ("uint8", 4), ("uint8", 5), ("uint8", 8), ("uint8", 16), ("int16", 3),
-            ("float16", 3), ("float16", 4), ("float32", 2), ("float32", 3), ("float32", 4), ("float32", 5),
-            ("float32", 8), ("float64", 2), ("float64", 3), ("float64", 4),
+            ("uint8", 2),
+            ("uint8", 3),
+            ("uint8", 4),
+            ("uint8", 5),
+            ("uint8", 8),
+            ("uint8", 16),
+            ("int16", 3),
+            ("float16", 3),
+            ("float16", 4),
+            ("float32", 2),
+            ("float32", 3),
+            ("float32", 4),
+            ("float32", 5),
+            ("float32", 8),
+            ("float64", 2),
+            ("float64", 3),
+            ("float64", 4),
         )
         for k, s in ((2, 2), (3, 2))
     ),
