@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from dataclasses import dataclass
 from fractions import Fraction
@@ -232,6 +233,18 @@ def order_of(x):
     return tuple(sorted(range(x.ndim), key=lambda d: -x.strides[d]))
 
 
+def as_followed(x, pooled):
+    """The order of a derivative whose windows' cells are looked at in row-major order.
+
+    That is the array's, with the pooled axes among themselves in the usual one: if what lies inside of these is 32 bytes
+    or more, or nothing had to move. Otherwise it is the usual one.
+    """
+    order, ascending = order_of(x), iter(sorted(pooled))
+    moved = tuple(next(ascending) if d in pooled else d for d in order)
+    inside = [x.shape[d] for d in moved[max(moved.index(d) for d in pooled) + 1 :]]
+    return moved if moved == order or math.prod(inside) * x.itemsize >= 32 else tuple(range(x.ndim))
+
+
 ORDERS = list(itertools.permutations(range(4)))
 ORDERED_POOLS = [
     *(Pool(kind, Window((2, 3), (1, 2), ((1, 0), (0, 2))), axes=(1, 3)) for kind in KINDS),
@@ -253,18 +266,17 @@ def test_every_order_of_axes(pool):
     first = pool.kind.one_winner() == pool.kind
     for order in ORDERS:
         x = lying(plain, order)
-        kept = [d for d in order if d in {a % 4 for a in pool.axes}]
-        follows = not first or kept == sorted(kept)
+        followed = as_followed(x, {a % 4 for a in pool.axes}) if first else order
         ours_y, ours_dy = pool.jvp(x, lying(t, rng.permutation(4)))
         z, pullback = pool.vjp(x)
         ours_gx = pullback(lying(g, rng.permutation(g.ndim)))
         for ours, theirs in ((pool(x), y), (ours_y, y), (z, y), (ours_dy, dy), (ours_gx, gx)):
             allowed = 0.0 if isinstance(pool.kind, Max | Min) and theirs is y else 8 * last_place(np.float64, 8)
             within(ours, theirs, allowed)
-        assert order_of(ours_gx) == (order if follows else (0, 1, 2, 3))
+        assert order_of(ours_gx) == followed
         if y.ndim == 4:
             assert order_of(pool(x)) == order
-            assert order_of(z) == order_of(ours_dy) == (order if follows else (0, 1, 2, 3))
+            assert order_of(z) == order_of(ours_dy) == followed
         assert np.shares_memory(pool._plan(x).inside(x), x)
         assert np.shares_memory(pool._plan(x, ordered=first).inside(x), x)
         if pool.kind.one_winner() is not None:

@@ -52,7 +52,7 @@ def words(steps: tuple[work.Walk, ...]) -> str:
 def ways(drawn: Drawn, data: Data, device: str) -> Iterator[Way]:
     """All ways forward, and back where there are several, on tensors that lie as the engine would have them."""
     plan = plan_of(drawn.pool, drawn.shape, drawn.dtype)
-    order = memory_order(data.x.stride(), plan.axes)
+    order = memory_order(data.x, plan.axes)
     plan = plan_of(drawn.pool, drawn.shape, drawn.dtype, order)
     x = data.x.permute(plan.places).contiguous()
 

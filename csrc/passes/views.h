@@ -46,12 +46,22 @@ struct CopyLoops {
     // Leaves the dimension of the view's neighbours out, if it is another than the dense array's, and gives it.
     CopyLoop take_column() {
         for (int i = 0; i < count; ++i)
-            if (loops[i].view == 1 && row.view != 1) {
-                const CopyLoop column = loops[i];
-                loops[i] = loops[--count];
-                return column;
-            }
+            if (loops[i].view == 1 && row.view != 1) return take(i);
         return {1, 1, 1};
+    }
+
+    // The loop with the shortest steps in the one place or in the other, and to leave it out.
+    int nearest(i64 CopyLoop::*step) const {
+        auto size = [&](int i) { return loops[i].*step < 0 ? -(loops[i].*step) : loops[i].*step; };
+        int found = 0;
+        for (int i = 1; i < count; ++i)
+            if (size(i) < size(found)) found = i;
+        return found;
+    }
+    CopyLoop take(int i) {
+        const CopyLoop taken = loops[i];
+        loops[i] = loops[--count];
+        return taken;
     }
 
     i64 elements() const {
@@ -103,13 +113,53 @@ void copy_row(Bits *__restrict view, i64 step, Bits *__restrict dense, i64 count
     copied(step);
 }
 
+// Copies `bytes`, 8 to 64 of them, without a loop: the halves overlap.
+NDPOOL_INLINE void copy_short(char *to, const char *from, i64 bytes) {
+    auto halves = [&](auto half) NDPOOL_INLINED {
+        constexpr std::size_t HALF = decltype(half)::value;
+        char first[HALF], last[HALF];
+        const i64 rest = bytes - static_cast<i64>(HALF);
+        std::memcpy(first, from, HALF), std::memcpy(last, from + rest, HALF);
+        std::memcpy(to, first, HALF), std::memcpy(to + rest, last, HALF);
+    };
+    if (bytes >= 32) return halves(std::integral_constant<std::size_t, 32>());
+    if (bytes >= 16) return halves(std::integral_constant<std::size_t, 16>());
+    halves(std::integral_constant<std::size_t, 8>());
+}
+
+// Copies short runs that follow each other along one dimension in the view, and along another in the dense array. Some
+// of the latter at a time, as with rows that become columns.
+template <Towards TO, class Bits>
+void copy_runs(CopyLoops &all, Bits *view, Bits *dense, i64 elements) {
+    const i64 bytes = all.row.count * static_cast<i64>(sizeof(Bits));
+    const int next = all.nearest(&CopyLoop::dense);
+    const bool same = next == all.nearest(&CopyLoop::view);
+    const CopyLoop across = all.take(next), along = all.take(all.nearest(&CopyLoop::view));
+    const i64 many = same ? across.count : 1024 / bytes;
+    all.sort();
+    for (i64 first = 0; first < across.count; first += many) {
+        const i64 stop = std::min(across.count, first + many);
+        over_all_loops(all, elements / across.count * (stop - first), [&](i64 from, i64 to) {
+            for (i64 i = 0; i < along.count; ++i)
+                for (i64 r = first; r < stop; ++r) {
+                    Bits *here = view + from + i * along.view + r * across.view,
+                         *there = dense + to + i * along.dense + r * across.dense;
+                    if constexpr (TO == Towards::DENSE) std::swap(here, there);
+                    copy_short(reinterpret_cast<char *>(here), reinterpret_cast<const char *>(there), bytes);
+                }
+        });
+    }
+}
+
 // Copies an array of these lengths between a view with these steps and a dense array.
 template <Towards TO, class Bits>
 void copy_view(Bits *view, const i64 *steps, Bits *dense, const i64 *lengths, int dims) {
     CopyLoops all(lengths, steps, dims);
+    const i64 elements = all.elements() * all.row.count, run = all.row.count * static_cast<i64>(sizeof(Bits));
+    if (all.row.view == 1 && run >= 8 && run <= 64 && all.count > 1)
+        return copy_runs<TO>(all, view, dense, elements);
     const CopyLoop column = all.take_column(), row = all.row;
     all.sort();
-    const i64 elements = all.elements() * row.count * column.count;
     if (column.count == 1)
         return over_all_loops(all, elements,
                               [&](i64 from, i64 to) { copy_row<TO>(view + from, row.view, dense + to, row.count); });
@@ -163,9 +213,8 @@ class Pieces {
         std::stable_sort(nearest, nearest + views.leading,
                          [&](int a, int b) { return near(steps[a]) < near(steps[b]); });
         i64 slabs = std::max<i64>(1, BYTES / slab_bytes);
-        const bool can_be_cut = call.skip.any || forward || windows_apart(plan);
         if (views.leading && near(steps[nearest[0]]) == 1)
-            slabs = std::max(slabs, std::min(plan.outer, (can_be_cut ? RUN : LINE) / bytes));
+            slabs = std::max(slabs, std::min(plan.outer, RUN / bytes));
         const i64 piece_bytes = slabs * slab_bytes;
         for (int i = 0; i < views.leading; ++i) {
             const int d = nearest[i];
@@ -173,7 +222,7 @@ class Pieces {
             slabs = std::max<i64>(1, slabs / views.in[d]);
             total *= (views.in[d] + at_a_time[d] - 1) / at_a_time[d];
         }
-        const bool cut = can_be_cut && piece_bytes > (call.skip.any ? 2 * BYTES : MOST);
+        const bool cut = piece_bytes > (call.skip.any ? 2 * BYTES : MOST);
         outputs = cut ? outputs_at_a_time(piece_bytes) : plan.axes[0].output;
         bands = (plan.axes[0].output + outputs - 1) / outputs;
         total *= bands;

@@ -19,6 +19,9 @@ from .plan import COMPUTED_AS, Order, Plan
 #: An array of so many elements starts at a whole line of the cache, as the engine may write it past the cache.
 _LARGE = 1 << 18
 
+#: Bytes of cells side by side that are worth a copy of their own.
+_RUN = 32
+
 _PLACES = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 _INDEX = np.dtype(np.int64)
 
@@ -206,19 +209,38 @@ class Arrays:
 
 
 def memory_order(x: Array, pooled: Sequence[int]) -> Order:
-    """The axes from the longest stride to the shortest; None if that is the usual order.
+    """The axes from the longest stride to the shortest, with the `pooled` ones in their usual order; see `in_order`.
 
-    None too if it would change the order of the `pooled` axes, or if cells share their memory. An axis with one cell
-    stays where it is, as its stride says nothing.
+    None if that is the usual order, or if cells share their memory. An axis with one cell stays where it is, as its
+    stride says nothing.
     """
     several = [d for d in range(x.ndim) if x.shape[d] > 1]
     if any(x.strides[d] == 0 for d in several):
         return None
-    ranked = sorted(several, key=lambda d: -abs(x.strides[d]))
+    ranked = in_order(sorted(several, key=lambda d: -abs(x.strides[d])), pooled, x.shape, x.itemsize)
+    if ranked is None or ranked == several:
+        return None
     places = iter(ranked)
-    order = tuple(next(places) if x.shape[d] > 1 else d for d in range(x.ndim))
-    kept = [d for d in ranked if d in pooled]
-    return None if ranked == several or kept != sorted(kept) else order
+    return tuple(next(places) if x.shape[d] > 1 else d for d in range(x.ndim))
+
+
+def in_order(ranked: list[int], pooled: Sequence[int], lengths: Sequence[int], itemsize: int) -> list[int] | None:
+    """Axes as they lie in memory, but for the `pooled` ones, which change places until they ascend.
+
+    Then cells lie in the order in which the first winner is looked for. If they did not before, the engine reads them
+    as a view, by runs of what lies inside of all pooled axes. None if such a run is too short for that: then it is
+    better to leave no axis where it is.
+    """
+    places = [i for i, d in enumerate(ranked) if d in pooled]
+    axes = sorted(ranked[i] for i in places)
+    if axes == [ranked[i] for i in places]:
+        return ranked
+    if itemsize * math.prod(lengths[d] for d in ranked[places[-1] + 1 :]) < _RUN:
+        return None
+    moved = list(ranked)
+    for i, d in zip(places, axes, strict=True):
+        moved[i] = d
+    return moved
 
 
 def _is_plain(a: Array) -> bool:

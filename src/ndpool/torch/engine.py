@@ -21,6 +21,7 @@ from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_co
 
 from .. import _engine, native
 from ..kind import Kind, form_of
+from ..memory import in_order
 from ..native import Memory
 from ..plan import Order, Plan, plan_of
 from ..plan import put as put
@@ -144,21 +145,24 @@ class TensorPool:
 
         It cannot where it looks for the first winner in row-major order, and the pooled axes are in another.
         """
-        return None if x.is_contiguous() else memory_order(x.stride(), self.axes_of(x.dim()) if self.wins else ())
+        return None if x.is_contiguous() else memory_order(x, self.axes_of(x.dim()) if self.wins else ())
 
     def forward_order_of(self, x: Tensor) -> Order:
         """The same where nobody asks for winners: the engine can follow any order."""
-        return None if x.is_contiguous() else memory_order(x.stride(), ())
+        return None if x.is_contiguous() else memory_order(x, ())
 
 
-def memory_order(strides: Sequence[int], pooled: Sequence[int]) -> Order:
-    """The axes from the longest stride to the shortest, if that leaves the pooled ones in their order.
+def memory_order(x: Tensor, pooled: Sequence[int]) -> Order:
+    """The axes from the longest stride to the shortest, with the pooled ones in their order; see `memory.in_order`.
 
     An axis that is repeated in the same place (stride 0) counts as the outermost.
     """
-    order = sorted(range(len(strides)), key=lambda d: -strides[d] if strides[d] else -math.inf)
-    usual = order == list(range(len(strides)))
-    return None if usual or [d for d in order if d in pooled] != list(pooled) else tuple(order)
+    strides = x.stride()
+    usual = list(range(len(strides)))
+    ranked = sorted(usual, key=lambda d: -strides[d] if strides[d] else -math.inf)
+    # GPUs read no views, and copy what lies in another order than that of the pooled axes whole.
+    order = in_order(ranked, pooled, x.shape, 0 if x.is_cuda else x.element_size())
+    return None if order is None or order == usual else tuple(order)
 
 
 class Tensors:
@@ -408,4 +412,4 @@ def y_order(pool: TensorPool, y: Tensor, size: Size) -> Order:
     """The order of axes in which a tensor shaped like the output lies; unknown, so the usual, if its axes are gone."""
     if y.is_contiguous() or y.dim() != len(size):
         return None
-    return memory_order(y.stride(), pool.axes_of(len(size)))
+    return memory_order(y, pool.axes_of(len(size)))
