@@ -236,8 +236,8 @@ def order_of(x):
 def as_followed(x, pooled):
     """The order of a derivative whose windows' cells are looked at in row-major order.
 
-    That is the array's, with the pooled axes among themselves in the usual one: if what lies inside of these is 32 bytes
-    or more, or nothing had to move. Otherwise it is the usual one.
+    That is the array's, with the pooled axes among themselves in the usual one: if what lies inside of these is 32
+    bytes or more, or nothing had to move. Otherwise it is the usual one.
     """
     order, ascending = order_of(x), iter(sorted(pooled))
     moved = tuple(next(ascending) if d in pooled else d for d in order)

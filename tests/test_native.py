@@ -521,7 +521,7 @@ def test_a_block_that_no_tensor_was_made_of_is_freed_once(releases, monkeypatch)
     """A framework that fails with the block in its hands: it may have released it, or not."""
     monkeypatch.setattr(FakeTensor, "releases", releases)
     plan = made("sum", "", dims=[[N, N, 1, 1, 1, 0, 0, 0]], dtype="float64")
-    tensors = _engine.TensorPlan(plan, FakeTensor, (N,), (1,), (N,), (1,), "float64", "float64")
+    tensors = _engine.TensorPlan(plan, FakeTensor, (N,), (1,), (N,), (1,), "float64", "float64", (0,))
     x = FakeTensor()
 
     def failures(count):
@@ -541,7 +541,7 @@ def test_a_block_that_a_tensor_was_made_of_is_the_tensors(monkeypatch):
     """It holds the result, is not touched any more, and is freed by the deleter that goes with it."""
     monkeypatch.setattr(FakeTensor, "taken", [])
     plan = made("sum", "", dims=[[N, N, 1, 1, 1, 0, 0, 0]], dtype="float64")
-    tensors = _engine.TensorPlan(plan, FakeTensor, (N,), (1,), (N,), (1,), "float64", "float64")
+    tensors = _engine.TensorPlan(plan, FakeTensor, (N,), (1,), (N,), (1,), "float64", "float64", (0,))
     x = FakeTensor()
     assert [tensors.forward(x) for _ in range(3)] == ["a tensor"] * 3
     assert len(FakeTensor.taken) == 3

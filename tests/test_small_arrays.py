@@ -23,12 +23,14 @@ OTHERS = {
     "shape": lambda x: x[:-2],
     "rank": lambda x: x[None],
     "order": np.asfortranarray,
-    "steps": lambda x: np.repeat(x, 2, 1)[:, ::2],
+    "backwards": lambda x: x[::-1].copy()[::-1],
     "unaligned": lambda x: np.frombuffer(b"." + x.tobytes(), np.uint8)[1:].view(np.float32).reshape(x.shape),
     "subclass": lambda x: x.view(Unlike),
     "list": lambda x: x.tolist(),
     "none": lambda x: None,
 }
+#: What a cotangent, and what the derivative keeps, may lie as all the same.
+READ_ANYHOW = {"order", "backwards"}
 
 
 #: How x lies in memory, from outside to inside. The last two axes are pooled.
@@ -108,11 +110,12 @@ def test_another_array_is_none_of_its_business(name):
         other = OTHERS[name](x)
         assert quick.forward(other, None) is None
         assert quick.linearize(other) is None
-        assert quick.pull(x, y, winners, OTHERS[name](g), None) is None
+        refused = name not in READ_ANYHOW
+        assert (quick.pull(x, y, winners, OTHERS[name](g), None) is None) == refused
         if kind == Max():
             assert quick.pull(x, y, OTHERS[name](x), g, None) is None
         elif kind != Avg():
-            assert quick.pull(other, y, winners, g, None) is None
+            assert (quick.pull(other, y, winners, g, None) is None) == refused
         assert quick.pull(x, y, winners, g, None) is not None
 
 
@@ -125,6 +128,61 @@ def test_another_array_is_pooled_all_the_same(name):
     for each, y in ((x, pool(x)), (other, expected), (x, pool(x)), (other, expected)):
         np.testing.assert_array_equal(pool(each), y)
         np.testing.assert_array_equal(pool.vjp(each)[0], y)
+
+
+#: Views whose axes lie in an order that an array without gaps has, too, and which of these it is.
+VIEWS = {
+    "steps": (lambda x: np.repeat(x, 2, 2)[..., ::2], "usual"),
+    "crop": (lambda x: np.pad(x, 2)[2:-2, 2:-2, 2:-2], "usual"),
+    "crop of channels last": (
+        lambda x: np.pad(x.transpose(1, 2, 0), 1)[1:-1, 1:-1, 1:-1].transpose(2, 0, 1),
+        "channels last",
+    ),
+    "part of records": (lambda x: np.stack([x, x], -1)[..., 0], "usual"),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("window", WINDOWS, ids=repr)
+@pytest.mark.parametrize("kind", KINDS, ids=repr)
+def test_views_take_the_short_way(kind, window, name):
+    x = np.random.default_rng(0).integers(0, 5, (3, 6, 7)).astype(np.float32)
+    view, order = VIEWS[name]
+    dense = np.ascontiguousarray(x.transpose(ORDERS[order])).transpose(np.argsort(ORDERS[order]))
+    pool, other = Pool(kind, window, (1, 2)), view(x)
+    expected, expected_pull = pool.vjp(dense)
+    g = np.random.default_rng(1).normal(size=expected.shape).astype(np.float32)
+    flat = expected.ndim < 3
+    if order == "usual" or not flat:
+        quick = pool._plan(dense, ordered=True).quick
+        y, kept = quick.linearize(other)
+        np.testing.assert_array_equal(y, expected)
+        assert y.strides == expected.strides
+        np.testing.assert_array_equal(quick.forward(other, None), expected)
+        cotangents = np.repeat(g, 2, -1)[..., ::2], np.broadcast_to(g.mean(), g.shape).astype(np.float32)
+        for each in (g, *cotangents):
+            given = quick.pull(*kept, each, None)
+            assert (given is None) == (flat and each is cotangents[0])
+            if given is not None:
+                np.testing.assert_array_equal(given, expected_pull(np.ascontiguousarray(each)))
+                assert given.strides == expected_pull(each).strides
+    y, pull = pool.vjp(other)
+    np.testing.assert_array_equal(y, expected)
+    np.testing.assert_array_equal(pull(g), expected_pull(g))
+
+
+def test_a_view_is_not_written_over():
+    """Not between its cells either: what lies there is the caller's."""
+    room = np.arange(64, dtype=np.float32)
+    x = room.reshape(4, 16)[:, ::2]
+    pool = Pool(Avg(), Window((2, 2)))
+    assert pool(x).shape == (2, 4)
+    for start in (0, 24, 55):
+        out = room[start : start + 8].reshape(2, 4)
+        assert pool._latest.quick.forward(x, out) is None
+        with pytest.raises(ValueError, match="out overlaps x"):
+            pool(x, out=room[:16:2].reshape(2, 4))
+    np.testing.assert_array_equal(room, np.arange(64))
 
 
 def test_what_is_handed_out_is_not_what_is_kept():

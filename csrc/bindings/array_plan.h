@@ -8,8 +8,8 @@
 
 namespace ndpool {
 
-// A pool for small arrays of NumPy that are dense in one order of axes. It makes the arrays that it returns, unless it
-// is given one to write to. Where an array is not what it was made for, the answer is None.
+// A pool for small arrays of NumPy that lie in one order of axes. It makes the arrays that it returns, unless it is
+// given one to write to. Where an array is not what it was made for, the answer is None.
 class ArrayPlan {
   public:
     // The shapes are those in memory, where the axes lie in this order; it is empty where that is the usual one.
@@ -25,13 +25,15 @@ class ArrayPlan {
           g(y_shape, derivative, order),
           kept_x(shape, dtype),
           kept_y(y_shape, result),
-          winners(y_shape, place) {
+          winners(y_shape, place),
+          cotangents(y_shape.size() == shape.size() ? Lies::ANYHOW : Lies::DENSE) {
         if (x.elements() != pool.inputs() || y.elements() != pool.outputs())
             throw std::invalid_argument("the shapes are not the plan's");
     }
 
     nb::object forward(nb::handle array, nb::handle out) const {
-        const Array from = x.memory_of(numpy, array);
+        ViewAxes axes;
+        const Array from = x.memory_of(numpy, array, Lies::IN_ORDER, &axes);
         if (!from.data) return nb::none();
         const Result to(y, numpy, out, {from});
         if (to.memory.data) without_gil(pool, [&] { pool.forward(from, to.memory, {}); });
@@ -41,7 +43,8 @@ class ArrayPlan {
     // y, and what the derivative keeps, as it lies in memory: x, a copy of y, the winners, with None for those that it
     // does not.
     nb::object linearize(nb::handle array) const {
-        const Array from = x.memory_of(numpy, array);
+        ViewAxes axes;
+        const Array from = x.memory_of(numpy, array, Lies::IN_ORDER, &axes);
         if (!from.data) return nb::none();
         const Residual &kept = pool.residual();
         nb::object to = y.made(numpy), value = kept.y ? kept_y.made(numpy) : nb::none(),
@@ -55,7 +58,9 @@ class ArrayPlan {
     nb::object pull(nb::handle input, nb::handle output, nb::handle places, nb::handle cotangent,
                     nb::handle out) const {
         const Residual &kept = pool.residual();
-        const Array given = g.memory_of(numpy, cotangent), from = kept_x.memory_of(numpy, input),
+        ViewAxes axes, input_axes;
+        const Array given = g.memory_of(numpy, cotangent, cotangents, &axes),
+                    from = kept_x.memory_of(numpy, input, Lies::ANYHOW, &input_axes),
                     value = kept_y.memory_of(numpy, output), won = winners.memory_of(numpy, places);
         if (!given.data || (kept.x && !from.data) || (kept.y && !value.data) || (kept.winners && !won.data))
             return nb::none();
@@ -69,6 +74,7 @@ class ArrayPlan {
     const PlannedPool &pool;
     NumpyType numpy;
     ArrayLayout x, gx, y, g, kept_x, kept_y, winners;
+    Lies cotangents;  // they have the axes of x, unless these are gone
 
     // An array that is made, or the one that is given; None without memory where that is not fit to be written to.
     struct Result {

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "kinds/engine.h"
+#include "bindings/views.h"
 
 namespace ndpool {
 
@@ -47,29 +47,30 @@ class ArrayLayout {
                 throw std::overflow_error("the array is too large");
         }
         if (order.empty()) return;
-        std::vector<int> back(lengths.size(), -1);
-        for (std::size_t d = 0; d < order.size(); ++d)
-            if (order.size() == back.size() && order[d] >= 0 && order[d] < static_cast<int>(back.size()))
-                back[order[d]] = static_cast<int>(d);
-        for (int place : back)
-            if (place < 0) throw std::invalid_argument("the order does not have each axis once");
+        const std::vector<int> back = check_order(order, lengths.size());
         as_it_lies = nanobind::tuple(nanobind::cast(order)), as_it_is = nanobind::tuple(nanobind::cast(back));
     }
 
     i64 elements() const { return bytes / element_bytes; }
     i64 bytes_of_element() const { return element_bytes; }
 
-    // The memory of such an array; without data where it is of another type, shape, order or dtype. A dtype is known by
-    // its identity, so that one of another byte order is another.
-    Array memory_of(const NumpyType &of, nanobind::handle object) const { return memory_of(of, object, 0); }
+    // The memory of such an array; without data where it is of another type, shape or dtype, or does not lie as it may.
+    // A dtype is known by its identity, so that one of another byte order is another. What is not dense is read as a
+    // view, with its axes as they are expected in memory.
+    Array memory_of(const NumpyType &of, nanobind::handle object) const {
+        return memory_of(of, object, 0, Lies::DENSE, nullptr);
+    }
+    Array memory_of(const NumpyType &of, nanobind::handle object, Lies lies, ViewAxes *axes) const {
+        return memory_of(of, object, 0, lies, axes);
+    }
 
     // The same of an array to write to, which must not lie over those that are read.
     Array memory_to_write(const NumpyType &of, nanobind::handle object, std::initializer_list<Array> read) const {
-        const Array found = memory_of(of, object, numpy::WRITEABLE);
-        const auto start = reinterpret_cast<std::uintptr_t>(found.data);
+        const Array found = memory_of(of, object, numpy::WRITEABLE, Lies::DENSE, nullptr);
+        const auto [start, end] = reach_of(found);
         for (const Array &other : read) {
-            const auto from = reinterpret_cast<std::uintptr_t>(other.data);
-            if (other.data && start < from + other.bytes && from < start + found.bytes) return {};
+            const auto [first, last] = reach_of(other);
+            if (other.data && start < last && first < end) return {};
         }
         return found;
     }
@@ -94,20 +95,33 @@ class ArrayLayout {
     std::vector<i64> lengths;
     i64 bytes, element_bytes;
 
-    Array memory_of(const NumpyType &of, nanobind::handle object, int flags) const {
+    Array memory_of(const NumpyType &of, nanobind::handle object, int flags, Lies lies, ViewAxes *axes) const {
         if (Py_TYPE(object.ptr()) != reinterpret_cast<PyTypeObject *>(of.type.ptr())) return {};
         const auto *array = reinterpret_cast<const numpy::Fields *>(object.ptr());
-        flags |= numpy::ALIGNED | (order.empty() ? numpy::C_CONTIGUOUS : 0);
+        flags |= numpy::ALIGNED;
         if (array->descr != dtype.ptr() || (array->flags & flags) != flags) return {};
         if (array->nd != static_cast<int>(lengths.size())) return {};
+        bool dense = !order.empty() || (array->flags & numpy::C_CONTIGUOUS);
         i64 step = element_bytes;
         for (std::size_t d = lengths.size(); d-- > 0; step *= lengths[d]) {
-            const auto axis = order.empty() ? d : static_cast<std::size_t>(order[d]);
+            const std::size_t axis = axis_at(d);
             if (array->dimensions[axis] != lengths[d]) return {};
             // The stride of an axis with one cell says nothing.
-            if (!order.empty() && lengths[d] != 1 && array->strides[axis] != step) return {};
+            if (!order.empty() && lengths[d] != 1) dense &= array->strides[axis] == step;
         }
-        return {array->data, bytes, element_bytes};
+        if (dense) return {array->data, bytes, element_bytes};
+        if (lies == Lies::DENSE) return {};
+        for (int d = 0; d < array->nd; ++d) {
+            const i64 stride = array->strides[axis_at(static_cast<std::size_t>(d))];
+            if (stride % element_bytes) return {};
+            axes->set(d, lengths[static_cast<std::size_t>(d)], stride / element_bytes);
+        }
+        if (lies == Lies::IN_ORDER && !axes->are_in_order(array->nd)) return {};
+        return axes->view_of(array->data, bytes, element_bytes, array->nd);
+    }
+
+    std::size_t axis_at(std::size_t place) const {
+        return order.empty() ? place : static_cast<std::size_t>(order[place]);
     }
 };
 

@@ -75,9 +75,9 @@ NB_MODULE(_engine, m) {
              nb::arg("g").none(), nb::arg("out").none());
     nb::class_<TensorPlan>(m, "TensorPlan", "A plan for tensors of one layout, which makes those that it returns.")
         .def(nb::init<nb::object, nb::object, std::vector<i64>, std::vector<i64>, std::vector<i64>, std::vector<i64>,
-                      const std::string &, const std::string &>(),
+                      const std::string &, const std::string &, std::vector<int>>(),
              nb::arg("plan"), nb::arg("tensor"), nb::arg("size"), nb::arg("strides"), nb::arg("y_size"),
-             nb::arg("y_strides"), nb::arg("dtype"), nb::arg("result"))
+             nb::arg("y_strides"), nb::arg("dtype"), nb::arg("result"), nb::arg("order"))
         .def("takes", &TensorPlan::takes, nb::arg("x").none())
         .def("forward", &TensorPlan::forward, nb::arg("x"), threads)
         .def("linearize", &TensorPlan::linearize, nb::arg("x"), threads)

@@ -5,21 +5,23 @@
 
 namespace ndpool {
 
-// A pool for tensors of one layout, which makes the tensors that it returns. Where a tensor is not what it was made
-// for, or there is no memory for a result, the answer is None, and the caller finds another way or the words.
+// A pool for tensors of one shape and order in memory, which makes the tensors that it returns. Where a tensor is not
+// what it was made for, or there is no memory for a result, the answer is None, and the caller finds another way or the
+// words.
 class TensorPlan {
   public:
     TensorPlan(nb::object plan, nb::object type, const std::vector<i64> &shape, const std::vector<i64> &strides,
                const std::vector<i64> &y_shape, const std::vector<i64> &y_strides, const std::string &dtype,
-               const std::string &result)
+               const std::string &result, const std::vector<int> &order)
         : owner(std::move(plan)),
           pool(nb::cast<const BoundPool &>(owner).pool),
           type(std::move(type)),
-          x(shape, strides, dtype),
+          x(shape, strides, dtype, dlpack::CPU, order),
           y(y_shape, y_strides, result),
-          g(y_shape, y_strides, dtype),
+          g(y_shape, y_strides, dtype, dlpack::CPU, y_shape.size() == shape.size() ? order : std::vector<int>()),
           winners(y_shape, y_strides, winner_type()),
-          is_usual(x.is_usual(shape.size()) && y.is_usual(shape.size())) {
+          cotangents(y_shape.size() == shape.size() ? Lies::ANYHOW : Lies::DENSE) {
+        check_order(order, shape.size());
         if (!this->type.table) throw std::invalid_argument("the type shares no tensors in C");
         if (x.elements() != pool.inputs() || y.elements() != pool.outputs())
             throw std::invalid_argument("the shapes are not the plan's");
@@ -27,12 +29,16 @@ class TensorPlan {
             throw std::invalid_argument("the types are not the plan's");
     }
 
-    // Whether a tensor is what the plan was made for.
-    bool takes(nb::handle tensor) const { return x.memory_of(type, tensor).data != nullptr; }
+    // Whether a tensor is what the plan was made for: of this shape, and with its axes in this order.
+    bool takes(nb::handle tensor) const {
+        ViewAxes axes;
+        return x.memory_of(type, tensor, Lies::IN_ORDER, &axes).data != nullptr;
+    }
 
     nb::object forward(nb::handle tensor, int threads) const {
         const Manner manner{threads, ""};
-        const Array from = x.memory_of(type, tensor);
+        ViewAxes axes;
+        const Array from = x.memory_of(type, tensor, Lies::ANYHOW, &axes);
         if (!from.data) return nb::none();
         return y.made(type, [&](const Array &to) { without_gil(pool, [&] { pool.forward(from, to, manner); }); });
     }
@@ -40,7 +46,8 @@ class TensorPlan {
     // y and the winners, which are None where the pool keeps none.
     nb::object linearize(nb::handle tensor, int threads) const {
         const Manner manner{threads, ""};
-        const Array from = x.memory_of(type, tensor);
+        ViewAxes axes;
+        const Array from = x.memory_of(type, tensor, Lies::ANYHOW, &axes);
         if (!from.data) return nb::none();
         if (!pool.winner_bytes()) return nb::make_tuple(forward(tensor, threads), nb::none());
         nb::object won;
@@ -56,9 +63,10 @@ class TensorPlan {
     nb::object pull(nb::handle input, nb::handle output, nb::handle places, nb::handle cotangent, int threads) const {
         const Manner manner{threads, ""};
         const Residual &kept = pool.residual();
+        ViewAxes axes, input_axes;
         // A cotangent is often one number, repeated.
-        const Array given = g.memory_of(type, cotangent, is_usual);
-        const Array from = kept.x ? x.memory_of(type, input) : Array{},
+        const Array given = g.memory_of(type, cotangent, cotangents, &axes);
+        const Array from = kept.x ? x.memory_of(type, input, Lies::ANYHOW, &input_axes) : Array{},
                     value = kept.y ? y.memory_of(type, output) : Array{},
                     won = kept.winners ? winners.memory_of(type, places) : Array{};
         if (!given.data || (kept.x && !from.data) || (kept.y && !value.data) || (kept.winners && !won.data))
@@ -72,7 +80,7 @@ class TensorPlan {
     const PlannedPool &pool;
     TensorType type;
     TensorLayout x, y, g, winners;  // gx is as x
-    bool is_usual;                  // whether the axes lie in memory as they are counted
+    Lies cotangents;                // they have the axes of x, unless these are gone
 
     // Where no winners are kept, no tensor of theirs is ever asked for or made.
     std::string winner_type() const {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/results.h"
+#include "bindings/views.h"
 #include "kinds/engine.h"
 
 namespace ndpool {
@@ -76,10 +77,12 @@ struct TensorType {
 // Dense tensors of one shape, order in memory and dtype.
 class TensorLayout {
   public:
+    // `order` has the axes as they lie in memory; it is empty where that is the usual order.
     TensorLayout(std::vector<std::int64_t> shape, std::vector<std::int64_t> strides, const std::string &dtype,
-                 std::int32_t device = dlpack::CPU)
+                 std::int32_t device = dlpack::CPU, const std::vector<int> &order = {})
         : shape(std::move(shape)),
           strides(std::move(strides)),
+          order(whole_order(order, this->shape.size())),
           dtype(type_of(dtype)),
           device(device),
           bytes(this->dtype.bits / 8) {
@@ -92,17 +95,12 @@ class TensorLayout {
     std::int64_t element_bytes() const { return dtype.bits / 8; }
     std::int64_t elements() const { return bytes / element_bytes(); }
 
-    // Whether the tensors lie in the usual order of axes, of which there are so many.
-    bool is_usual(std::size_t axes) const {
-        std::int64_t step = 1;
-        for (std::size_t d = shape.size(); d-- > 0; step *= shape[d])
-            if (strides[d] != step) return false;
-        return shape.size() == axes;
+    // The memory of such a tensor; without data where it is another type, shape, dtype or device, does not lie as it
+    // may, or has no memory. What is not dense is read as a view, with its axes as they are expected in memory.
+    Array memory_of(const TensorType &of, nanobind::handle object) const {
+        return memory_of(of, object, Lies::DENSE, nullptr);
     }
-
-    // The memory of such a tensor; without data where it is another type, shape, order, dtype or device, or has no
-    // memory. With `any_strides` it need not be dense; it is then read as a view.
-    Array memory_of(const TensorType &of, nanobind::handle object, bool any_strides = false) const {
+    Array memory_of(const TensorType &of, nanobind::handle object, Lies lies, ViewAxes *axes) const {
         dlpack::Tensor tensor;
         if (Py_TYPE(object.ptr()) != reinterpret_cast<PyTypeObject *>(of.type.ptr())) return {};
         if (of.table->from_object(object.ptr(), &tensor) != 0) {
@@ -117,12 +115,14 @@ class TensorLayout {
             if (tensor.shape[d] != shape[d]) return {};
             dense &= shape[d] == 1 || tensor.strides[d] == strides[d];  // that of an axis with one cell says nothing
         }
-        if (!dense && !any_strides) return {};
+        if (!dense && lies == Lies::DENSE) return {};
         auto address = reinterpret_cast<std::uintptr_t>(tensor.data) + tensor.byte_offset;
         if (!tensor.data || address % element_bytes() != 0) return {};
-        Array found{reinterpret_cast<void *>(address), bytes, element_bytes()};
-        if (!dense) found.dims = tensor.ndim, found.lengths = tensor.shape, found.steps = tensor.strides;
-        return found;
+        void *const data = reinterpret_cast<void *>(address);
+        if (dense) return {data, bytes, element_bytes()};
+        for (int d = 0; d < tensor.ndim; ++d) axes->set(d, shape[order[d]], tensor.strides[order[d]]);
+        if (lies == Lies::IN_ORDER && !axes->are_in_order(tensor.ndim)) return {};
+        return axes->view_of(data, bytes, element_bytes(), tensor.ndim);
     }
 
     // A new tensor that `fill` has written, given its memory; None where there is none. The memory, which starts with a
@@ -155,6 +155,7 @@ class TensorLayout {
     };
 
     std::vector<std::int64_t> shape, strides;
+    std::vector<int> order;
     dlpack::DataType dtype;
     std::int32_t device;
     std::int64_t bytes;

@@ -102,8 +102,9 @@ class ArrayPlan:
     """A plan for small arrays of NumPy, which makes those that it returns, unless it is given one to write to.
 
     The shapes are those in memory, and `order` has the axes as they lie there; it is empty where that is the usual
-    order. The answer is None where an array is not dense in that order, aligned, and of just this type, shape and
-    dtype; or where `out` cannot be written, or lies over an array that is read.
+    order. The answer is None where an array is not aligned, and of just this type, shape and dtype; where `x` does not
+    lie in that order, with gaps or without; or where `out` is not dense in it, cannot be written, or lies over an array
+    that is read.
     """
 
     def __init__(
@@ -129,10 +130,11 @@ class ArrayPlan:
     def pull(self, x: Any | None, y: Any | None, winners: Any | None, g: Any, out: Any | None) -> Any | None: ...
 
 class TensorPlan:
-    """A plan for tensors of one layout, which makes those that it returns.
+    """A plan for tensors of one size and order in memory, which makes those that it returns.
 
-    The answer is None where a tensor is not of just this type, size, strides and dtype, on the CPU, and where there is
-    no memory for a result. In the usual order of axes a cotangent may have any strides.
+    `strides` are those of the results, and `order` has the axes as they lie in memory. The answer is None where a
+    tensor is not of just this type, size and dtype, on the CPU, and where there is no memory for a result. `x` and, if
+    it has as many axes, `g` may have any strides.
     """
 
     def __init__(
@@ -145,9 +147,10 @@ class TensorPlan:
         y_strides: Sequence[int],
         dtype: str,
         result: str,
+        order: Sequence[int],
     ) -> None: ...
     def takes(self, x: Any) -> bool:
-        """Whether this is such a tensor."""
+        """Whether this is such a tensor, and lies in that order, with gaps or without."""
 
     def forward(self, x: Any, threads: int = 0) -> Any | None: ...
     def linearize(self, x: Any, threads: int = 0) -> tuple[Any, Any | None] | None:

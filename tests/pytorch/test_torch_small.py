@@ -200,6 +200,7 @@ OTHERS = {
     "shape": lambda x: x[:, :, :4],
     "order": lambda x: x.to(memory_format=torch.channels_last),
     "strides": lambda x: x.transpose(2, 3),
+    "repeated": lambda x: x[:, :1].expand_as(x),
     "parameter": lambda x: torch.nn.Parameter(x),
     "meta": lambda x: x.to("meta"),
     "sparse": lambda x: x.to_sparse(),
@@ -212,21 +213,54 @@ OTHERS = {
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_another_tensor_is_none_of_its_business(name):
+    """One that lies otherwise is another pool's, but is read all the same by whoever knows that it is not."""
     x = torch.randn(1, 4, 8, 8)
+    refused = name not in ("order", "strides", "repeated")
     for kind in (Max(), Max("split"), Avg(), Lp(2)):
         plan = TensorPool(Pool(kind, Window((2, 2)))).plan_of(x)
         y, winners, g = torch.randn(1, 4, 4, 4), torch.zeros(1, 4, 4, 4, dtype=torch.uint8), torch.randn(1, 4, 4, 4)
         other = OTHERS[name](x)
         if other is not None:
-            assert plan.quick.forward(other) is None
+            assert not plan.quick.takes(other)
+            assert (plan.quick.forward(other) is None) == refused
         if kind == Max():
             assert plan.quick.pull(None, None, OTHERS[name](y) if other is not None else None, g) is None
         elif kind != Avg():
-            assert plan.quick.pull(other, y, None, g) is None
+            assert (plan.quick.pull(other, y, None, g) is None) == refused
         assert plan.quick.pull(x, y, winners, g) is not None
 
 
-@pytest.mark.parametrize("name", ["parameter", "strides", "order", "zeros without memory"])
+VIEWS = {
+    "steps": lambda x: x.repeat_interleave(2, -1)[..., ::2],
+    "crop": lambda x: T.pad(x, (1, 2, 3, 1))[..., 3:-1, 1:-2],
+    "crop of channels last": lambda x: T.pad(x, (1, 2, 3, 1)).to(memory_format=torch.channels_last)[..., 3:-1, 1:-2],
+    "some channels, channels last": lambda x: torch.cat([x, x], 1).to(memory_format=torch.channels_last)[:, :3],
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("pool", POOLS, ids=str)
+def test_views_take_the_short_way(pool, name):
+    """Those whose axes lie in the order of the plan, with gaps."""
+    x = distinct(2, 3, 6, 7, dtype=torch.float32)
+    view = VIEWS[name](x)
+    assert not view.is_contiguous()
+    x = x.to(memory_format=torch.channels_last if "last" in name else torch.contiguous_format)
+    short, long = both_ways(pool, x)
+    assert TensorPool(pool).plan_of(view).order == short.order
+    assert short.quick.takes(view)
+    same(short.quick.forward(view), long.forward(x))
+    if isinstance(pool.kind, Max) and pool.kind.ties == "first":
+        for a, b in zip(short.quick.linearize(view), long.forward_with_winners(x), strict=True):
+            same(a, b)
+    g = torch.randn_like(long.forward(x))
+    leaf, plain = view.detach().requires_grad_(), x.detach().requires_grad_()
+    for cotangent in (g, g.repeat_interleave(2, -1)[..., ::2], g.mean().expand_as(g)):
+        found = torch.autograd.grad(F.pool(leaf, pool), leaf, cotangent)[0]
+        assert_close(found, torch.autograd.grad(F.pool(plain, pool), plain, cotangent)[0], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", ["parameter", "strides", "order", "repeated", "zeros without memory"])
 def test_another_tensor_is_pooled_all_the_same(name):
     x = OTHERS[name](torch.randn(1, 4, 8, 8))
     for mine, theirs in ((F.max_pool2d, T.max_pool2d), (F.avg_pool2d, T.avg_pool2d)):
@@ -363,7 +397,14 @@ def test_winners_of_the_wrong_size(side):
 
 def test_the_native_plan_checks_what_it_is_made_for():
     plan = TensorPool(Pool(Max(), Window((2,)))).plan_of(torch.zeros(3, 8)).native
-    right = {"size": (3, 8), "strides": (8, 1), "y_size": (3, 4), "y_strides": (4, 1), "dtype": "float32"}
+    right = {
+        "size": (3, 8),
+        "strides": (8, 1),
+        "y_size": (3, 4),
+        "y_strides": (4, 1),
+        "dtype": "float32",
+        "order": (0, 1),
+    }
 
     def made(tensor=torch.Tensor, **other):
         return _engine.TensorPlan(plan, tensor, **{**right, "result": "float32", **other})
@@ -374,6 +415,10 @@ def test_the_native_plan_checks_what_it_is_made_for():
         ({"size": (3, 9)}, "the shapes are not the plan's"),
         ({"y_size": (3, 5)}, "the shapes are not the plan's"),
         ({"strides": (8,)}, "a stride for each axis"),
+        *(
+            ({"order": order}, "the order does not have each axis once")
+            for order in [(0,), (0, 0), (0, 2), (-1, 0), ()]
+        ),
         ({"dtype": "complex64"}, "tensors have no type 'complex64'"),
         ({"dtype": ""}, "tensors have no type ''"),
         ({"dtype": "int4"}, "tensors have no type 'int4'"),

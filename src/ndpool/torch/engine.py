@@ -200,7 +200,7 @@ class Tensors:
         if empty or plan.residual.winners > 4 or not hasattr(Tensor, "__dlpack_c_exchange_api__"):
             return None
         layout = plan.shape, plan.strides, plan.output_shape, plan.output_strides
-        return _engine.TensorPlan(self.native, Tensor, *layout, TYPES[self.dtype], plan.result)
+        return _engine.TensorPlan(self.native, Tensor, *layout, TYPES[self.dtype], plan.result, plan.places)
 
     def inside(self, a: Tensor) -> Memory:
         """A tensor shaped like x, as the engine reads it: where it lies, dense or, for the native one, not."""
