@@ -73,7 +73,8 @@ NB_MODULE(_engine, m) {
         .def("linearize", &ArrayPlan::linearize, nb::arg("x").none())
         .def("pull", &ArrayPlan::pull, nb::arg("x").none(), nb::arg("y").none(), nb::arg("winners").none(),
              nb::arg("g").none(), nb::arg("out").none());
-    nb::class_<TensorPlan>(m, "TensorPlan", "A plan for tensors of one layout, which makes those that it returns.")
+    nb::class_<TensorPlan>(m, "TensorPlan",
+                           "A plan for tensors of one size and order in memory, which makes those that it returns.")
         .def(nb::init<nb::object, nb::object, std::vector<i64>, std::vector<i64>, std::vector<i64>, std::vector<i64>,
                       const std::string &, const std::string &, std::vector<int>>(),
              nb::arg("plan"), nb::arg("tensor"), nb::arg("size"), nb::arg("strides"), nb::arg("y_size"),
