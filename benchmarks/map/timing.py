@@ -31,6 +31,12 @@ def plan_for(drawn: Drawn, x: np.ndarray[Any, Any], ordered: bool) -> Plan:
     return plan_of(drawn.pool, drawn.shape, drawn.dtype, order)
 
 
+def extent(x: torch.Tensor) -> int:
+    """The bytes from the first to the last number of x. Of every second number, memory brings the others along."""
+    last = sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True))
+    return (last + 1) * x.element_size()
+
+
 class Bench:
     """The works of one drawn pool, each a call without arguments, and what they should come to."""
 
@@ -126,10 +132,11 @@ class Bench:
     def limits(self, copy_s: float) -> dict[str, float]:
         """The memory's limits: the times in which the bytes would be moved at the speed of the copy."""
         x, y = self.x.numel() * self.x.element_size(), self.y.nbytes
+        read = extent(self.x)
         keeps = plan_for(self.drawn, self.array, ordered=True).residual
         winners = 2 * keeps.winners * self.y.size
-        back = y + winners + (x if keeps.x else 0) + (y if keeps.y else 0) + x
-        moved = {"forward": x + y} | ({"vjp": x + y + back} if self.g is not None else {})
+        back = y + winners + (read if keeps.x else 0) + (y if keeps.y else 0) + x
+        moved = {"forward": read + y} | ({"vjp": read + y + back} if self.g is not None else {})
         return {mode: copy_s * size / (2 * x) for mode, size in moved.items()}
 
     def paths(self) -> dict[str, str]:

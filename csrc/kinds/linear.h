@@ -171,6 +171,8 @@ struct SumSink {
             return BY_RECIPROCAL ? sum * each.template share<N>(at) : sum / each.template at<double, N>(at);
         if (divisor.varies() && BY_RECIPROCAL)
             return sum * (along.are_whole<N>(at) ? splat<double, N>(whole_share) : edge_shares<N>(at));
+        if (INTEGERS && divisor.varies() && along.are_whole<N>(at))
+            return quotient_of_integers<N>(sum, along.common * across, whole_share);
         if (divisor.varies()) return sum / (along.at<N>(at) * across);
         if (BY_RECIPROCAL) return sum * divisor.share;
         if (divisor.by == Count::NONE) return sum;

@@ -144,19 +144,19 @@ bool suits_cells(const Plan &plan, const Lanes &lanes) {
     if (far && !one_window && plan.outer_cells >= 8 && axis.kernel * plan.inner < 2048) return false;
     // Rows are merged by whole registers, however short a place is.
     if (4 * plan.inner < lanes.many && axis.kernel * plan.inner < 8 * lanes.many) return false;
-    if (plan.inner < lanes.many && (plan.outer_cells > 1 || (axis.stride == 1 && !axis.adaptive))) return false;
+    if (plan.inner < lanes.many && (plan.outer_cells > 1 || (!axis.adaptive && axis.stride <= 2))) return false;
+    // In steps of one, rows are long loops over all places, where this is a loop for each.
+    if (axis.stride == 1 && !axis.adaptive && !one_window) return false;
     // A loop for each of many short rows of a window costs more than to merge whole rows first.
     if (!one_window && plan.outer_cells >= 2 * axis.kernel && plan.inner <= 2 * lanes.many) return false;
     const i64 read = lanes.narrow ? 2 * plan.outer_cells : plan.outer_cells;
-    // In steps of one, rows are long loops over all places, where this is a loop for each.
-    const i64 loop = axis.stride == 1 && !axis.adaptive ? 6 * lanes.many / plan.inner : 0;
-    return read * axis.kernel + loop <= read * step + axis.kernel + 2 * step;
+    return read * axis.kernel <= read * step + axis.kernel + 2 * step;
 }
 
 bool can_segments(const Plan &plan, const Lanes &) { return plan.inner == 1; }
 bool suits_segments(const Plan &plan, const Lanes &lanes) {
     const Axis &axis = plan.last();
-    if (axis.adaptive || axis.stride < 8) return axis.adaptive;
+    if (axis.adaptive || axis.stride < 8 || axis.dilation > 1) return axis.adaptive;
     // Places are twice as much to fold, and up to 8 phases of them are made in registers. Of a sum, a part of a
     // register that is left over costs as much as a whole one.
     if (lanes.tagged) return axis.stride > 8 && axis.kernel >= 14;
@@ -223,8 +223,8 @@ Way choose_forward(const Plan &plan, const Lanes &lanes, Way asked) {
 bool fill_lanes(i64 rows, i64 lanes) { return rows >= lanes - lanes / 4; }
 // Whether a slab a lane, as it lies in memory and transposed, stays in the second-level cache beside all else; or in
 // all of it, where rows are so short that other ways lose more.
-bool slabs_stay_near(const Plan &plan, i64 lanes, i64 bytes) {
-    return plan.in_slab <= ((plan.in_row <= 2 * lanes ? 1024 : 320) << 10) / (lanes * bytes);
+bool slabs_stay_near(const Plan &plan, i64 lanes, i64 bytes, i64 room = 320 << 10) {
+    return plan.in_slab <= (plan.in_row <= 2 * lanes && room < 1 << 20 ? 1 << 20 : room) / (lanes * bytes);
 }
 
 RowPieces row_pieces(const Plan &plan, i64 lanes, i64 bytes) {
@@ -271,6 +271,9 @@ bool suits_batch_back(const Plan &plan, Adds adds, i64 lanes, i64 bytes) {
     if (in_long_pairs(plan) && !(widens && plan.last().output < lanes)) return false;
     if (!fill_lanes(plan.outer, widens && plan.in_row < 64 ? lanes / 2 : lanes) || !slabs_stay_near(plan, lanes, bytes))
         return false;
+    // Few doubles are in a register: larger slabs are transposed where rows are short and many windows over a cell.
+    if (adds == Adds::CELLS && bytes == 8 && plan.inner == 1 && plan.in_slab >= 600)
+        return plan.in_row < 32 && !windows_apart(plan);
     const bool short_rows = adds == Adds::NOTHING && plan.inner < lanes;  // of winners, most of which are only moved
     return plan.in_row < (widens ? 150 : short_rows ? 64 : 100) && plan.inner <= 2 * lanes;
 }
@@ -294,49 +297,92 @@ Plan in_one_row(const Plan &plan) {
     return own;
 }
 
-bool suits_batch(const Plan &plan, bool forward, Adds adds, bool tagged, i64 lanes, i64 bytes, i64 result_bytes) {
+namespace {
+
+// Forward: many slabs at a time, or pieces of a long row.
+struct ForwardBatch {
+    const Plan &plan;
+    const Adds adds;
+    const bool tagged;
+    const i64 lanes, bytes, result_bytes;
     const Axis &axis = plan.last();
-    const bool sums = adds == Adds::CELLS;
-    if (!forward) return suits_batch_back(plan, adds, lanes, bytes);
-    // Of narrow cells, as many fill a register or two.
-    const bool one_row = plan.dim_count == 0 && plan.inner == 1, narrow = bytes <= 2 && adds != Adds::TERMS;
-    const i64 long_row = one_row && narrow && bytes == 2 ? 4 * lanes : narrow && !sums ? lanes : 16;
-    if (in_long_pairs(plan, long_row)) return false;
-    if (adds != Adds::TERMS && slides_as_well(plan, lanes, bytes)) return false;
+    const bool sums = adds == Adds::CELLS, narrow = bytes <= 2 && adds != Adds::TERMS,
+               one_row = plan.dim_count == 0 && plan.inner == 1, is_full = fill_lanes(plan.outer, lanes);
+
+    bool suits() const {
+        // Of narrow cells, as many fill a register or two.
+        const i64 long_row = one_row && narrow && bytes == 2 ? 4 * lanes : narrow && !sums ? lanes : 16;
+        if (in_long_pairs(plan, long_row)) return false;
+        if (adds != Adds::TERMS && slides_as_well(plan, lanes, bytes)) return false;
+        if (has_long_windows()) return false;
+        const bool fill = fills() && is_near();
+        // To transpose a cell takes as much time as is lost between two rows over some hundred cells. Where places fill
+        // registers by themselves, only very short rows lose more.
+        const i64 cells_of_row = plan.in_slab / plan.out_rows;
+        if (plan.inner >= lanes) return fill && cells_of_row < 100 && plan.inner <= 2 * lanes;
+        const bool rows_of_a_register = is_full && bytes <= 2 && 2 * plan.in_row <= lanes;
+        if (fill && has_short_rows() && (cells_of_row < few_cells() || rows_of_a_register)) return true;
+        return plan.dim_count == 0 && suits_pieces() && (fill || row_pieces(plan, lanes, bytes).count > 0);
+    }
+
+  private:
     // A long window is reduced along itself. To look for its winner there takes longer than to transpose it, until a
     // window a lane is too much for the nearest caches.
-    const i64 for_sums = bytes == 1 ? 128 : bytes == 2 ? 64 : bytes == 4 ? 56 : 32, for_winners = 8192 / bytes;
-    const i64 is_long = sums && plan.inner == 1 && axis.dilation == 1 ? for_sums : tagged ? for_winners : 16 * lanes;
-    if ((axis.adaptive || axis.stride >= axis.kernel) && axis.kernel >= is_long) return false;
-    // Rows of a register or two lose so much that even slabs which are further away are better transposed; but not for
-    // bins so large that to reduce one by itself takes less time than to transpose its cells.
-    const i64 short_row_of = axis.adaptive || plan.dim_count == 0 ? 2 * lanes : lanes / 2;
-    const bool large_bins = axis.adaptive && plan.dim_count > 0 && plan.in_slab >= (sums ? 48 : 128) * plan.out_slab;
-    const bool near = slabs_stay_near(plan, lanes, bytes) ||
-                      (!large_bins && plan.out_row <= short_row_of && plan.in_slab <= (8 << 20) / (lanes * bytes));
+    bool has_long_windows() const {
+        const i64 for_sums = bytes == 1 ? 128 : bytes == 2 ? 64 : bytes == 4 ? 56 : 32, for_winners = 8192 / bytes;
+        const i64 is_long =
+            sums && plan.inner == 1 && axis.dilation == 1 ? for_sums : tagged ? for_winners : 16 * lanes;
+        return (axis.adaptive || axis.stride >= axis.kernel) && axis.kernel >= is_long;
+    }
     // Half of the lanes, or a quarter, are enough for rows that would fill no more.
-    const bool as_full = (2 * plan.outer >= lanes && 2 * plan.out_row <= lanes) ||
-                         (4 * plan.outer >= lanes && 4 * plan.out_row <= lanes);
-    const bool fill = (fill_lanes(plan.outer, lanes) || (as_full && plan.inner == 1 && plan.outer > 1)) && near;
-    // To transpose a cell takes as much time as is lost between two rows over some hundred cells. Where places fill
-    // registers by themselves, only very short rows lose more.
-    const i64 cells_of_row = plan.in_slab / plan.out_rows;
-    if (plan.inner >= lanes) return fill && cells_of_row < 100 && plan.inner <= 2 * lanes;
-    // Phases of a row, for which there is no shuffle of bytes.
-    const i64 steps = plan.inner > 1 ? 1 : result_bytes == 1 && !sums ? 2 : bytes == 8 || one_row ? 4 : 5;
-    const bool small_steps = !axis.adaptive && axis.stride <= steps;
-    const bool loses_more = one_row && (bytes == 2 || (bytes == 4 && axis.stride > 2));
-    const bool short_row = plan.out_row < (small_steps && !loses_more ? 2 : 4) * lanes;
-    // Bins would otherwise be reduced one by one.
-    const i64 few_of_row = !loses_more ? 100 : axis.stride > 2 ? 640 / bytes : 160;
-    const i64 few = axis.adaptive && plan.inner == 1 ? 4000 : plan.dim_count == 0 ? few_of_row : sums ? 340 : 600;
-    if (fill && short_row && cells_of_row < few) return true;
-    if (plan.dim_count > 0) return false;
-    // Along a long row, windows in small steps are shifted registers, and others are best one a lane. So are wide sums
-    // of doubles, whose errors make seven additions of one: block prefixes and suffixes take three for any window.
-    const bool wide = sums && bytes == 8 && axis.dilation == 1 && axis.kernel >= 32 * axis.stride;
-    if ((small_steps && !wide) || plan.out_slab * result_bytes > 2 * plan.in_slab * bytes) return false;
-    return fill || row_pieces(plan, lanes, bytes).count > 0;
+    bool fills() const {
+        const bool as_full = (2 * plan.outer >= lanes && 2 * plan.out_row <= lanes) ||
+                             (4 * plan.outer >= lanes && 4 * plan.out_row <= lanes);
+        return is_full || (as_full && plan.inner == 1 && plan.outer > 1);
+    }
+    // Rows of a register or two lose so much that even slabs which are further away are better transposed; but not for
+    // bins so large that to reduce one by itself takes less time than to transpose its cells. Other ways take long for
+    // each winner, and have more narrow cells to shift.
+    bool is_near() const {
+        const i64 room = tagged && bytes <= 4 ? 2560 << 10 : narrow ? 640 << 10 : 320 << 10;
+        if (slabs_stay_near(plan, lanes, bytes, room)) return true;
+        const i64 short_row = axis.adaptive || plan.dim_count == 0 ? 2 * lanes : lanes / 2;
+        const bool large_bins =
+            axis.adaptive && plan.dim_count > 0 && plan.in_slab >= (sums ? 48 : 128) * plan.out_slab;
+        return !large_bins && plan.out_row <= short_row && plan.in_slab <= (8 << 20) / (lanes * bytes);
+    }
+    bool loses_more() const { return one_row && (bytes == 2 || (bytes == 4 && axis.stride > 2)); }
+    // Whether a row has phases that are made by shuffles, of places or of numbers.
+    bool has_small_steps() const {
+        const i64 of_places = plan.dim_count == 0 ? 2 : 1,
+                  of_numbers = result_bytes == 1 && !sums ? 2 : bytes == 8 || one_row ? 4 : 5;
+        return !axis.adaptive && axis.stride <= (plan.inner > 1 ? of_places : of_numbers);
+    }
+    bool has_short_rows() const {
+        const bool longer = !has_small_steps() || loses_more() || (sums && bytes == 8);
+        return plan.out_row < (longer ? 4 : 2) * lanes;
+    }
+    i64 few_cells() const {
+        if (axis.adaptive && plan.inner == 1) return 4000;  // bins would otherwise be reduced one by one
+        if (plan.dim_count == 0) return !loses_more() ? 100 : axis.stride > 2 ? 640 / bytes : 160;
+        if (is_full && (bytes <= 2 || (tagged && bytes <= 4))) return 1200;
+        return sums ? 450 : 600;
+    }
+    // Along a long row, windows in small steps are shifted registers, places of many elements are moved whole, and
+    // other windows are best one a lane. So are wide sums of doubles, whose errors make seven additions of one: block
+    // prefixes and suffixes take three for any window.
+    bool suits_pieces() const {
+        if (plan.inner > 1 && axis.stride <= 8 && (plan.inner >= 16 || plan.inner * bytes >= 32)) return false;
+        const bool wide = sums && bytes == 8 && axis.dilation == 1 && axis.kernel >= 32 * axis.stride;
+        return (wide || !has_small_steps()) && plan.out_slab * result_bytes <= 2 * plan.in_slab * bytes;
+    }
+};
+
+}  // namespace
+
+bool suits_batch(const Plan &plan, bool forward, Adds adds, bool tagged, i64 lanes, i64 bytes, i64 result_bytes) {
+    if (!forward) return suits_batch_back(plan, adds, lanes, bytes);
+    return ForwardBatch{plan, adds, tagged, lanes, bytes, result_bytes}.suits();
 }
 
 bool suits_batch_overlapping(const Plan &plan, bool tagged, i64 lanes, i64 bytes) {
@@ -456,7 +502,8 @@ struct WinnerWays {
             case Way::SQUARES: return axis.output >= lanes.many + axis.kernel && (plan.dim_count == 1 || !lanes.narrow);
             case Way::OWN:  // what is gathered can go past the caches, and long rows of columns are whole registers
                 if (can(Way::COLUMNS) && columns_take() < 0.75 * winners()) return false;
-                if (plan.inner > 1 && 2 * plan.inner <= lanes.many) return false;  // short loops, one for each window
+                // Short loops, one for each window. To add up narrow numbers takes longer.
+                if (!lanes.narrow && plan.inner > 1 && 2 * plan.inner <= lanes.many) return false;
                 return lanes.narrow || !many_elements || (plan.cells > 4 && plan.outer * plan.in_slab <= 1 << 20);
             case Way::GATHER:
                 if (can(Way::COLUMNS) && windows_over(plan, 0, plan.axis_count) > 4) return false;
