@@ -215,3 +215,17 @@ def test_the_page_is_that_of_the_records():
     everything = json.loads((folder / "map.json").read_text(encoding="utf-8"))
     written = (folder / "map.md").read_text(encoding="utf-8")
     assert written == report.markdown(everything), f"run python -m benchmarks.map --redraw {folder}; see {command}"
+
+
+def test_all_ways_of_pools_are_timed_beside_the_chosen_one(main, monkeypatch, capsys):
+    ways = importlib.import_module("benchmarks.map.ways")
+    monkeypatch.setattr(ways, "WORTH_TELLING", 0)
+    ways.main(["--count", "6", "--seed", "2", "--budget", "0", "--smallest", "1e3", "--largest", "2e3"])
+    said = capsys.readouterr().out.splitlines()
+    assert {line.split()[1] for line in said if "us" in line} == {"forward", "linearize", "pull"}
+    assert [line.partition(":")[0] for line in said[-3:]] == ["forward", "linearize", "pull"]
+    one = ways.Measured("pull", "max", "rows", {"rows": 3.0, "slide": 2.0})
+    assert (one.quickest, one.ratio) == ("slide", 1.5)
+    assert ways.summary("pull", [one]) == (
+        "pull: 1 pools, 1.500 x the quickest way's time in the mean; 1 beyond 1.15, 1 beyond 1.3, 0 beyond 2"
+    )

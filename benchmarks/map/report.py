@@ -75,7 +75,7 @@ Each point is a pool drawn at random: kind, dtype, number of axes, layout, windo
 ndpool, PyTorch (where it has the pool, on tensors that lie in memory in the same way) and a copy of the input took
 turns. ndpool is called on tensors, where forward + VJP are autograd's as PyTorch's are, and on arrays, with `out=` and
 `pullback(g, out=gx)`. The memory's limit is the time in which the bytes would be moved at the speed of the copy: x and
-y; with VJP also g, gx and what the derivative keeps. It is compared with arrays of 4 MB and more. The last lines of the
+y; with VJP also g, gx and what the derivative keeps; where x is every second number of an array, all of that. It is compared with arrays of 4 MB and more. The last lines of the
 table have PyTorch's time over that limit, and over a bare call: a function in Python that returns tensors made before.
 No engine behind Python can do better on tensors than these lines.
 
