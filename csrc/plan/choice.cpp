@@ -45,7 +45,7 @@ const Prices &prices(const Lanes &lanes) { return lanes.tagged ? OF_WINNERS : OF
 // How much there is to do for each output.
 double rows_take(const Plan &plan, const Lanes &lanes) {
     const Axis &axis = plan.last();
-    const bool pairs = plan.inner == 1 && small_steps_of_two(axis);  // both steps are in registers there
+    const bool pairs = plan.inner == 1 && small_steps_of_two(axis);         // both steps are in registers there
     const i64 along = pairs ? 2 : 4 + (axis.kernel < 8 ? axis.kernel : 8);  // wide ones have a way of their own
     auto registers = [&](i64 elements) { return (elements + lanes.many - 1) / lanes.many; };
     const i64 merges = plan.outer_cells * registers(seen_along(axis) * plan.inner),
@@ -70,16 +70,17 @@ double slide_takes(const Plan &plan, const Lanes &lanes) {
         const bool flat = a + 1 == plan.axis_count && plan.inner == 1;
         cells *= outputs(axis) / seen(axis);
         const double each = price.output + price.tap * static_cast<double>(axis.kernel < 20 ? axis.kernel : 20);
-        takes += cells * (each * (flat ? static_cast<double>(axis.stride) : 1) +
-                          (flat && axis.stride > 1 ? price.pick : 0));
+        takes +=
+            cells * (each * (flat ? static_cast<double>(axis.stride) : 1) + (flat && axis.stride > 1 ? price.pick : 0));
     }
-    // Blocks of more dimensions overlap more; and where they do not even hold what one output along the first axis sees,
-    // its planes are handed on from block to block, past the second-level cache.
+    // Blocks of more dimensions overlap more; and where they do not even hold what one output along the first axis
+    // sees, its planes are handed on from block to block, past the second-level cache.
     constexpr double BLOCK = 1 << 17;
     const Axis &axis = plan.axes[0];
     const double slab = all * static_cast<double>(plan.inner),
                  planes = static_cast<double>(axis.dilation * (axis.kernel - 1) + 1);
     const bool handed_on = !first && plan.axis_count > 1 && slab / seen(axis) * planes > BLOCK;
+    if (lanes.errors) takes *= 1.3;
     return takes * (handed_on ? 1.4 : slab > BLOCK && plan.axis_count > 2 ? 1.1 : 1);
 }
 bool can_pairs(const Plan &plan, const Lanes &lanes) {
@@ -167,9 +168,7 @@ bool can_taps(const Plan &plan, const Lanes &lanes) {
     return lanes.sums && plan.dim_count == 0 && !plan.last().adaptive && plan.last().stride == 1;
 }
 // To read narrow cells over and over costs more than to merge them.
-bool suits_taps(const Plan &plan, const Lanes &lanes) {
-    return !lanes.narrow && plan.last().kernel <= 8;
-}
+bool suits_taps(const Plan &plan, const Lanes &lanes) { return !lanes.narrow && plan.last().kernel <= 8; }
 
 bool can_widen(const Plan &plan, const Lanes &lanes) {
     return !lanes.short_build && !plan.last().adaptive && plan.last().kernel >= 3;
@@ -329,9 +328,9 @@ struct ForwardBatch {
     // A long window is reduced along itself. To look for its winner there takes longer than to transpose it, until a
     // window a lane is too much for the nearest caches.
     bool has_long_windows() const {
-        const i64 for_sums = bytes == 1 ? 128 : bytes == 2 ? 64 : bytes == 4 ? 56 : 32, for_winners = 8192 / bytes;
-        const i64 is_long =
-            sums && plan.inner == 1 && axis.dilation == 1 ? for_sums : tagged ? for_winners : 16 * lanes;
+        const i64 for_sums = bytes == 1 ? 128 : bytes == 2 ? 64 : bytes == 4 ? 56 : 32, others = 16 * lanes;
+        const bool sums_of_row = sums && plan.inner == 1 && axis.dilation == 1;
+        const i64 is_long = sums_of_row ? for_sums : tagged ? 8192 / bytes : others;
         return (axis.adaptive || axis.stride >= axis.kernel) && axis.kernel >= is_long;
     }
     // Half of the lanes, or a quarter, are enough for rows that would fill no more.
@@ -354,9 +353,10 @@ struct ForwardBatch {
     bool loses_more() const { return one_row && (bytes == 2 || (bytes == 4 && axis.stride > 2)); }
     // Whether a row has phases that are made by shuffles, of places or of numbers.
     bool has_small_steps() const {
-        const i64 of_places = plan.dim_count == 0 ? 2 : 1,
-                  of_numbers = result_bytes == 1 && !sums ? 2 : bytes == 8 || one_row ? 4 : 5;
-        return !axis.adaptive && axis.stride <= (plan.inner > 1 ? of_places : of_numbers);
+        if (axis.adaptive) return false;
+        if (plan.inner > 1) return axis.stride <= (plan.dim_count == 0 ? 2 : 1);
+        if (result_bytes == 1 && !sums) return axis.stride <= 2;
+        return axis.stride <= (bytes == 8 || one_row ? 4 : 5);
     }
     bool has_short_rows() const {
         const bool longer = !has_small_steps() || loses_more() || (sums && bytes == 8);

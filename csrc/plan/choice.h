@@ -53,10 +53,11 @@ struct Lanes {
     bool tagged;    // whether places in the window matter
     bool slides;    // whether one axis can go after the other
     Tuned tuned;
-    bool narrow;        // whether cells of one or two bytes are read into wider lanes
-    bool short_build;   // whether the level has the ways alone that every plan needs
-    bool sums = false;  // whether cells are added up
-    i64 in_words = 0;   // of how many narrow integers the sum fits into words of twice their size, if that is compiled
+    bool narrow;          // whether cells of one or two bytes are read into wider lanes
+    bool short_build;     // whether the level has the ways alone that every plan needs
+    bool sums = false;    // whether cells are added up
+    bool errors = false;  // whether what additions lose is kept beside them
+    i64 in_words = 0;  // of how many narrow integers the sum fits into words of twice their size, if that is compiled
 };
 
 // BATCH can cut the one row of a slab into pieces of equal windows, none of which sees padding: `count` pieces of
