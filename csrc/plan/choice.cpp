@@ -333,11 +333,13 @@ struct ForwardBatch {
         const i64 is_long = sums_of_row ? for_sums : tagged ? 8192 / bytes : others;
         return (axis.adaptive || axis.stride >= axis.kernel) && axis.kernel >= is_long;
     }
-    // Half of the lanes, or a quarter, are enough for rows that would fill no more.
+    // Half of the lanes, or a quarter, are enough for rows that would fill no more, and the fewer, the fewer cells bins
+    // have, which would otherwise be reduced one by one.
     bool fills() const {
+        const bool small_bins = axis.adaptive && plan.in_slab * lanes <= 30 * plan.out_slab * plan.outer;
         const bool as_full = (2 * plan.outer >= lanes && 2 * plan.out_row <= lanes) ||
                              (4 * plan.outer >= lanes && 4 * plan.out_row <= lanes);
-        return is_full || (as_full && plan.inner == 1 && plan.outer > 1);
+        return is_full || ((as_full || small_bins) && plan.inner == 1 && plan.outer > 1);
     }
     // Rows of a register or two lose so much that even slabs which are further away are better transposed; but not for
     // bins so large that to reduce one by itself takes less time than to transpose its cells. Other ways take long for
@@ -363,7 +365,7 @@ struct ForwardBatch {
         return plan.out_row < (longer ? 4 : 2) * lanes;
     }
     i64 few_cells() const {
-        if (axis.adaptive && plan.inner == 1) return 4000;  // bins would otherwise be reduced one by one
+        if (axis.adaptive && plan.inner == 1) return 4000;
         if (plan.dim_count == 0) return !loses_more() ? 100 : axis.stride > 2 ? 640 / bytes : 160;
         if (is_full && (bytes <= 2 || (tagged && bytes <= 4))) return 1200;
         return sums ? 450 : 600;
