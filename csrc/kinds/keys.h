@@ -35,16 +35,12 @@ struct FloatKey {
     using Bits = typename IntOf<sizeof(T)>::u;
     Bits sign;
     template <int N>
-    vec<T, N> turned(vec<T, N> v) const {
-        return bits<vec<T, N>>(bits<vec<Bits, N>>(v) ^ sign);
-    }
-    template <int N>
     vec<T, N> in(const T *p) const {
-        return turned<N>(load<N>(p));
+        return bits<vec<T, N>>(bits<vec<Bits, N>>(load<N>(p)) ^ sign);
     }
     template <int N>
     void out(T *p, vec<T, N> key) const {
-        store<N>(p, turned<N>(key));
+        store<N>(p, bits<vec<T, N>>(bits<vec<Bits, N>>(key) ^ sign));
     }
     template <int N>
     static auto equal(vec<T, N> a, vec<T, N> b) {

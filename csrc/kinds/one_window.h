@@ -187,19 +187,14 @@ void look_at_all(const Plan &plan, const TiedArrays<A> &arrays, const F &f) {
     });
 }
 
-template <class T>
-bool are_finite(const T *numbers, i64 count) {
-    using A = std::conditional_t<sizeof(T) == 2, float, T>;
+template <class A>
+bool are_finite(const A *numbers, i64 count) {
     constexpr int N = LANES<A>;
     vec<A, N> zeros{};  // of finite numbers
     i64 i = 0;
-    auto zero = [&](auto size) NDPOOL_INLINED {
-        const auto v = load_as<A, decltype(size)::value>(numbers + i);
-        return v - v;
-    };
-    for (; i + N <= count; i += N) zeros += zero(Size<N>());
+    for (; i + N <= count; i += N) zeros += load<N>(numbers + i) - load<N>(numbers + i);
     bool all = true;
-    for (; i < count; ++i) all &= zero(Size<1>())[0] == 0;
+    for (; i < count; ++i) all &= numbers[i] - numbers[i] == 0;
     for (int l = 0; l < N; ++l) all &= zeros[l] == 0;
     return all;
 }

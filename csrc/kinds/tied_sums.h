@@ -72,41 +72,29 @@ struct TiedBest : Untagged {
     }
 };
 
-// Narrow floats are lifted to floats.
-template <class T>
-using TiedLane = std::conditional_t<sizeof(T) == 2, float, T>;
-
 // Floats, with their tangents in an array of the same shape.
 template <class T>
-struct TiedExtreme : TiedBest<TiedLane<T>> {
+struct TiedExtreme : TiedBest<T> {
     using In = T;
-    using Lanes = TiedBest<TiedLane<T>>;
-    using Lane = TiedLane<T>;
+    using Lanes = TiedBest<T>;
     static constexpr bool CARRIES = true;
     template <int N>
     using State = typename Lanes::template State<N>;
-    FloatKey<Lane> key;
+    FloatKey<T> key;
     const T *x, *t;  // where both start
 
-    TiedExtreme(const FloatKey<Lane> &key, const T *x, const T *t) : key(key), x(x), t(t) {}
+    TiedExtreme(const FloatKey<T> &key, const T *x, const T *t) : key(key), x(x), t(t) {}
     Lanes lanes() const { return {}; }
     template <int N>
     State<N> lift(const T *p, i64) const {
         prefetch<N>(t + (p - x));
-        return lifted<N>(p, t + (p - x));
+        return {key.template in<N>(p), splat<T, N>(1), load<N>(t + (p - x)), vec<T, N>{}};
     }
     template <int N>
     State<N> lift_some(const T *p, i64, int count) const {
-        T some[N], tangents[N];
-        for (int i = 0; i < N; ++i) some[i] = p[i < count ? i : 0], tangents[i] = t[p - x + (i < count ? i : 0)];
-        return lifted<N>(some, tangents);
-    }
-
-  private:
-    template <int N>
-    NDPOOL_INLINE State<N> lifted(const T *cells, const T *tangents) const {
-        const vec<Lane, N> none{};
-        return {key.template turned<N>(load_as<Lane, N>(cells)), none + 1, load_as<Lane, N>(tangents), none};
+        T some[N];
+        for (int i = 0; i < N; ++i) some[i] = p[i < count ? i : 0];
+        return {key.template in<N>(some), splat<T, N>(1), load_some<N>(t + (p - x), count), vec<T, N>{}};
     }
 };
 
@@ -114,9 +102,8 @@ struct TiedExtreme : TiedBest<TiedLane<T>> {
 enum class Tied { SUM, SHARE };
 template <class T, bool PAST = false>
 struct TiedSink {
-    using Lane = TiedLane<T>;
     static constexpr bool STREAMS = std::is_same_v<T, float>;
-    FloatKey<Lane> key;
+    FloatKey<T> key;
     T *y;  // or null
     T *dy;
     Tied wanted;
@@ -130,19 +117,18 @@ struct TiedSink {
     }
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
     static bool finishes() { return false; }
-    static bool rows_differ() { return false; }
     template <class Use>
     NDPOOL_INLINE void over_arrays(const Use &use) {
         use(dy, dy_row);
         if (y) use(y, row);
     }
     template <int N>
-    void put(i64 at, const typename TiedBest<Lane>::template State<N> &s, int count) {
-        if (y) put_some<N, PAST>(row + at, count, [&](T *p) { store_as<N>(p, key.template turned<N>(s.v)); });
-        const vec<Lane, N> one = vec<Lane, N>{} + 1;
-        const vec<Lane, N> sum = TiedBest<Lane>::template total<N>(s);
-        const vec<Lane, N> found = wanted == Tied::SUM ? sum : sum / (s.count > 1 ? s.count : one);
-        put_some<N, PAST>(dy_row + at, count, [&](T *p) { store_as<N>(p, found); });
+    void put(i64 at, const typename TiedBest<T>::template State<N> &s, int count) {
+        if (y) put_some<N, PAST>(row + at, count, [&](T *p) { key.template out<N>(p, s.v); });
+        const vec<T, N> one = vec<T, N>{} + 1;
+        const vec<T, N> sum = TiedBest<T>::template total<N>(s);
+        const vec<T, N> found = wanted == Tied::SUM ? sum : sum / (s.count > 1 ? s.count : one);
+        put_some<N, PAST>(dy_row + at, count, [&](T *p) { store<N>(p, found); });
     }
 };
 

@@ -58,29 +58,20 @@ void ties_as(const Plan &plan, const Call &call, const Route &route) {
 // y, where it is wanted, and with it the sums or shares of the cells that tie, in one pass.
 template <class T>
 void find_tied(const Plan &plan, const Call &call, const void *t, Tied wanted, T *found, const Route &route) {
-    using Lane = TiedLane<T>;
-    using Bits = typename IntOf<sizeof(Lane)>::u;
+    using Bits = typename IntOf<sizeof(T)>::u;
     auto *x = static_cast<const T *>(call.x);
-    const FloatKey<Lane> key{call.minimum ? Bits(1) << (8 * sizeof(Lane) - 1) : 0};
+    const FloatKey<T> key{call.minimum ? Bits(1) << (8 * sizeof(T) - 1) : 0};
     const TiedSink<T> sink{key, static_cast<T *>(call.y), found, wanted, nullptr, nullptr};
-    const TiedExtreme<T> ties(key, x, static_cast<const T *>(t));
-    constexpr Tuned TUNED = sizeof(T) == 2 ? Tuned::NOT : std::is_same_v<T, float> ? Tuned::ALL : Tuned::ROWS;
-    pool_all<TUNED>(plan, ties, x, sink, route, LEVEL_IS_TUNED,
-                    [&](bool streamed) { slide_all(plan, ties, x, sink, streamed); });
+    constexpr Tuned TUNED = std::is_same_v<T, float> ? Tuned::ALL : Tuned::ROWS;
+    pool_all<TUNED>(plan, TiedExtreme<T>(key, x, static_cast<const T *>(t)), x, sink, route);
 }
 
-// The JVP in one pass. A sum of floats may be beyond all floats where its share is not, so what is not finite is added up
-// again.
+// The JVP in one pass. Says whether dy is finite.
 template <class T>
-void tied_jvp(const Plan &plan, const Call &call, const Route &route) {
+bool tied_sums(const Plan &plan, const Call &call, const Route &route) {
     auto *dy = static_cast<T *>(call.dy);
     find_tied<T>(plan, call, call.t, call.ties == Ties::SPLIT ? Tied::SHARE : Tied::SUM, dy, route);
-    if constexpr (!std::is_same_v<T, double>)
-        if (!route.told && !are_finite(dy, plan.outer * plan.out_slab)) {
-            Call own = call;
-            if (call.y) own.y_in = call.y;
-            ties_as<double, T>(plan, own, route);
-        }
+    return route.told || are_finite(dy, plan.outer * plan.out_slab);
 }
 
 // Whether the VJP of floats goes by squares.
@@ -133,9 +124,15 @@ void run_ties(const Plan &plan, const Call &call, const Route &route) {
     const bool one = is_one_window(plan) && (call.op != Op::TIES_JVP || plan.cells > ONE_OF_MANY),
                few = most_terms(plan, call.op) <= FEW && plan.cells < (1 << 24);
     const bool floats = call.derivative != Type::F64 && (one || few);
-    if (call.op == Op::TIES_JVP && call.ties != Ties::FIRST && !one && route.asked != Way::TIES &&
-        is_float(call.type) && plan.cells < (1 << 24))
-        return with_float(call.type, [&](auto zero) { tied_jvp<decltype(zero)>(plan, call, route); });
+    const bool in_one_pass = call.op == Op::TIES_JVP && call.ties != Ties::FIRST && !one &&
+                             (call.type == Type::F64 || (call.type == Type::F32 && floats));
+    if (in_one_pass && route.asked != Way::TIES) {
+        if (call.type == Type::F64) return void(tied_sums<double>(plan, call, route));
+        if (tied_sums<float>(plan, call, route)) return;
+        Call own = call;
+        if (call.y) own.y_in = call.y;
+        return ties_as<double, float>(plan, own, route);
+    }
     if (call.op == Op::TIES_VJP && floats && route.asked != Way::TAPS && route.asked != Way::AXES &&
         goes_by_squares(plan, call, route)) {
         if (!route.tell(Way::SQUARES)) squares_vjp(plan, call, route);
