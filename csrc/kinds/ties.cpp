@@ -126,7 +126,7 @@ void run_ties(const Plan &plan, const Call &call, const Route &route) {
     const bool floats = call.derivative != Type::F64 && (one || few);
     const bool in_one_pass = call.op == Op::TIES_JVP && call.ties != Ties::FIRST && !one &&
                              (call.type == Type::F64 || (call.type == Type::F32 && floats));
-    if (in_one_pass && route.asked != Way::TIES) {
+    if (in_one_pass && (route.asked == Way::NONE ? suits_tied_pass(plan) : route.asked != Way::TIES)) {
         if (call.type == Type::F64) return void(tied_sums<double>(plan, call, route));
         if (tied_sums<float>(plan, call, route)) return;
         Call own = call;

@@ -421,6 +421,10 @@ double windows_over(const Plan &plan, int first, int stop) {
     return over;
 }
 
+bool suits_tied_pass(const Plan &plan) {
+    return plan.inner == 1 && small_steps_of_two(plan.last()) && plan.outer_cells <= 9;
+}
+
 bool suits_tied_taps(const Plan &plan, bool far_apart, i64 lanes) {
     if (plan.inner >= lanes)  // the windows over each place are looked up, which takes as long as a register or two
         return plan.inner >= 2 * lanes && (plan.dim_count == 0 || windows_over(plan, 0, plan.axis_count) <= 4);

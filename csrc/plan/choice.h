@@ -120,6 +120,10 @@ constexpr i64 MOST_IN_NETWORK = 255;
 // Whether they are there in less time than another way would take.
 bool suits_network(const Plan &plan, const OrderTraits &traits);
 
+// Whether the cells that tie, and the sum of their tangents, are best found in the pass that finds the value: where it
+// stays in registers. To find the value and look again takes less elsewhere.
+bool suits_tied_pass(const Plan &plan);
+
 // Whether ties go back by TAPS, with so many lanes, and not by the best of each column: along one row, where that is
 // the cell itself; over windows that are `far_apart` and so taken one by one; and with many channels last, where few
 // windows are over a cell.
