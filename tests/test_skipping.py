@@ -102,7 +102,7 @@ def most_cells(pool, shape):
     return math.prod(axis.kernel for axis in pool._layout(shape).geometry)
 
 
-@settings(max_examples=250)
+@settings(max_examples=250, deadline=None)
 @given(st.data())
 def test_every_operation_is_that_of_the_specification(data):
     case = data.draw(cases(KINDS + ROUNDED_KINDS, max_cells=150))
@@ -474,7 +474,7 @@ def test_the_number_of_threads_does_not_matter(kind):
                 same_bytes(one, two)
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(cases(KINDS, max_cells=300), st.integers(0, 2**32))
 def test_push_and_pull_are_transposed(case, seed):
     rng = np.random.default_rng(seed)
