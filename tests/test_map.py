@@ -222,7 +222,7 @@ def test_all_ways_of_pools_are_timed_beside_the_chosen_one(main, monkeypatch, ca
     monkeypatch.setattr(ways, "WORTH_TELLING", 0)
     ways.main(["--count", "6", "--seed", "2", "--budget", "0", "--smallest", "1e3", "--largest", "2e3"])
     said = capsys.readouterr().out.splitlines()
-    assert {line.split()[1] for line in said if "us" in line} == {"forward", "linearize", "pull"}
+    assert {line.split()[1] for line in said if " us" in line} == {"forward", "linearize", "pull"}
     assert [line.partition(":")[0] for line in said[-3:]] == ["forward", "linearize", "pull"]
     one = ways.Measured("pull", "max", "rows", {"rows": 3.0, "slide": 2.0})
     assert (one.quickest, one.ratio) == ("slide", 1.5)

@@ -71,13 +71,14 @@ def text(records: list[Record]) -> str:
 
 
 EXPLANATION = """\
-Each point is a pool drawn at random: kind, dtype, number of axes, layout, window and size. Its result was checked. Then
-ndpool, PyTorch (where it has the pool, on tensors that lie in memory in the same way) and a copy of the input took
-turns. ndpool is called on tensors, where forward + VJP are autograd's as PyTorch's are, and on arrays, with `out=` and
-`pullback(g, out=gx)`. The memory's limit is the time in which the bytes would be moved at the speed of the copy: x and
-y; with VJP also g, gx and what the derivative keeps; where x is every second number of an array, all of that. It is compared with arrays of 4 MB and more. The last lines of the
-table have PyTorch's time over that limit, and over a bare call: a function in Python that returns tensors made before.
-No engine behind Python can do better on tensors than these lines.
+Each point is a pool drawn at random: kind, dtype, number of axes, layout, window and size. Its result was checked.
+Then ndpool, PyTorch (where it has the pool, on tensors that lie in memory in the same way) and a copy of the input
+took turns. ndpool is called on tensors, where forward + VJP are autograd's as PyTorch's are, and on arrays, with
+`out=` and `pullback(g, out=gx)`. The memory's limit is the time in which the bytes would be moved at the speed of the
+copy: x and y; with VJP also g, gx and what the derivative keeps. Where x is every second number of an array, all of
+the array counts. The limit is compared with arrays of 4 MB and more. The last lines of the table have PyTorch's time
+over that limit, and over a bare call: a function in Python that returns tensors made before. No engine behind Python
+can do better on tensors than these lines.
 
 ![Ratios of times for pools drawn at random](map-light.svg#only-light)
 ![Ratios of times for pools drawn at random](map-dark.svg#only-dark)

@@ -112,8 +112,8 @@ def main(given: list[str] | None = None) -> None:
     wanted = [drawn for drawn in command.chosen(options) if drawn.layout != "strided"]
     found = [one for drawn in wanted for one in measure(drawn, options.budget)]
     for one in sorted((one for one in found if one.ratio > WORTH_TELLING), key=lambda one: -one.ratio)[:WORST]:
-        own, best = (1e6 * one.seconds[way] for way in (one.chosen, one.quickest))
-        print(f"{one.ratio:5.2f} {one.operation:9} {one.chosen:8} {own:9.1f} us  {one.quickest:8} {best:9.1f}  {one.pool}")
+        ways = ", ".join(f"{way} {1e6 * one.seconds[way]:.1f} us" for way in (one.chosen, one.quickest))
+        print(f"{one.ratio:5.2f} {one.operation:9} {ways}: {one.pool}")
     for operation in dict.fromkeys(one.operation for one in found):
         print(summary(operation, [one for one in found if one.operation == operation]))
 
