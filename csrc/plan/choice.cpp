@@ -260,6 +260,15 @@ bool slides_as_well(const Plan &plan, i64 lanes, i64 bytes) {
            plan.in_slab > (320 << 10) / (lanes * bytes);
 }
 
+bool moves_in_steps(const Plan &plan) {
+    bool steps = false;
+    for (int a = 0; a < plan.axis_count; ++a) {
+        if (plan.axes[a].adaptive) return false;
+        steps |= plan.axes[a].stride > 1;
+    }
+    return steps;
+}
+
 // On the way back, it is rows of cells that are short.
 bool suits_batch_back(const Plan &plan, Adds adds, i64 lanes, i64 bytes) {
     // Sums of narrow cells have lanes twice as wide: rows twice as long are as short, and half a register is as full.
@@ -268,8 +277,11 @@ bool suits_batch_back(const Plan &plan, Adds adds, i64 lanes, i64 bytes) {
     if (adds == Adds::TERMS && plan.dim_count == 0 && plan.inner == 1)
         return fill_lanes(plan.outer, lanes) && slabs_stay_near(plan, lanes, bytes) && plan.in_row < 1000;
     if (in_long_pairs(plan) && !(widens && plan.last().output < lanes)) return false;
-    if (!fill_lanes(plan.outer, widens && plan.in_row < 64 ? lanes / 2 : lanes) || !slabs_stay_near(plan, lanes, bytes))
-        return false;
+    if (!fill_lanes(plan.outer, widens && plan.in_row < 64 ? lanes / 2 : lanes)) return false;
+    // Short rows of cells that several windows see lose more than slabs that are far away.
+    const bool many_windows = adds == Adds::CELLS && bytes <= 4 && plan.axis_count > 2 && plan.in_row <= 32 &&
+                              moves_in_steps(plan) && !windows_apart(plan);
+    if (!slabs_stay_near(plan, lanes, bytes, many_windows ? 12 << 20 : 320 << 10)) return false;
     // Few doubles are in a register: larger slabs are transposed where rows are short and many windows over a cell.
     if (adds == Adds::CELLS && bytes == 8 && plan.inner == 1 && plan.in_slab >= 600)
         return plan.in_row < 32 && !windows_apart(plan);
