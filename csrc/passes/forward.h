@@ -239,7 +239,8 @@ void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink 
     const Way way = choose_forward(
         plan,
         {MANY, turned ? MANY : FEW, P::TAGGED, slides, turned && HERE == Tuned::ALL ? Tuned::ROWS : HERE,
-         sizeof(In) < 4 && sizeof(In) < sizeof(typename P::Lane), !LEVEL_IS_TUNED, adds_up<P>(), most_in_words<P>()},
+         sizeof(In) < 4 && sizeof(In) < sizeof(typename P::Lane), !LEVEL_IS_TUNED, adds_up<P>(),
+         P::TAGGED && sizeof(typename P::Lane) == 8, most_in_words<P>()},
         route.asked);
     if (route.tell(way)) return;
     const bool streamed = streams_outputs<In>(plan, sink.y, route);

@@ -223,7 +223,10 @@ class Pieces {
             total *= (views.in[d] + at_a_time[d] - 1) / at_a_time[d];
         }
         const bool cut = piece_bytes > (call.skip.any ? 2 * BYTES : MOST);
-        outputs = cut ? outputs_at_a_time(piece_bytes) : plan.axes[0].output;
+        // Where cells along the first pooled axis are near each other, so many at a time that few pages are read by
+        // several pieces.
+        const i64 step = std::max<i64>(1, near(steps[views.leading]));
+        outputs = cut ? outputs_at_a_time(piece_bytes, 4 * RUN / (bytes * step)) : plan.axes[0].output;
         bands = (plan.axes[0].output + outputs - 1) / outputs;
         total *= bands;
         too_large = bands == 1 && piece_bytes > TOO_LARGE;
@@ -320,11 +323,12 @@ class Pieces {
     }
     i64 within(i64 cell) const { return std::max<i64>(0, std::min(cell, plan.axes[0].length)); }
 
-    // Along the first pooled axis, so many that the cells seen twice are few.
-    i64 outputs_at_a_time(i64 piece_bytes) const {
+    // Along the first pooled axis, so many that the cells seen twice are few; and `least` cells, should these fit.
+    i64 outputs_at_a_time(i64 piece_bytes, i64 least) const {
         const Axis &axis = plan.axes[0];
         if (axis.adaptive) return axis.output;
-        const i64 reach = axis.dilation * (axis.kernel - 1), fit = BYTES / std::max<i64>(1, piece_bytes / axis.length);
+        const i64 reach = axis.dilation * (axis.kernel - 1), cell_bytes = std::max<i64>(1, piece_bytes / axis.length),
+                  fit = std::max(BYTES / cell_bytes, std::min(least, MOST / cell_bytes));
         const i64 some = std::max<i64>(std::max(fit, 4 * reach) / axis.stride, 1);
         return some > axis.output / 2 ? axis.output : some;
     }
