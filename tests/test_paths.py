@@ -203,6 +203,15 @@ ROADS = [
     road("planes of lines in steps", Window((2, 3, 4, 2), (1, 2, 3, 1), (1, 1, 2, 0)), (2, 5, 9, 14, 21)),
     road("planes of long rows", Window((2, 3, 3), 1, (0, 1, 2), (1, 2, 3)), (1, 6, 13, 331)),
     road("planes with more padding at the end", Window((3, 4, 3), 1, ((0, 2), (1, 2), (0, 2))), (2, 5, 9, 17)),
+    # Two axes: rows of less than a block and of several, a carried axis between, and steps from row to row.
+    road("axes of short rows", Window((3, 4), 1, 1), (9, 11, 13)),
+    road("axes of rows of some registers", Window((3, 3), 1), (2, 13, 70), None, np.float16),
+    road("axes of long rows", Window((2, 3), 1, (0, 1), (2, 3)), (2, 9, 1531)),
+    road("axes of five channels", Window((3, 2), 1, (1, 0)), (2, 9, 40, 5), (1, 2), np.float16),
+    road("axes of many channels", Window((3, 3), 1, 1), (1, 9, 10, 67), (1, 2), np.float64),
+    road("axes with one between", Window((3, 3), 1, 1), (2, 9, 4, 33), (1, 3)),
+    road("rows first, in steps from row to row", Window((3, 3), (2, 1), 1), (2, 19, 70)),
+    road("rows first, of three channels", Window((3, 3), (2, 1), 1), (2, 19, 30, 3), (1, 2), np.float16),
     # Keys and places beside each other.
     road("short rows of doubles", Window((3,) * 4, 1, 1), (2, 7, 6, 5, 21), None, np.float64),
     road("planes of doubles in steps", Window((5, 4, 3), (2, 1, 1), 1), (2, 13, 12, 35), None, np.float64),
@@ -411,7 +420,7 @@ def test_sums_of_padding_alone(dtype):
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "uint16", "int64", "uint64"])
 @pytest.mark.parametrize("kind", [Max(), Min()], ids=["max", "min"])
 def test_winners_at_the_ends_of_the_range(kind, dtype):
-    """The lowest and the highest numbers, beside padding, which wins nothing: keys and places in one, or side by side."""
+    """The lowest and the highest numbers, beside padding, which wins nothing."""
     dtype = np.dtype(dtype)
     rng = np.random.default_rng(3)
     if dtype.kind == "f":
@@ -430,11 +439,12 @@ def test_winners_at_the_ends_of_the_range(kind, dtype):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64], ids=lambda d: d.__name__)
-@pytest.mark.parametrize("kernel", [(2, 3, 3), (7, 7, 7), (2, 2, 3, 4)], ids=str)
+@pytest.mark.parametrize("kernel", [(3, 3), (2, 5), (9, 9), (2, 3, 3), (7, 7, 7), (2, 2, 3, 4)], ids=str)
 def test_a_part_adds_up_as_the_whole_does(kernel, dtype):
-    """Gradients of winners over three axes and more, to the bit: of some slabs, and of a part of each."""
+    """Gradients of winners over several axes, to the bit: of some slabs, and of a part of each."""
     pool, rng, rank = Pool(Max(), Window(kernel, 1)), np.random.default_rng(9), len(kernel)
-    x = numbers(rng, "ties", (19, *((16, 17, 40) if rank == 3 else (9, 8, 7, 20))), np.dtype(dtype))
+    shape = {2: (61, 150), 3: (16, 17, 40), 4: (9, 8, 7, 20)}[rank]
+    x = numbers(rng, "ties", (19, *shape), np.dtype(dtype))
     g = numbers(rng, "normal", pool.output_shape(x.shape), x.dtype)
     whole = pool.vjp(x)[1](g)
     same(pool.vjp(x[3:5])[1](g[3:5]), whole[3:5])

@@ -377,6 +377,17 @@ struct PlacedBest : TwoLanes<I>, Untagged {
     }
     template <int N>
     static void merge(State<N> &a, const State<N> &b) {
+#if defined(__AVX512F__)  // where the compiler would make vectors of masks
+        if constexpr (N * sizeof(I) == 64) {
+            const auto v = bits<__m512i>(a.v), other = bits<__m512i>(b.v), with = bits<__m512i>(a.with);
+            const auto better = _mm512_cmpgt_epi64_mask(other, v), equal = _mm512_cmpeq_epi64_mask(other, v),
+                       first = _mm512_mask_cmplt_epi64_mask(equal, bits<__m512i>(b.with), with);
+            a.v = bits<vec<I, N>>(_mm512_max_epi64(v, other));
+            a.with = bits<vec<I, N>>(
+                _mm512_mask_mov_epi64(with, static_cast<__mmask8>(better | first), bits<__m512i>(b.with)));
+            return;
+        }
+#endif
         const auto wins = (b.v > a.v) | ((b.v == a.v) & (b.with < a.with));
         a.v = b.v > a.v ? b.v : a.v;
         a.with = wins ? b.with : a.with;

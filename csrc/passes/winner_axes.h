@@ -11,9 +11,9 @@
 // for each cell, not their product, all in registers. A cell adds up along the first axis, then along the second, and
 // along the row at last, each in the order of the outputs.
 //
-// Planes of the first axis go one by one. In a plane, rows may be short, and so may be the planes of the axes after it.
-// So outputs lie in a frame, whose lines have room for the cells and, before the outputs, for as many elements as
-// windows reach over. There is nobody's place:
+// Planes of the first axis go one by one; over two axes, they are rows. In a plane, rows may be short, and so may be
+// the planes of the axes after it. So outputs lie in a frame, whose lines have room for the cells and, before the
+// outputs, for as many elements as windows reach over. There is nobody's place:
 //
 //     frame      . . a b c d . . e f g h . . i j k l . .      windows of 3 cells
 //     cell                 ^
@@ -155,7 +155,7 @@ class WinnerAxes {
 
     template <class W>
     void fill(const InputPart &part, const W *winners, const void *g) {
-        const i64 length = plan.dims[1].in_count, most = cells_of_band();
+        const i64 length = cells_of(1), most = row == 1 ? length : cells_of_band();
         for (i64 begin = 0; begin < length; begin += most) {
             look_at(begin, begin + most < length ? begin + most : length);
             fill_band(part, winners, g);
@@ -163,8 +163,8 @@ class WinnerAxes {
     }
 
   private:
-    // A dimension after the first: cells first..first+in-1, and outputs lo..lo+out-1 over them. In a frame it has
-    // `before` indices before it is pooled and `after` then, and the first output is number `lead` of them.
+    // A dimension after the first, the row at last: cells first..first+in-1, and outputs lo..lo+out-1 over them. In a
+    // frame it has `before` indices before it is pooled and `after` then. The first output is number `lead` of them.
     struct Stage {
         const Axis *axis = nullptr;  // null if it is carried along
         bool in_steps_of_one = false;
@@ -224,19 +224,20 @@ class WinnerAxes {
             Stage &stage = stages[d];
             const int axis = d == row ? plan.axis_count - 1 : plan.dims[d].axis;
             stage.axis = axis < 0 ? nullptr : &plan.axes[axis];
-            stage.first = 0, stage.in = d == row ? plan.last().length : plan.dims[d].in_count;
-            stage.lo = 0, stage.out = outputs_of(d);
-            if (d == 1) narrow(stage, begin, end);
+            stage.first = stage.lo = 0, stage.in = cells_of(d), stage.out = outputs_of(d);
             stage.rest = rest, stage.places = kept;
-            measure(stage, d == 1);
+            const bool band = d == 1 && d < row;
+            if (band) narrow(stage, begin, end);
+            measure(stage, band);
             rest *= stage.before, kept *= stage.axis ? stage.axis->kernel : 1;
         }
-        const i64 each = out_plane / plan.dims[1].out_count;
-        first_cell = begin * plan.dims[1].in_stride, first_output = stages[1].lo * each;
+        const i64 each = out_plane / outputs_of(1);
+        first_cell = row == 1 ? 0 : begin * plan.dims[1].in_stride, first_output = stages[1].lo * each;
         outputs = stages[1].out * each;
         list_rows();
         take_room(rest);
     }
+    i64 cells_of(int d) const { return d == row ? plan.last().length : plan.dims[d].in_count; }
     i64 outputs_of(int d) const { return d == row ? plan.last().output : plan.dims[d].out_count; }
     static void narrow(Stage &stage, i64 begin, i64 end) {
         stage.first = stage.lo = begin, stage.in = end - begin;
@@ -322,7 +323,9 @@ class WinnerAxes {
                 const i64 at = floats.as_they_are ? o * out_plane : widened(g, start, o, o % turns);
                 over_cell[asked++] = {at, o * out_plane, place * left};
             });
-            add_up_planes(shares, winners + start, asked, left);
+            // After the outputs of other planes or slabs, a block more may be read.
+            const bool spare = start + over.hi * out_plane + U * N <= plan.outer * plan.out_slab;
+            add_up_planes(shares, winners + start, asked, left, spare);
             emit(part, c, add_up_stages());
         }
     }
@@ -334,18 +337,21 @@ class WinnerAxes {
     }
     // Long rows go to where they belong in the frame. Short ones are one, and then moved apart.
     template <class W>
-    void add_up_planes(const A *shares, const W *winners, i64 asked, i64 left) {
+    void add_up_planes(const A *shares, const W *winners, i64 asked, i64 left, bool spare) {
         A *sum = framed.sums.data();
         std::uint8_t *place = framed.places.data();
         const i64 length = plan.out_row, *to = output_rows.data();
         const Window *windows = over_cell.data();
         if (length >= 2 * U * N) {
             for (i64 r = 0; r < output_count; ++r)
-                add_up<false>(shares + r * length, winners + r * length, windows, asked, left, length, sum + to[r],
+                add_up<false, true>(shares + r * length, winners + r * length, windows, asked, left, length, sum + to[r],
                               place + to[r]);
             return;
         }
-        add_up<false>(shares, winners, windows, asked, left, outputs, loose.sums.data(), loose.places.data());
+        if (spare)
+            add_up<true, true>(shares, winners, windows, asked, left, outputs, loose.sums.data(), loose.places.data());
+        else
+            add_up<false, true>(shares, winners, windows, asked, left, outputs, loose.sums.data(), loose.places.data());
         // A register at a time, and nobody's places after it. What is written too much is written again.
         const A *from = loose.sums.data();
         const std::uint8_t *place_from = loose.places.data();
@@ -372,12 +378,12 @@ class WinnerAxes {
             const Frame &to = frames[next];
             const i64 before = stage.before * stage.rest, after = stage.after * stage.rest;
             if (stage.in_steps_of_one)
-                add_up<true>(now->sums.data(), now->places.data(), stage.windows.steps(), stage.axis->kernel,
+                add_up<true, false>(now->sums.data(), now->places.data(), stage.windows.steps(), stage.axis->kernel,
                              stage.places, lines * after, to.sums.data(), to.places.data());
             else
                 for (i64 l = 0; l < lines; ++l)
                     for (i64 c = 0; c < stage.in; ++c)
-                        add_up<true>(now->sums.data() + l * before, now->places.data() + l * before,
+                        add_up<true, false>(now->sums.data() + l * before, now->places.data() + l * before,
                                      stage.windows.of(c), stage.windows.count(c), stage.places, stage.rest,
                                      to.sums.data() + l * after + c * stage.rest,
                                      to.places.data() + l * after + c * stage.rest);
@@ -388,8 +394,8 @@ class WinnerAxes {
     }
 
     // What `count` windows hand to a line of cells, and the places that are `left` of their winners' then. SPARE says
-    // that a register may be read and written where the line is shorter.
-    template <bool SPARE, class W>
+    // that a block may be read and written where the line is shorter, FIRST that the shares are those of outputs.
+    template <bool SPARE, bool FIRST, class W>
     static void add_up(const A *shares, const W *winners, const Window *windows, i64 count, i64 left, i64 length,
                        A *sum, std::uint8_t *place) {
         auto block = [&](auto registers, auto size, i64 i) NDPOOL_INLINED {
@@ -397,6 +403,10 @@ class WinnerAxes {
             vec<A, M> own[R] = {};
             vec<std::uint8_t, R * M> owner = splat<std::uint8_t, R * M>(NOBODY);
             const auto most = static_cast<std::uint8_t>(left);
+            if (FIRST && count > 0) {  // the others were read for the cells before
+                prefetch<R * M>(shares + windows[count - 1].share + i);
+                prefetch<R * M>(winners + windows[count - 1].winner + i);
+            }
             for (i64 w = 0; w < count; ++w) {
                 const vec<std::uint8_t, R * M> rest =
                     without_digit<R * M>(winners + windows[w].winner + i, windows[w].place);
@@ -409,6 +419,8 @@ class WinnerAxes {
         };
         if (length >= U * N)
             whole_blocks<U * N>(length, [&](i64 i) NDPOOL_INLINED { block(Size<U>(), Size<N>(), i); });
+        else if (SPARE && length > N)
+            block(Size<U>(), Size<N>(), 0);
         else if (length >= N || SPARE)
             whole_blocks<N>(length < N ? N : length, [&](i64 i) NDPOOL_INLINED { block(Size<1>(), Size<N>(), i); });
         else
@@ -428,7 +440,7 @@ class WinnerAxes {
                       bytes = count * element_bytes;
             char *memory = part.streamed ? outbox.room(to, bytes, (length > SOME ? length : SOME) * element_bytes) : to;
             A *made = floats.as_they_are ? reinterpret_cast<A *>(memory) : line.data();
-            if (is_dense && seen >= U * N) {
+            if ((is_dense || stop == r + 1) && seen >= U * N) {
                 add_up_rows(*frame, start[r], seen, made);
             } else {
                 add_up_rows(*frame, start[r], seen < U * N ? U * N : seen, cells.data());
@@ -470,7 +482,7 @@ class WinnerAxes {
     }
 };
 
-// gx[winner] += g, over three axes and more. Places without the first axis are bytes, and windows go in steps of one
+// gx[winner] += g, over two axes and more. Places without the first axis are bytes, and windows go in steps of one
 // along the row.
 template <class A, class W>
 void pull_by_winner_axes(const Plan &plan, const W *winners, const void *g, const Gradient &gradient,
