@@ -197,6 +197,26 @@ ROADS = [
     road("planes of three channels", Window((3, 2, 3), 1, 1), (2, 9, 8, 11, 3), (1, 2, 3)),
     road("planes of adaptive bins", Adaptive((3, 14, 5)), (2, 7, 9, 23)),
     road("planes of 16 by 16 cells", Window((4, 4, 4, 4), 1, 1), (6, 7, 8, 9), None, np.float16),
+    road("places of two bytes", Window((7, 7, 7), 1, 3), (2, 12, 11, 19)),
+    road("places of two bytes, doubles", Window((40, 3, 4), 1, (5, 1, 0)), (61, 9, 12), None, np.float64),
+    road("places of two bytes, many slabs", Window((5,) * 4, 1, 2), (33, 6, 5, 7, 6), None, np.float16),
+    road("planes of lines in steps", Window((2, 3, 4, 2), (1, 2, 3, 1), (1, 1, 2, 0)), (2, 5, 9, 14, 21)),
+    road("planes of long rows", Window((2, 3, 3), 1, (0, 1, 2), (1, 2, 3)), (1, 6, 13, 331)),
+    road("planes with more padding at the end", Window((3, 4, 3), 1, ((0, 2), (1, 2), (0, 2))), (2, 5, 9, 17)),
+    # Two axes: rows of less than a block and of several, a carried axis between, and steps from row to row.
+    road("axes of short rows", Window((3, 4), 1, 1), (9, 11, 13)),
+    road("axes of rows of some registers", Window((3, 3), 1), (2, 13, 70), None, np.float16),
+    road("axes of long rows", Window((2, 3), 1, (0, 1), (2, 3)), (2, 9, 1531)),
+    road("axes of five channels", Window((3, 2), 1, (1, 0)), (2, 9, 40, 5), (1, 2), np.float16),
+    road("axes of many channels", Window((3, 3), 1, 1), (1, 9, 10, 67), (1, 2), np.float64),
+    road("axes with one between", Window((3, 3), 1, 1), (2, 9, 4, 33), (1, 3)),
+    road("rows first, in steps from row to row", Window((3, 3), (2, 1), 1), (2, 19, 70)),
+    road("rows first, of three channels", Window((3, 3), (2, 1), 1), (2, 19, 30, 3), (1, 2), np.float16),
+    # Keys and places beside each other.
+    road("short rows of doubles", Window((3,) * 4, 1, 1), (2, 7, 6, 5, 21), None, np.float64),
+    road("planes of doubles in steps", Window((5, 4, 3), (2, 1, 1), 1), (2, 13, 12, 35), None, np.float64),
+    road("wide windows of doubles", Window((40, 30), 1, 3), (2, 70, 65), None, np.float64),
+    road("short rows of 64 bits", Window((3, 2, 4), 1, (1, 0, 2)), (3, 9, 8, 7), None, np.int64),
     # Two or three cells in steps of 2: in registers, and back by squares.
     *(
         road(f"k{k}s2, padded {pad}", Window((k, k), 2, pad, ceil_mode=ceil), (2, 30, 71))
@@ -397,10 +417,10 @@ def test_sums_of_padding_alone(dtype):
         same(forward_by(pool, x, way), expected.astype(pool.kind.result_dtype(x.dtype)))
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "int8", "uint16"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "uint16", "int64", "uint64"])
 @pytest.mark.parametrize("kind", [Max(), Min()], ids=["max", "min"])
 def test_winners_at_the_ends_of_the_range(kind, dtype):
-    """The lowest and the highest numbers, beside padding, which wins nothing: winners as keys and places in one."""
+    """The lowest and the highest numbers, beside padding, which wins nothing."""
     dtype = np.dtype(dtype)
     rng = np.random.default_rng(3)
     if dtype.kind == "f":
@@ -416,6 +436,23 @@ def test_winners_at_the_ends_of_the_range(kind, dtype):
             same(y, gathered.value().astype(dtype))
             same(winners, winners_by(pool, x, "rows")[1])
             same(pool.with_indices(x)[1], gathered.winners())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64], ids=lambda d: d.__name__)
+@pytest.mark.parametrize("kernel", [(3, 3), (2, 5), (9, 9), (2, 3, 3), (7, 7, 7), (2, 2, 3, 4)], ids=str)
+def test_a_part_adds_up_as_the_whole_does(kernel, dtype):
+    """Gradients of winners over several axes, to the bit: of some slabs, and of a part of each."""
+    pool, rng, rank = Pool(Max(), Window(kernel, 1)), np.random.default_rng(9), len(kernel)
+    shape = {2: (61, 150), 3: (16, 17, 40), 4: (9, 8, 7, 20)}[rank]
+    x = numbers(rng, "ties", (19, *shape), np.dtype(dtype))
+    g = numbers(rng, "normal", pool.output_shape(x.shape), x.dtype)
+    whole = pool.vjp(x)[1](g)
+    same(pool.vjp(x[3:5])[1](g[3:5]), whole[3:5])
+    cut = tuple(slice(k // 2, n) for k, n in zip(kernel, x.shape[1:], strict=True))
+    of_outputs = tuple(slice(c.start, n) for c, n in zip(cut, g.shape[1:], strict=True))
+    inside = tuple(slice(k - 1, None) for k in kernel)
+    part = pool.vjp(x[(slice(None), *cut)])[1](g[(slice(None), *of_outputs)])
+    same(part[(slice(None), *inside)], whole[(slice(None), *cut)][(slice(None), *inside)])
 
 
 # Larger than a block in the second-level cache, so that blocks hand on the planes which they have in common.
@@ -445,6 +482,8 @@ def test_blocks_that_hand_on_planes(kind, window, shape, axes, dtype):
     allowed = 0 if isinstance(kind, Max) else 4 * last_place(y.dtype, finite_size(y))
     for level in _engine.levels():
         _engine.set_level(level)
+        if "slide" not in ways(pool, x, "forward"):
+            continue  # the baseline has the ways alone that every plan needs
         within(forward_by(pool, x, "slide"), y, allowed)
         if isinstance(kind, Max) and "slide" in ways(pool, x, "linearize"):
             plain = next(way for way in ways(pool, x, "linearize") if way not in ("slide", "batch"))

@@ -149,6 +149,29 @@ def test_pooled_axes_that_lie_the_other_way_round(dtype, inside, window):
             assert (around[..., -1] == 7).all()
 
 
+@pytest.mark.parametrize("shape", [(2, 3, 7, 9), (2, 3, 90, 700), (3, 2, 40, 30, 60), (2, 300, 5, 6), (1, 2, 3, 2, 3)])
+@pytest.mark.parametrize("kernel", [2, 3])
+@pytest.mark.parametrize("dtype", [np.uint8, np.float16, np.float32, np.float64])
+def test_all_axes_the_other_way_round(dtype, kernel, shape):
+    """Few neighbours along each of the first dimensions are copied as one row of them, in bands and whole."""
+    rng = np.random.default_rng(6)
+    rank = len(shape) - 2
+    pool = Pool(Max(), Window((kernel,) * rank, 2, 1), tuple(range(-rank, 0)))
+    room = rng.integers(0, 50, (*shape[:1:-1], shape[1], shape[0] + 3)).astype(dtype)
+    for x in (np.ascontiguousarray(room[..., 3:]).T, room[..., 1:-2].T):
+        plain = np.array(x, order="C")
+        (y, pull), (expected_y, expected_pull) = pool.vjp(x), pool.vjp(plain)
+        close(y, expected_y)
+        np.testing.assert_array_equal(pool.with_indices(x)[1], pool.with_indices(plain)[1])
+        g = rng.integers(1, 9, y.shape).astype(pull(y).dtype)
+        np.testing.assert_array_equal(pull(g), expected_pull(g))
+        around = np.full(room.shape, 7, g.dtype)
+        pull(g, around[..., 1:-2].T)
+        np.testing.assert_array_equal(around[..., 1:-2].T, expected_pull(g))
+        assert (around[..., :1] == 7).all()
+        assert (around[..., -2:] == 7).all()
+
+
 @pytest.mark.parametrize("kind", [Sum(), Avg()], ids=repr)
 def test_complex_views(kind):
     rng = np.random.default_rng(0)

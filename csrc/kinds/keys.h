@@ -361,10 +361,64 @@ struct PackedBest : Best<I> {
     }
 };
 
+// The same of cells that fill a number: the key and, beside it, twice the place and the sign of a zero.
+template <class I>
+struct PlacedBest : TwoLanes<I>, Untagged {
+    using In = I;
+    using Lanes = PlacedBest;
+    static constexpr bool PLACED = true, IDEMPOTENT = true;
+    template <int N>
+    using State = typename TwoLanes<I>::template State<N>;
+
+    Lanes lanes() const { return *this; }
+    template <int N>
+    State<N> lift(const I *p, i64) const {
+        return {load<N>(p), vec<I, N>{}};
+    }
+    template <int N>
+    static void merge(State<N> &a, const State<N> &b) {
+#if defined(__AVX512F__)  // where the compiler would make vectors of masks
+        if constexpr (N * sizeof(I) == 64) {
+            const auto v = bits<__m512i>(a.v), other = bits<__m512i>(b.v), with = bits<__m512i>(a.with);
+            const auto better = _mm512_cmpgt_epi64_mask(other, v), equal = _mm512_cmpeq_epi64_mask(other, v),
+                       first = _mm512_mask_cmplt_epi64_mask(equal, bits<__m512i>(b.with), with);
+            a.v = bits<vec<I, N>>(_mm512_max_epi64(v, other));
+            a.with = bits<vec<I, N>>(
+                _mm512_mask_mov_epi64(with, static_cast<__mmask8>(better | first), bits<__m512i>(b.with)));
+            return;
+        }
+#endif
+        const auto wins = (b.v > a.v) | ((b.v == a.v) & (b.with < a.with));
+        a.v = b.v > a.v ? b.v : a.v;
+        a.with = wins ? b.with : a.with;
+    }
+    template <int N>
+    static void merge_any(State<N> &a, const State<N> &b) {
+        merge<N>(a, b);
+    }
+    template <int N>
+    static State<N> further(const State<N> &a, i64 places) {
+        return {a.v, a.with + static_cast<I>(2 * places)};
+    }
+    // Its place is after all others, so that it is never first.
+    template <int N>
+    static State<N> empty() {
+        return {splat<I, N>(Order<I>::lowest()), splat<I, N>(I(1) << 60)};
+    }
+    template <int N>
+    static vec<I, N> place(const State<N> &s) {
+        return s.with >> 1;
+    }
+};
+
 // Floats as integers in the same order, with both zeros equal and NaN above all.
 template <int N>
 NDPOOL_INLINE vec<std::int32_t, N> turned_with_sign(vec<std::int32_t, N> b) {
     return b ^ ((b >> 31) & INT32_MAX);
+}
+template <int N>
+NDPOOL_INLINE vec<std::int64_t, N> turned_with_sign(vec<std::int64_t, N> b) {
+    return b ^ ((b >> 63) & INT64_MAX);
 }
 
 // The cells of K as such numbers.
@@ -405,6 +459,39 @@ struct Packed : PackedBest<std::conditional_t<sizeof(typename K::Key) <= 2, std:
 };
 template <class K>
 constexpr bool PACKS = LEVEL_IS_TUNED && sizeof(typename K::Key) <= 4;
+
+// The cells of K beside their places.
+template <class K>
+struct Placed : PlacedBest<std::int64_t> {
+    using In = typename K::In;
+    using Lane = std::int64_t;
+    using Lanes = PlacedBest<Lane>;
+    template <int N>
+    using State = typename Lanes::template State<N>;
+    K key;
+
+    explicit Placed(const K &key) : key(key) {}
+    Lanes lanes() const { return {}; }
+    template <int N>
+    State<N> lift(const In *p, i64) const {
+        using I = vec<Lane, N>;
+        const auto cells = key.template in<N>(p);
+        if constexpr (std::is_floating_point_v<In>) {
+            const I b = bits<I>(cells), zero{}, nan = zero + INT64_MAX;
+            const I number = cells == 0 ? zero : turned_with_sign<N>(b), minus = b == INT64_MIN;
+            return {cells == cells ? number : nan, minus & 1};
+        } else {
+            return {cells, I{}};
+        }
+    }
+    template <int N>
+    static void unpack(const K &key, const State<N> &s, In *p) {
+        if constexpr (std::is_floating_point_v<In>)
+            key.template out<N>(p, bits<vec<In, N>>(turned_with_sign<N>(s.v) | (s.with << 63)));
+        else
+            key.template out<N>(p, s.v);
+    }
+};
 
 // Min of floats turns signs, and Max does not.
 template <class T>

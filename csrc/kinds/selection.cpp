@@ -102,6 +102,10 @@ void extreme_winners(const Plan &plan, const Call &call, const Route &route) {
                 slide_all(plan, Packed<K>(key), x, PackedSink<K>{sink}, streamed);
             });
         }
+        if constexpr (LEVEL_IS_TUNED && sizeof(typename K::Key) == 8)
+            return pool_all<TUNED>(plan, ArgExtreme<K>{key}, x, sink, route, !call.t, [&](bool streamed) {
+                slide_all(plan, Placed<K>(key), x, PlacedSink<K>{sink}, streamed);
+            });
         pool_all<TUNED>(plan, ArgExtreme<K>{key}, x, sink, route);
     });
 }

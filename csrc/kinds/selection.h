@@ -177,6 +177,18 @@ struct PackedSink : WinnerSink<K> {
     }
 };
 
+// And from keys and places beside each other.
+template <class K>
+struct PlacedSink : WinnerSink<K> {
+    using Base = WinnerSink<K>;
+    template <int N>
+    void put(i64 at, const typename Placed<K>::template State<N> &s, int count) {
+        put_some<N>(this->row + at, count,
+                    [&](typename K::In *p) { Placed<K>::template unpack<N>(this->key, s, p); });
+        this->template put_places<N>(at, Placed<K>::template place<N>(s), count);
+    }
+};
+
 // --- the derivative -----------------------------------------------------------------------------
 
 // What an output hands to the cell that won it.
@@ -477,9 +489,11 @@ void winners_vjp(const Plan &plan, const W *winners, const G *g, G *gx, const Ro
             return widened(plan, in, floats, g, block);
     };
     const bool rows_first = plan.dim_count > 0 && adds_rows_first(plan, LANES<A>, route.one_of_column);
+    if constexpr (sizeof(W) <= 2)
+        if (way == Way::AXES)
+            return pull_by_winner_axes<A>(plan, winners, g, Gradient(plan, gx, sizeof(G), route), floats);
     if constexpr (sizeof(W) == 1) {
         const Gradient gradient(plan, gx, sizeof(G), route);
-        if (way == Way::AXES) return pull_by_winner_axes<A>(plan, winners, g, gradient, floats);
         if (way == Way::COLUMNS) return pull_by_winner_columns<A>(plan, winners, g, gradient, floats);
         if (way != Way::SCATTER) {
             if constexpr (std::is_same_v<G, A>)

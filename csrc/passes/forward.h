@@ -236,12 +236,13 @@ void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink 
     constexpr int MANY = LANES<typename P::Lane>,
                   FEW = std::is_floating_point_v<In> ? FEW_LANES<typename P::Lane> : MANY;
     const bool turned = turns_signs(p);
-    const Way way =
-        choose_forward(plan,
-                       {MANY, turned ? MANY : FEW, P::TAGGED, slides, turned && HERE == Tuned::ALL ? Tuned::ROWS : HERE,
-                        sizeof(In) < 4 && sizeof(In) < sizeof(typename P::Lane), !LEVEL_IS_TUNED, adds_up<P>(),
-                        adds_up<P>() && P::Lanes::PLANES > 1, most_in_words<P>()},
-                       route.asked);
+    const bool in_two = adds_up<P>() ? P::Lanes::PLANES > 1 : P::TAGGED && sizeof(typename P::Lane) == 8;
+    const Way way = choose_forward(
+        plan,
+        {MANY, turned ? MANY : FEW, P::TAGGED, slides, turned && HERE == Tuned::ALL ? Tuned::ROWS : HERE,
+         sizeof(In) < 4 && sizeof(In) < sizeof(typename P::Lane), !LEVEL_IS_TUNED, adds_up<P>(), in_two,
+         most_in_words<P>()},
+        route.asked);
     if (route.tell(way)) return;
     const bool streamed = streams_outputs<In>(plan, sink.y, route);
     const auto from = source_of(p, x, plan.outer * plan.in_slab);

@@ -27,16 +27,17 @@ struct CopyLoops {
     CopyLoop loops[MAX_DIMS + 1];
     CopyLoop row{1, 1, 1};
 
-    CopyLoops(const i64 *lengths, const i64 *steps, int dims) {
+    // Of an array in a dense one, whose lengths may be longer.
+    CopyLoops(const i64 *lengths, const i64 *steps, const i64 *dense_lengths, int dims) {
         i64 dense = 1;
         for (int d = dims - 1; d >= 0; --d) {
             const CopyLoop next{lengths[d], steps[d], dense};
-            dense *= lengths[d];
+            dense *= dense_lengths[d];
             if (next.count == 1) continue;
             CopyLoop &before = count ? loops[count - 1] : row;
             if (before.count == 1)
                 row = next;
-            else if (next.view == before.view * before.count)
+            else if (next.view == before.view * before.count && next.dense == before.dense * before.count)
                 before.count *= next.count;
             else
                 loops[count++] = next;
@@ -151,13 +152,65 @@ void copy_runs(CopyLoops &all, Bits *view, Bits *dense, i64 elements) {
     }
 }
 
-// Copies an array of these lengths between a view with these steps and a dense array.
+// The neighbours in a view along several dimensions, the nearest first, where the dense array has them in another
+// order: how many there are, and where each is in the dense array.
+struct Neighbours {
+    static constexpr i64 MOST = 512;
+    i64 count = 1, dense[MOST] = {};
+
+    // Takes their loops out, while each goes on where the one before ends.
+    int take_from(CopyLoops &all) {
+        int taken = 0;
+        for (int i = 0; i < all.count; ++i) {
+            const CopyLoop &loop = all.loops[i];
+            if (loop.view != count || count * loop.count > MOST) continue;
+            for (i64 c = 1; c < loop.count; ++c)
+                for (i64 k = 0; k < count; ++k) dense[c * count + k] = dense[k] + c * loop.dense;
+            count *= loop.count;
+            all.take(i), ++taken;
+            i = -1;  // from the start again
+        }
+        return taken;
+    }
+};
+
+// Copies neighbours in the view that are so few along one dimension that rows of these and of the dense array make no
+// block to transpose: those along several dimensions are one row, some rows at a time. Says whether there are any.
 template <Towards TO, class Bits>
-void copy_view(Bits *view, const i64 *steps, Bits *dense, const i64 *lengths, int dims) {
-    CopyLoops all(lengths, steps, dims);
+bool copy_neighbours(CopyLoops all, Bits *view, Bits *dense, i64 elements) {
+    constexpr i64 FEW = LINE / sizeof(Bits), NEAR = (i64(24) << 10) / sizeof(Bits);
+    Neighbours near;
+    const CopyLoop row = all.row;
+    for (int i = 0; i < all.count; ++i)
+        if (all.loops[i].view == 1 && all.loops[i].count >= FEW) return false;
+    if (row.view == 1 || near.take_from(all) < 2) return false;
+    all.sort();
+    const i64 count = near.count, fit = NEAR / count < 8 ? 8 : NEAR / count, some = fit < row.count ? fit : row.count;
+    over_all_loops(all, elements, [&](i64 from, i64 to) {
+        const Scratch<Bits> block(count * some, "neighbours on their way");
+        for (i64 first = 0; first < row.count; first += some) {
+            const i64 many = first + some < row.count ? some : row.count - first;
+            Bits *const here = view + from + first * row.view, *const there = dense + to + first;
+            if (TO == Towards::DENSE) transpose<Bits>(here, row.view, block.data(), many, many, count);
+            for (i64 k = 0; k < count; ++k) {
+                Bits *own = block.data() + k * many, *other = there + near.dense[k];
+                if (TO == Towards::DENSE) std::swap(own, other);
+                std::memcpy(own, other, sizeof(Bits) * static_cast<std::size_t>(many));
+            }
+            if (TO == Towards::VIEW) transpose<Bits>(block.data(), many, here, row.view, count, many);
+        }
+    });
+    return true;
+}
+
+// Copies an array of these lengths between a view with these steps and a dense array, which may be longer.
+template <Towards TO, class Bits>
+void copy_view(Bits *view, const i64 *steps, Bits *dense, const i64 *lengths, const i64 *dense_lengths, int dims) {
+    CopyLoops all(lengths, steps, dense_lengths, dims);
     const i64 elements = all.elements() * all.row.count, run = all.row.count * static_cast<i64>(sizeof(Bits));
     if (all.row.view == 1 && run >= 8 && run <= 64 && all.count > 1)
         return copy_runs<TO>(all, view, dense, elements);
+    if (copy_neighbours<TO>(all, view, dense, elements)) return;
     const CopyLoop column = all.take_column(), row = all.row;
     all.sort();
     if (column.count == 1)
@@ -178,11 +231,16 @@ void copy_view(Bits *view, const i64 *steps, Bits *dense, const i64 *lengths, in
 }
 
 template <Towards TO>
-void copy_view(void *view, const i64 *steps, void *dense, const i64 *lengths, int dims, i64 bytes) {
+void copy_view(void *view, const i64 *steps, void *dense, const i64 *lengths, const i64 *dense_lengths, int dims,
+               i64 bytes) {
     with_bits(bytes, [&](auto zero) {
         using Bits = decltype(zero);
-        copy_view<TO>(static_cast<Bits *>(view), steps, static_cast<Bits *>(dense), lengths, dims);
+        copy_view<TO>(static_cast<Bits *>(view), steps, static_cast<Bits *>(dense), lengths, dense_lengths, dims);
     });
+}
+template <Towards TO>
+void copy_view(void *view, const i64 *steps, void *dense, const i64 *lengths, int dims, i64 bytes) {
+    copy_view<TO>(view, steps, dense, lengths, lengths, dims, bytes);
 }
 
 // --- pieces -----------------------------------------------------------------------------------------
@@ -223,7 +281,10 @@ class Pieces {
             total *= (views.in[d] + at_a_time[d] - 1) / at_a_time[d];
         }
         const bool cut = piece_bytes > (call.skip.any ? 2 * BYTES : MOST);
-        outputs = cut ? outputs_at_a_time(piece_bytes) : plan.axes[0].output;
+        // Where cells along the first pooled axis are near each other, so many at a time that few pages are read by
+        // several pieces.
+        const i64 step = std::max<i64>(1, near(steps[views.leading]));
+        outputs = cut ? outputs_at_a_time(piece_bytes, 4 * RUN / (bytes * step)) : plan.axes[0].output;
         bands = (plan.axes[0].output + outputs - 1) / outputs;
         total *= bands;
         too_large = bands == 1 && piece_bytes > TOO_LARGE;
@@ -320,11 +381,12 @@ class Pieces {
     }
     i64 within(i64 cell) const { return std::max<i64>(0, std::min(cell, plan.axes[0].length)); }
 
-    // Along the first pooled axis, so many that the cells seen twice are few.
-    i64 outputs_at_a_time(i64 piece_bytes) const {
+    // Along the first pooled axis, so many that the cells seen twice are few; and `least` cells, should these fit.
+    i64 outputs_at_a_time(i64 piece_bytes, i64 least) const {
         const Axis &axis = plan.axes[0];
         if (axis.adaptive) return axis.output;
-        const i64 reach = axis.dilation * (axis.kernel - 1), fit = BYTES / std::max<i64>(1, piece_bytes / axis.length);
+        const i64 reach = axis.dilation * (axis.kernel - 1), cell_bytes = std::max<i64>(1, piece_bytes / axis.length),
+                  fit = std::max(BYTES / cell_bytes, std::min(least, MOST / cell_bytes));
         const i64 some = std::max<i64>(std::max(fit, 4 * reach) / axis.stride, 1);
         return some > axis.output / 2 ? axis.output : some;
     }
@@ -344,19 +406,23 @@ inline void copy_own(const Call &call, const Pieces &pieces, const Pieces::Piece
                      char *room) {
     const i64 bytes = size_of(call.derivative), cell = pieces.first_step() * bytes,
               slab_bytes = (piece.cells.end - piece.cells.begin) * cell;
-    const i64 *steps = call.views->gx;
+    room += (piece.own.begin - piece.cells.begin) * cell;
+    if (const i64 *steps = call.views->gx) {
+        Pieces::Piece own = piece;
+        own.cells = piece.own;
+        i64 lengths[MAX_DIMS], lengths_of_room[MAX_DIMS];
+        pieces.lengths(own, true, lengths);
+        pieces.lengths(piece, true, lengths_of_room);
+        return copy_view<Towards::VIEW>(static_cast<char *>(call.gx) + pieces.start(own, true, steps) * bytes, steps,
+                                        room, lengths, lengths_of_room, call.views->dims, bytes);
+    }
     for (i64 slab = 0; slab < slabs; ++slab) {
         Pieces::Piece one = pieces.slab_of(piece, slab);
         one.cells = piece.own;
-        char *from = room + slab * slab_bytes + (piece.own.begin - piece.cells.begin) * cell;
+        char *from = room + slab * slab_bytes;
         char *to = static_cast<char *>(call.gx);
         const i64 length = (piece.own.end - piece.own.begin) * cell;
-        if (steps) {
-            i64 lengths[MAX_DIMS];
-            pieces.lengths(one, true, lengths);
-            copy_view<Towards::VIEW>(to + pieces.start(one, true, steps) * bytes, steps, from, lengths,
-                                     call.views->dims, bytes);
-        } else if (streamed) {
+        if (streamed) {
             stream_bytes(to + pieces.dense_start(one, true, 0) * bytes, from, length);
         } else {
             std::memcpy(to + pieces.dense_start(one, true, 0) * bytes, from, static_cast<std::size_t>(length));

@@ -10,6 +10,18 @@
 // digit is taken off, and what is left is the place for the axes that follow. That takes the sum of a window's sides
 // for each cell, not their product, all in registers. A cell adds up along the first axis, then along the second, and
 // along the row at last, each in the order of the outputs.
+//
+// Planes of the first axis go one by one; over two axes, they are rows. In a plane, rows may be short, and so may be
+// the planes of the axes after it. So outputs lie in a frame, whose lines have room for the cells and, before the
+// outputs, for as many elements as windows reach over. There is nobody's place:
+//
+//     frame      . . a b c d . . e f g h . . i j k l . .      windows of 3 cells
+//     cell                 ^
+//     outputs          ^ ^ ^                                  so far back for every cell, in whichever line
+//
+// In steps of one, the windows over a cell are equally far from all cells. So a frame is one long row along any axis,
+// and registers are full however short its lines are. Along an axis in larger steps, the lines of its cells go one by
+// one.
 #pragma once
 #include "passes/columns.h"
 
@@ -60,6 +72,30 @@ NDPOOL_INLINE void add_where_below(vec<T, N> (&sum)[R], vec<std::uint8_t, R * N>
     }
 }
 
+// What is left of winners' places when the first digit is taken off, where it is that of `first`; or else more, up to
+// what a byte holds.
+template <int N, class W>
+NDPOOL_INLINE vec<std::uint8_t, N> without_digit(const W *winners, i64 first) {
+#if defined(__AVX512BW__)
+    if constexpr (sizeof(W) == 2 && N % 32 == 0) {
+        const auto some = _mm512_set1_epi16(static_cast<std::int16_t>(first));
+        __m256i bytes[N / 32];
+        NDPOOL_UNROLL
+        for (int i = 0; i < N / 32; ++i)
+            bytes[i] = _mm512_cvtusepi16_epi8(_mm512_sub_epi16(_mm512_loadu_si512(winners + 32 * i), some));
+        if constexpr (N == 32)
+            return bits<vec<std::uint8_t, N>>(bytes[0]);
+        else
+            return bits<vec<std::uint8_t, N>>(_mm512_inserti64x4(_mm512_castsi256_si512(bytes[0]), bytes[1], 1));
+    }
+#endif
+    const vec<W, N> rest = load<N>(winners) - static_cast<W>(first);
+    if constexpr (sizeof(W) == 1)
+        return rest;
+    else
+        return convert<std::uint8_t, N>(rest < W(255) ? rest : splat<W, N>(255));
+}
+
 // For each cell of an axis, the outputs over it and at which digit of the place they have it.
 class WindowsOver {
   public:
@@ -87,6 +123,15 @@ class WindowsOver {
         }
         starts[end - begin] = filled;
     }
+    // In steps of one they are equally far from every cell: the first output first, which is `ahead` of it.
+    void list_steps(const Axis &axis, i64 ahead, i64 rest, i64 places) {
+        windows.grow(axis.kernel, "windows over cells");
+        for (i64 t = 0; t < axis.kernel; ++t) {
+            const i64 at = (ahead + t * axis.dilation) * rest;
+            windows[t] = {at, at, (axis.kernel - 1 - t) * places};
+        }
+    }
+    const Window *steps() const { return windows.data(); }
 
   private:
     Scratch<i64> starts;
@@ -97,22 +142,20 @@ template <class A>
 class WinnerAxes {
     static constexpr int N = LANES<A>, U = 4;
     static constexpr std::uint8_t NOBODY = 255;
+    using Window = WindowsOver::Window;
 
   public:
     // `element_bytes` are those of g and gx.
     WinnerAxes(const Plan &plan, const FloatRows<A> &floats, i64 element_bytes)
         : plan(plan),
-          row(plan.last()),
           floats(floats),
           element_bytes(element_bytes),
-          out_plane(plan.out_slab / plan.axes[0].output),
-          before(row.dilation * (row.kernel - 1) * plan.inner),
-          pitch(plan.in_row + before) {
-        list_taps();
-    }
+          row(plan.dim_count),
+          out_plane(plan.out_slab / plan.axes[0].output) {}
 
-    void fill(const InputPart &part, const std::uint8_t *winners, const void *g) {
-        const i64 length = plan.dims[1].in_count, most = cells_of_band();
+    template <class W>
+    void fill(const InputPart &part, const W *winners, const void *g) {
+        const i64 length = cells_of(1), most = row == 1 ? length : cells_of_band();
         for (i64 begin = 0; begin < length; begin += most) {
             look_at(begin, begin + most < length ? begin + most : length);
             fill_band(part, winners, g);
@@ -120,94 +163,152 @@ class WinnerAxes {
     }
 
   private:
-    // A dimension between the first and the row.
+    // A dimension after the first, the row at last: cells first..first+in-1, and outputs lo..lo+out-1 over them. In a
+    // frame it has `before` indices before it is pooled and `after` then. The first output is number `lead` of them.
     struct Stage {
-        bool pooled = false;
-        i64 in = 1, out = 1, rest = 1;  // cells, outputs, and elements of each
-        i64 places = 1;                 // of the axes that follow
+        const Axis *axis = nullptr;  // null if it is carried along
+        bool in_steps_of_one = false;
+        i64 first = 0, in = 1, lo = 0, out = 1;
+        i64 before = 1, after = 1, lead = 0;
+        i64 reach = 0;   // indices from that of a cell to the last output over it, in steps of one
+        i64 rest = 1;    // elements of an index
+        i64 places = 1;  // of the axes that follow
         WindowsOver windows;
     };
-    static constexpr i64 NEAR = i64(400) << 10;  // bytes, of which a part of the second-level cache has room
+    struct Frame {
+        Scratch<A> sums;
+        Scratch<std::uint8_t> places;
+
+        void grow(i64 count) {
+            sums.grow(count, "sums along some axes");
+            places.grow(count, "places along some axes");
+        }
+    };
+    static constexpr i64 NEAR = i64(512) << 10;  // bytes, of which a part of the second-level cache has room
+    static constexpr i64 SOME = 1024;            // elements that stay in the nearest cache
+    static constexpr i64 MORE = 2 * U * N;       // that may be read or written beyond
     const Plan &plan;
-    const Axis &row;
     const FloatRows<A> floats;
     const i64 element_bytes;
-    const i64 out_plane;      // outputs for each of the first axis
-    const i64 before, pitch;  // elements of a row before its first cell, where there may be outputs; and of all
-    Stage stages[MAX_DIMS];
+    const int row;                         // the number of its stage
+    const i64 out_plane;                   // outputs for each of the first axis
+    Stage stages[MAX_DIMS + 1];            // by dimension
+    i64 band_begin = 0, band_end = 0;      // of the second dimension's cells
     i64 first_cell = 0, first_output = 0;  // of the band in its plane
-    i64 outputs = 0, rows = 0;             // of a band
-    Scratch<i64> taps, plane_at;
-    Scratch<WindowsOver::Window> over_cell;
-    Scratch<A> planes, sums[2], line, cells;
-    Scratch<std::uint8_t> places[2], columns;
+    i64 outputs = 0, most_reach = 0;       // of the band; elements from a cell to the farthest output over it
+    Scratch<i64> output_rows, cell_rows;   // where they start in the first frame, and in the last one
+    i64 output_count = 0, cell_count = 0;  // of such rows
+    bool is_dense = false;                 // whether cells in the last frame lie as they do in the plane
+    Scratch<i64> plane_at;
+    Scratch<Window> over_cell;
+    Scratch<A> planes, cells, line;
+    Frame loose, framed, frames[2];
     Outbox outbox;
 
-    // The windows over a cell of the row: how far they are from where it is, and at which place they have it.
-    void list_taps() {
-        taps.grow(2 * row.kernel, "windows over a cell");
-        i64 t = 0;
-        for (i64 j = row.kernel - 1; j >= 0; --j) {  // the first output first
-            taps[t++] = before - j * row.dilation * plan.inner;
-            taps[t++] = j;
-        }
-    }
+    // --- bands ---
+
     // Of the second dimension, as many cells as stay near with the outputs over them, but not so few that most outputs
     // are looked at twice.
     i64 cells_of_band() const {
         const i64 bytes = out_plane / plan.dims[1].out_count * (static_cast<i64>(sizeof(A)) + 1) *
                           (most_over(plan.axes[0]) + 4);
         const int axis = plan.dims[1].axis;
-        const i64 least = axis < 0 ? 1 : 4 * plan.axes[axis].dilation * plan.axes[axis].kernel, most = NEAR / bytes;
+        const i64 least = axis < 0 ? 1 : 3 * plan.axes[axis].dilation * plan.axes[axis].kernel, most = NEAR / bytes;
         return most < least ? least : most;
     }
     void look_at(i64 begin, i64 end) {
-        i64 each = plan.out_row, in_each = plan.in_row, kept = plan.last().kernel, most = 0;
-        rows = 1;
-        for (int d = plan.dim_count - 1; d > 0; --d) {
-            const Dim &dim = plan.dims[d];
+        if (band_begin == begin && band_end == end) return;
+        band_begin = begin, band_end = end;
+        i64 rest = plan.inner, kept = 1;
+        for (int d = row; d > 0; --d) {
             Stage &stage = stages[d];
-            stage.pooled = dim.axis >= 0;
-            stage.in = dim.in_count, stage.out = dim.out_count, stage.rest = each, stage.places = kept;
-            i64 lo = 0, hi = dim.out_count;
-            if (d == 1) {
-                lo = begin, hi = end;
-                if (stage.pooled) plan.axes[dim.axis].outputs_over(begin, end, &lo, &hi);
-                stage.in = end - begin, stage.out = hi - lo;
-                first_cell = begin * in_each, first_output = lo * each;
-            }
-            if (stage.pooled) {
-                const Axis &axis = plan.axes[dim.axis];
-                stage.windows.list(axis, d == 1 ? begin : 0, d == 1 ? end : dim.in_count, lo, each, kept);
-                kept *= axis.kernel;
-            }
-            each *= stage.out, in_each *= stage.in, rows *= stage.in;
+            const int axis = d == row ? plan.axis_count - 1 : plan.dims[d].axis;
+            stage.axis = axis < 0 ? nullptr : &plan.axes[axis];
+            stage.first = stage.lo = 0, stage.in = cells_of(d), stage.out = outputs_of(d);
+            stage.rest = rest, stage.places = kept;
+            const bool band = d == 1 && d < row;
+            if (band) narrow(stage, begin, end);
+            measure(stage, band);
+            rest *= stage.before, kept *= stage.axis ? stage.axis->kernel : 1;
         }
-        outputs = most = each;
-        for (int d = 1; d < plan.dim_count; ++d) {
-            each = stages[d].out ? each / stages[d].out * stages[d].in : 0;
-            most = each > most ? each : most;
+        const i64 each = out_plane / outputs_of(1);
+        first_cell = row == 1 ? 0 : begin * plan.dims[1].in_stride, first_output = stages[1].lo * each;
+        outputs = stages[1].out * each;
+        list_rows();
+        take_room(rest);
+    }
+    i64 cells_of(int d) const { return d == row ? plan.last().length : plan.dims[d].in_count; }
+    i64 outputs_of(int d) const { return d == row ? plan.last().output : plan.dims[d].out_count; }
+    static void narrow(Stage &stage, i64 begin, i64 end) {
+        stage.first = stage.lo = begin, stage.in = end - begin;
+        i64 hi = end;
+        if (stage.axis) stage.axis->outputs_over(begin, end, &stage.lo, &hi);
+        stage.out = hi - stage.lo;
+    }
+    // Lines that follow each other share what is nobody's between them. A band is one line alone.
+    static void measure(Stage &stage, bool band) {
+        stage.in_steps_of_one = stage.axis && stage.axis->stride == 1;
+        stage.before = stage.out, stage.after = stage.in, stage.lead = stage.reach = 0;
+        if (!stage.axis) return;
+        const Axis &axis = *stage.axis;
+        if (!stage.in_steps_of_one)
+            return stage.windows.list(axis, stage.first, stage.first + stage.in, stage.lo, stage.rest, stage.places);
+        const i64 window = axis.dilation * (axis.kernel - 1), start = stage.first + axis.pad_lo - window,
+                  ahead = start > stage.lo ? start - stage.lo : 0;
+        stage.windows.list_steps(axis, ahead, stage.rest, stage.places);
+        stage.reach = ahead + window, stage.lead = stage.lo + ahead - start;
+        const i64 all = stage.in + axis.pad_lo, filled = stage.lead + stage.out;
+        stage.before = band ? stage.in + stage.reach : all > filled ? all : filled;
+        if (!band) stage.after = stage.before;
+    }
+    // Where rows of outputs start in the first frame, and rows of cells in the last one.
+    void list_rows() {
+        output_count = cell_count = 1;
+        for (int d = 1; d < row; ++d) output_count *= stages[d].out, cell_count *= stages[d].in;
+        output_rows.grow(output_count + 1, "rows of outputs");
+        cell_rows.grow(cell_count + 1, "rows of cells");
+        output_rows[0] = stages[row].lead * plan.inner, cell_rows[0] = 0;
+        i64 listed = 1, cells_listed = 1, rest = stages[row].before * plan.inner;
+        for (int d = row - 1; d > 0; --d) {
+            const Stage &stage = stages[d];
+            spread(output_rows.data(), listed, stage.out, stage.rest, stage.lead * stage.rest);
+            spread(cell_rows.data(), cells_listed, stage.in, rest, 0);
+            listed *= stage.out, cells_listed *= stage.in, rest *= stage.after;
         }
-        const i64 chunk = rows_of_chunk();
-        for (int i = 0; i < 2; ++i) {
-            sums[i].grow(most + U * N, "sums along some axes");
-            places[i].grow(most + U * N, "places along some axes");
+        is_dense = plan.in_row == stages[row].before * plan.inner &&
+                   cell_rows[cell_count - 1] == (cell_count - 1) * plan.in_row;
+    }
+    // The same numbers `times` over, each time more by a step.
+    static void spread(i64 *numbers, i64 count, i64 times, i64 step, i64 first) {
+        for (i64 t = times - 1; t >= 0; --t)
+            for (i64 i = 0; i < count; ++i) numbers[t * count + i] = numbers[i] + first + t * step;
+    }
+    // The first frame has `size` elements.
+    void take_room(i64 size) {
+        i64 most = 0, reach = stages[row].reach * plan.inner;
+        const i64 first = size, longest = plan.in_row > SOME ? plan.in_row : SOME;
+        for (int d = 1; d < row; ++d) {
+            const Stage &stage = stages[d];
+            size = stage.before ? size / stage.before * stage.after : 0;
+            most = size > most ? size : most;
+            reach = stage.reach * stage.rest > reach ? stage.reach * stage.rest : reach;
         }
-        if (!floats.as_they_are) planes.grow(most_over(plan.axes[0]) * outputs + U * N, "planes of outputs");
+        most_reach = reach;
+        framed.grow(first + reach + MORE);
+        std::memset(framed.places.data(), NOBODY, static_cast<std::size_t>(first + reach + MORE));
+        for (Frame &frame : frames) frame.grow(most + reach + MORE);
+        loose.grow(outputs + MORE);
+        if (!floats.as_they_are) planes.grow(most_over(plan.axes[0]) * outputs + MORE, "planes of outputs");
         plane_at.grow(most_over(plan.axes[0]), "planes of outputs");
         over_cell.grow(most_over(plan.axes[0]), "windows over a cell");
-        line.grow(chunk * pitch + before + 2 * U * N, "rows of outputs");
-        columns.grow(chunk * pitch + before + 2 * U * N, "columns of winners");
-        cells.grow(chunk * pitch + 2 * U * N, "rows of cells");
-        std::memset(line.data(), 0, sizeof(A) * static_cast<std::size_t>(chunk * pitch + before + 2 * U * N));
-        std::memset(columns.data(), NOBODY, static_cast<std::size_t>(chunk * pitch + before + 2 * U * N));
-    }
-    i64 rows_of_chunk() const {
-        const i64 some = 1024 / pitch + 1;
-        return some < rows ? some : rows;
+        cells.grow(longest + MORE, "rows of cells");
+        line.grow(longest + MORE, "rows of cells");
     }
 
-    void fill_band(const InputPart &part, const std::uint8_t *winners, const void *g) {
+    // --- the first axis ---
+
+    template <class W>
+    void fill_band(const InputPart &part, const W *winners, const void *g) {
         const Axis &axis = plan.axes[0];
         const i64 start = part.slab * plan.out_slab + first_output, turns = most_over(axis),
                   left = plan.cells / axis.kernel;
@@ -222,7 +323,9 @@ class WinnerAxes {
                 const i64 at = floats.as_they_are ? o * out_plane : widened(g, start, o, o % turns);
                 over_cell[asked++] = {at, o * out_plane, place * left};
             });
-            add_up(shares, winners + start, over_cell.data(), asked, left, outputs, sums[0].data(), places[0].data());
+            // After the outputs of other planes or slabs, a block more may be read.
+            const bool spare = start + over.hi * out_plane + U * N <= plan.outer * plan.out_slab;
+            add_up_planes(shares, winners + start, asked, left, spare);
             emit(part, c, add_up_stages());
         }
     }
@@ -232,39 +335,82 @@ class WinnerAxes {
             floats.read(g, start + o * out_plane, outputs, planes.data() + slot * outputs), plane_at[slot] = o;
         return slot * outputs;
     }
-    // All axes after the first and before the row; says where the sums are.
-    int add_up_stages() {
-        int now = 0;
+    // Long rows go to where they belong in the frame. Short ones are one, and then moved apart.
+    template <class W>
+    void add_up_planes(const A *shares, const W *winners, i64 asked, i64 left, bool spare) {
+        A *sum = framed.sums.data();
+        std::uint8_t *place = framed.places.data();
+        const i64 length = plan.out_row, *to = output_rows.data();
+        const Window *windows = over_cell.data();
+        if (length >= 2 * U * N) {
+            for (i64 r = 0; r < output_count; ++r)
+                add_up<false, true>(shares + r * length, winners + r * length, windows, asked, left, length, sum + to[r],
+                              place + to[r]);
+            return;
+        }
+        if (spare)
+            add_up<true, true>(shares, winners, windows, asked, left, outputs, loose.sums.data(), loose.places.data());
+        else
+            add_up<false, true>(shares, winners, windows, asked, left, outputs, loose.sums.data(), loose.places.data());
+        // A register at a time, and nobody's places after it. What is written too much is written again.
+        const A *from = loose.sums.data();
+        const std::uint8_t *place_from = loose.places.data();
+        const auto nobody = splat<std::uint8_t, N>(NOBODY);
+        for (i64 r = 0; r < output_count; ++r, from += length, place_from += length) {
+            for (i64 i = 0; i < length; i += N) {
+                store<N>(sum + to[r] + i, load<N>(from + i));
+                store<N>(place + to[r] + i, load<N>(place_from + i));
+            }
+            store<N>(place + to[r] + length, nobody);
+        }
+    }
+
+    // --- the axes after it ---
+
+    // All before the row; says which frame has the sums.
+    const Frame *add_up_stages() {
+        const Frame *now = &framed;
         i64 lines = 1;
-        for (int d = 1; d < plan.dim_count; lines *= stages[d++].in) {
+        int next = 0;
+        for (int d = 1; d < row; lines *= stages[d++].after) {
             const Stage &stage = stages[d];
-            if (!stage.pooled) continue;
-            const i64 in = stage.in * stage.rest, out = stage.out * stage.rest;
-            for (i64 l = 0; l < lines; ++l)
-                for (i64 c = 0; c < stage.in; ++c)
-                    add_up(sums[now].data() + l * out, places[now].data() + l * out, stage.windows.of(c),
-                           stage.windows.count(c), stage.places, stage.rest,
-                           sums[1 - now].data() + l * in + c * stage.rest,
-                           places[1 - now].data() + l * in + c * stage.rest);
-            now = 1 - now;
+            if (!stage.axis) continue;
+            const Frame &to = frames[next];
+            const i64 before = stage.before * stage.rest, after = stage.after * stage.rest;
+            if (stage.in_steps_of_one)
+                add_up<true, false>(now->sums.data(), now->places.data(), stage.windows.steps(), stage.axis->kernel,
+                             stage.places, lines * after, to.sums.data(), to.places.data());
+            else
+                for (i64 l = 0; l < lines; ++l)
+                    for (i64 c = 0; c < stage.in; ++c)
+                        add_up<true, false>(now->sums.data() + l * before, now->places.data() + l * before,
+                                     stage.windows.of(c), stage.windows.count(c), stage.places, stage.rest,
+                                     to.sums.data() + l * after + c * stage.rest,
+                                     to.places.data() + l * after + c * stage.rest);
+            std::memset(to.places.data() + lines * after, NOBODY, static_cast<std::size_t>(most_reach + U * N));
+            now = &to, next = 1 - next;
         }
         return now;
     }
 
-    // What `count` windows hand to a line of cells, and the places that are `left` of their winners' then.
-    static void add_up(const A *shares, const std::uint8_t *winners, const WindowsOver::Window *windows, i64 count,
-                       i64 left, i64 length, A *sum, std::uint8_t *place) {
+    // What `count` windows hand to a line of cells, and the places that are `left` of their winners' then. SPARE says
+    // that a block may be read and written where the line is shorter, FIRST that the shares are those of outputs.
+    template <bool SPARE, bool FIRST, class W>
+    static void add_up(const A *shares, const W *winners, const Window *windows, i64 count, i64 left, i64 length,
+                       A *sum, std::uint8_t *place) {
         auto block = [&](auto registers, auto size, i64 i) NDPOOL_INLINED {
             constexpr int R = decltype(registers)::value, M = decltype(size)::value;
             vec<A, M> own[R] = {};
             vec<std::uint8_t, R * M> owner = splat<std::uint8_t, R * M>(NOBODY);
             const auto most = static_cast<std::uint8_t>(left);
+            if (FIRST && count > 0) {  // the others were read for the cells before
+                prefetch<R * M>(shares + windows[count - 1].share + i);
+                prefetch<R * M>(winners + windows[count - 1].winner + i);
+            }
             for (i64 w = 0; w < count; ++w) {
-                const A *share = shares + windows[w].share + i;
-                const std::uint8_t *winner = winners + windows[w].winner + i,
-                                   first = static_cast<std::uint8_t>(windows[w].place);
-                const vec<std::uint8_t, R * M> rest = load<R * M>(winner) - first;
-                add_where_below<A, M, R>(own, rest, most, share);
+                const vec<std::uint8_t, R * M> rest =
+                    without_digit<R * M>(winners + windows[w].winner + i, windows[w].place);
+                add_where_below<A, M, R>(own, rest, most, shares + windows[w].share + i);
                 owner = rest < most ? rest : owner;
             }
             NDPOOL_UNROLL
@@ -273,57 +419,73 @@ class WinnerAxes {
         };
         if (length >= U * N)
             whole_blocks<U * N>(length, [&](i64 i) NDPOOL_INLINED { block(Size<U>(), Size<N>(), i); });
-        else if (length >= N)
-            whole_blocks<N>(length, [&](i64 i) NDPOOL_INLINED { block(Size<1>(), Size<N>(), i); });
+        else if (SPARE && length > N)
+            block(Size<U>(), Size<N>(), 0);
+        else if (length >= N || SPARE)
+            whole_blocks<N>(length < N ? N : length, [&](i64 i) NDPOOL_INLINED { block(Size<1>(), Size<N>(), i); });
         else
             for (i64 i = 0; i < length; ++i) block(Size<1>(), Size<1>(), i);
     }
 
-    // Along the row: the outputs of some rows, with a border of such that hand on nothing, are one long row.
-    void emit(const InputPart &part, i64 c, int now) {
-        const i64 inner = plan.inner, first = row.pad_lo * inner - before;  // the output at the start of the border
-        const i64 lo = first > 0 ? first : 0, end = plan.in_row + row.pad_lo * inner,
-                  hi = end < plan.out_row ? end : plan.out_row, count = hi > lo ? hi - lo : 0;
-        const i64 chunk = rows_of_chunk(), bytes = plan.in_row * element_bytes;
+    // --- the row ---
+
+    // Writes the gradient of a plane: some rows of cells at a time, with what is between them in the frame.
+    void emit(const InputPart &part, i64 c, const Frame *frame) {
+        const i64 length = plan.in_row, *start = cell_rows.data();
         char *to = part.gx + (c * plan.dims[0].in_stride + first_cell) * element_bytes;
-        for (i64 r = 0; r < rows; r += chunk) {
-            const i64 many = r + chunk < rows ? chunk : rows - r;
-            for (i64 k = 0; k < many; ++k) {
-                const i64 from = (r + k) * plan.out_row + lo, at = k * pitch + lo - first;
-                std::memcpy(line.data() + at, sums[now].data() + from, sizeof(A) * static_cast<std::size_t>(count));
-                std::memcpy(columns.data() + at, places[now].data() + from, static_cast<std::size_t>(count));
+        for (i64 r = 0, stop; r < cell_count; r = stop) {
+            stop = r + 1;
+            while (stop < cell_count && start[stop] + length - start[r] <= SOME) ++stop;
+            const i64 count = (stop - r) * length, seen = start[stop - 1] + length - start[r],
+                      bytes = count * element_bytes;
+            char *memory = part.streamed ? outbox.room(to, bytes, (length > SOME ? length : SOME) * element_bytes) : to;
+            A *made = floats.as_they_are ? reinterpret_cast<A *>(memory) : line.data();
+            if ((is_dense || stop == r + 1) && seen >= U * N) {
+                add_up_rows(*frame, start[r], seen, made);
+            } else {
+                add_up_rows(*frame, start[r], seen < U * N ? U * N : seen, cells.data());
+                for (i64 k = r; k < stop; ++k)
+                    copy_row(cells.data() + start[k] - start[r], length, made + (k - r) * length, made + count);
             }
-            add_up_rows(many * pitch);
-            for (i64 k = 0; k < many; ++k, to += bytes) {
-                char *memory = part.streamed ? outbox.room(to, bytes, bytes) : to;
-                floats.write(cells.data() + k * pitch, plan.in_row, memory);
-            }
+            if (!floats.as_they_are) floats.write(made, count, memory);
+            to += bytes;
         }
     }
-    void add_up_rows(i64 length) const {
-        const i64 *tap = taps.data(), kernel = row.kernel;
-        const A *from = line.data();
-        const std::uint8_t *column = columns.data();
-        A *to = cells.data();
+    // A row of cells, and as much more as belongs to the rows after it, which end at `end`.
+    static void copy_row(const A *from, i64 length, A *to, const A *end) {
+        if (length >= N)
+            whole_blocks<N>(length, [&](i64 i) NDPOOL_INLINED { store<N>(to + i, load<N>(from + i)); });
+        else if (to + N <= end)
+            store<N>(to, load<N>(from));
+        else
+            for (i64 i = 0; i < length; ++i) to[i] = from[i];
+    }
+    // The cells from element `start` of the frame on, a block at least.
+    void add_up_rows(const Frame &frame, i64 start, i64 length, A *to) const {
+        const Window *tap = stages[row].windows.steps();
+        const i64 kernel = plan.last().kernel;
+        const A *from = frame.sums.data() + start;
+        const std::uint8_t *column = frame.places.data() + start;
         const ByteRows *bytes = byte_rows();
-        for (i64 i = 0; i < length; i += U * N) {
+        whole_blocks<U * N>(length, [&](i64 i) NDPOOL_INLINED {
             vec<A, N> sum[U] = {};
             for (i64 t = 0; t < kernel; ++t) {
-                const i64 at = i + tap[2 * t];
+                const i64 at = i + tap[t].share;
                 NDPOOL_UNROLL
                 for (int u = 0; u < U; ++u)
-                    sum[u] = add_where_equal<A, N>(sum[u], column + at + u * N, tap[2 * t + 1], *bytes,
+                    sum[u] = add_where_equal<A, N>(sum[u], column + at + u * N, tap[t].place, *bytes,
                                                    load<N>(from + at + u * N));
             }
             NDPOOL_UNROLL
             for (int u = 0; u < U; ++u) store<N>(to + i + u * N, sum[u]);
-        }
+        });
     }
 };
 
-// gx[winner] += g, over three axes and more. Places are bytes, and windows go in steps of one along the row.
-template <class A>
-void pull_by_winner_axes(const Plan &plan, const std::uint8_t *winners, const void *g, const Gradient &gradient,
+// gx[winner] += g, over two axes and more. Places without the first axis are bytes, and windows go in steps of one
+// along the row.
+template <class A, class W>
+void pull_by_winner_axes(const Plan &plan, const W *winners, const void *g, const Gradient &gradient,
                          const FloatRows<A> &floats) {
     over_input_parts(plan, gradient, [&](const auto &over) {
         WinnerAxes<A> axes(plan, floats, gradient.element_bytes);

@@ -80,7 +80,7 @@ double slide_takes(const Plan &plan, const Lanes &lanes) {
     const double slab = all * static_cast<double>(plan.inner),
                  planes = static_cast<double>(axis.dilation * (axis.kernel - 1) + 1);
     const bool handed_on = !first && plan.axis_count > 1 && slab / seen(axis) * planes > BLOCK;
-    if (lanes.errors) takes *= 1.3;
+    if (lanes.in_two) takes *= lanes.tagged ? 1.2 : 1.3;
     return takes * (handed_on ? 1.4 : slab > BLOCK && plan.axis_count > 2 ? 1.1 : 1);
 }
 bool can_pairs(const Plan &plan, const Lanes &lanes) {
@@ -120,6 +120,17 @@ double windows_before(const Plan &plan, int stop) {
             over *= static_cast<double>(plan.axes[a].kernel) / static_cast<double>(plan.axes[a].stride);
     return over;
 }
+bool can_widen(const Plan &plan, const Lanes &lanes) {
+    return !lanes.short_build && !plan.last().adaptive && plan.last().kernel >= 3;
+}
+// Places are twice as much to merge and to store.
+bool suits_widen(const Plan &plan, const Lanes &lanes) {
+    const Axis &axis = plan.last();
+    // Of sums over several rows, a few cells are merged as soon.
+    if (lanes.sums && plan.dim_count && axis.kernel < 8) return false;
+    return is_wide(axis) && (!lanes.tagged || axis.kernel >= (plan.dim_count ? 6 : 12) * axis.stride);
+}
+
 // What is in registers along both axes is better than any estimate of rows.
 bool suits_slide(const Plan &plan, const Lanes &lanes) {
     const Axis &axis = plan.axes[0];
@@ -127,6 +138,8 @@ bool suits_slide(const Plan &plan, const Lanes &lanes) {
     if (can_direct(plan, lanes) && suits_direct(plan, lanes)) return windows_before(plan, plan.axis_count - 1) >= 8;
     if (plan.last().stride > 1 && can_tiles(plan, lanes)) return false;
     if (plan.inner >= lanes.many && windows_before(plan, plan.axis_count) < 2) return false;
+    // Two numbers for each cell are as much to merge as windows that double.
+    if (lanes.in_two && plan.axis_count == 2 && can_widen(plan, lanes) && suits_widen(plan, lanes)) return false;
     return slide_takes(plan, lanes) < rows_take(plan, lanes);
 }
 
@@ -169,17 +182,6 @@ bool can_taps(const Plan &plan, const Lanes &lanes) {
 }
 // To read narrow cells over and over costs more than to merge them.
 bool suits_taps(const Plan &plan, const Lanes &lanes) { return !lanes.narrow && plan.last().kernel <= 8; }
-
-bool can_widen(const Plan &plan, const Lanes &lanes) {
-    return !lanes.short_build && !plan.last().adaptive && plan.last().kernel >= 3;
-}
-// Places are twice as much to merge and to store.
-bool suits_widen(const Plan &plan, const Lanes &lanes) {
-    const Axis &axis = plan.last();
-    // Of sums over several rows, a few cells are merged as soon.
-    if (lanes.sums && plan.dim_count && axis.kernel < 8) return false;
-    return is_wide(axis) && (!lanes.tagged || axis.kernel >= (plan.dim_count ? 6 : 12) * axis.stride);
-}
 
 bool can_rows(const Plan &plan, const Lanes &) { return plan.inner > 1 || !plan.last().adaptive; }
 
@@ -476,9 +478,10 @@ bool adds_rows_first(const Plan &plan, i64 lanes, bool one_of_column) {
 // decides in which order a cell adds up.
 bool adds_axis_by_axis(const Plan &plan, const Lanes &lanes) {
     constexpr i64 MOST = 255;  // places without the first axis, which are bytes: one is nobody's
+    constexpr i64 MOST_CELLS = 1 << 15;  // whose places are two bytes at most, skipped ones counted
     const Axis &last = plan.last();
-    if (plan.axis_count < 3 || last.stride > 1 || plan.cells > 256 || plan.cells / plan.axes[0].kernel >= MOST)
-        return false;
+    if (plan.axis_count < 2 || last.stride > 1 || plan.cells > MOST_CELLS) return false;
+    if (plan.cells / plan.axes[0].kernel >= MOST) return false;
     double outputs = 1, asked = 0;  // for each cell: that are left after an axis, and windows that are asked
     for (int a = plan.axis_count - 1; a >= 0; --a) {
         if (plan.axes[a].adaptive) return false;
@@ -487,19 +490,22 @@ bool adds_axis_by_axis(const Plan &plan, const Lanes &lanes) {
         outputs /= stride;
     }
     // In nanoseconds as they were measured, beside a visit of each winner.
-    const double registers = 16 / static_cast<double>(lanes.many), visit = lanes.narrow ? 1.8 : 1.5;
-    return registers * (0.9 + 0.05 * asked) < visit * outputs;
+    const double registers = 16 / static_cast<double>(lanes.many);
+    // Over two axes, sums that are visited are near each other. In steps down the columns, these are as good.
+    if (plan.axis_count == 2) return plan.axes[0].stride == 1 && registers * (0.05 + 0.035 * asked) < 0.53;
+    return registers * (0.35 + 0.03 * asked) < 1.5 * outputs;
 }
 
 struct WinnerWays {
     const Plan &plan;
     const Lanes &lanes;
-    const bool in_bytes, one_of_column;
+    const int winner_bytes;
+    const bool one_of_column;
 
     bool can(Way way) const {
         const Axis &axis = plan.last();
-        const bool asks = in_bytes && !lanes.short_build;
-        const bool by_axes = one_of_column && in_bytes && adds_axis_by_axis(plan, lanes);
+        const bool in_bytes = winner_bytes == 1, asks = in_bytes && !lanes.short_build;
+        const bool by_axes = one_of_column && winner_bytes <= 2 && adds_axis_by_axis(plan, lanes);
         if (by_axes && way != Way::OWN) return way == Way::AXES;  // no other adds up in that order
         switch (way) {
             case Way::SQUARES: return asks && in_squares(plan) && axis.length >= 2 * lanes.few;
@@ -556,7 +562,7 @@ struct WinnerWays {
 };
 
 Way choose_winners_back(const Plan &plan, const Lanes &lanes, int winner_bytes, bool one_of_column, Way asked) {
-    const WinnerWays ways{plan, lanes, winner_bytes == 1, one_of_column};
+    const WinnerWays ways{plan, lanes, winner_bytes, one_of_column};
     for (const Way way : {Way::SQUARES, Way::OWN, Way::AXES, Way::GATHER, Way::COLUMNS, Way::SCATTER})
         if (asked == Way::NONE ? ways.can(way) && ways.suits(way) : asked == way && ways.can(way)) return way;
     cannot_go(asked);
@@ -610,9 +616,10 @@ DirectOutputs direct_outputs(const Axis &axis) {
 
 bool few_winners(const Plan &plan, i64 lanes) {
     const bool apart = windows_apart(plan);
+    // Where winners hand on axis by axis, none is visited. But planes may be long enough for registers by themselves.
+    if (!apart && adds_axis_by_axis(plan, {lanes, lanes, true, false, Tuned::NOT, false, false, false}))
+        return plan.in_slab >= 2048 && plan.in_slab >= 128 * plan.axes[0].length;
     if (!apart && plan.dim_count > 0 && plan.in_row < 64 && adds_rows_first(plan, lanes, true)) return false;
-    // Where winners hand on axis by axis, none is visited.
-    if (!apart && adds_axis_by_axis(plan, {lanes, lanes, true, false, Tuned::NOT, false, false, false})) return false;
     if (plan.in_slab < 128) return false;  // each slab takes as long as some dozen visits
     if (plan.last().adaptive && !apart) return plan.in_slab >= 256;
     return plan.in_slab >= 2048 || apart || 10 * plan.out_slab <= 3 * plan.in_slab;

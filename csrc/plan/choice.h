@@ -56,7 +56,7 @@ struct Lanes {
     bool narrow;          // whether cells of one or two bytes are read into wider lanes
     bool short_build;     // whether the level has the ways alone that every plan needs
     bool sums = false;    // whether cells are added up
-    bool errors = false;  // whether what additions lose is kept beside them
+    bool in_two = false;  // whether one axis after the other takes two numbers for each cell
     i64 in_words = 0;  // of how many narrow integers the sum fits into words of twice their size, if that is compiled
 };
 
