@@ -178,6 +178,20 @@ struct Smooth {
                (parameter < 0 ? -parameter : parameter) * PER_LOG_2;
     }
 
+    // How far the exponents of 2 of the largest terms of SmoothMax are apart, of so many cells each.
+    template <class E>
+    double best_apart(const E *x, i64 length, i64 each) const {
+        const E sign = parameter > 0 ? 1 : -1, infinite = static_cast<E>(__builtin_inf());
+        E high = -infinite, low = infinite;
+        for (i64 i = 0; i + each <= length; i += each) {
+            E best = -infinite;
+            for (i64 k = i; k < i + each; ++k) best = sign * x[k] > best ? sign * x[k] : best;
+            if (best - best != 0) continue;
+            high = best > high ? best : high, low = best < low ? best : low;
+        }
+        return high > low ? reach(Range<E>{high, low}) : 0;
+    }
+
     // The terms of cells; with `slope`, the weights of Lp too. Both have room for a register more. Says whether the
     // weights that follow from them are normal numbers.
     template <class E>
@@ -197,6 +211,29 @@ struct Smooth {
         bool normal = true;
         for (int l = 0; l < LANES<E>; ++l) normal &= least[l] >= LEAST_TERM<E>;
         return normal;
+    }
+
+    // The terms of SmoothMax as mantissas and exponents. Those that no power of 2 can help are NaN, with an infinite
+    // exponent; and a cell of -infinity (beta > 0) has no term.
+    void split(const double *x, i64 length, double *mantissa, double *exponent) const {
+        constexpr int N = LANES<double>;
+        using V = vec<double, N>;
+        const double most = limit();
+        auto fill = [=](const auto &term_of) NDPOOL_INLINED {
+            over_cells(x, length, [=](i64 i, V v) NDPOOL_INLINED {
+                const Scaled<double, N> parts = term_of(v);
+                const auto plain = (parts.n <= most) & (parts.n >= -most), none = parts.n < -most;
+                const V zero{}, infinite = splat<double, N>(__builtin_inf()), nan = splat<double, N>(__builtin_nan(""));
+                store<N>(mantissa + i, plain ? parts.p : none ? zero : nan);
+                store<N>(exponent + i, plain ? parts.n : none ? -infinite : infinite);
+            });
+        };
+        if constexpr (FUSED)
+            if (narrow)
+                return fill([exp = ExpTerm<float>(parameter)](V v) NDPOOL_INLINED {
+                    return widened<N>(exp.template of<N>(convert<float, N>(v)));
+                });
+        fill([exp = ExpTerm<double>(parameter)](V v) NDPOOL_INLINED { return exp.template of<N>(v); });
     }
 
     // Whether floats will do for the terms.

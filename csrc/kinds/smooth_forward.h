@@ -1,6 +1,7 @@
 // The values of SmoothMax and Lp, and their changes along a tangent.
 #pragma once
 #include "kinds/bands.h"
+#include "kinds/far_windows.h"
 #include "kinds/own_squares.h"
 #include "plan/call.h"
 
@@ -26,11 +27,25 @@ struct TermsForward {
   private:
     template <class Sums>
     void fill(Sums &sums) const {
-        using S = typename Sums::Sum;
-        const OutputPart &part = sums.part;
-        const i64 count = sums.count();
         // The part is contiguous.
-        const i64 first = sums.terms.slab * plan.out_slab + part.row_begin * plan.out_row + part.begin * plan.inner;
+        const i64 first = sums.terms.slab * plan.out_slab + sums.start();
+        if (!fill_far(sums, first)) fill_near(sums, first);
+        sums.over_bad([&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
+            const LoneWindow window(plan, kind, type, x, slab * plan.in_slab, rows, o, e);
+            const i64 to = (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e;
+            if (t) write(result, dy, to, window.change(result, t));
+            if (value) write(result, y, to, window.value());
+        });
+        if (!value || kind.lp) return;
+        if (!kind.several) fill_single(sums.terms);
+        sums.over_alone([&](i64 i, double cell) { write(result, y, first + i, cell); });
+    }
+
+    // With the scale of the part.
+    template <class Sums>
+    void fill_near(Sums &sums, i64 first) const {
+        using S = typename Sums::Sum;
+        const i64 count = sums.count();
         if (t) {
             const Scratch<S> out(count + 64, "changes of a part");
             sums.weigh(result, t, out.data());
@@ -45,15 +60,26 @@ struct TermsForward {
         if constexpr (std::is_same_v<S, double>)
             if constexpr (std::is_same_v<typename Sums::Term, double>)
                 if (sums.bad) fill_in_bands(sums, first);
-        sums.over_bad([&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
-            const LoneWindow window(plan, kind, type, x, slab * plan.in_slab, rows, o, e);
-            const i64 to = (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e;
-            if (t) write(result, dy, to, window.change(result, t));
-            if (value) write(result, y, to, window.value());
-        });
-        if (!value || kind.lp) return;
-        if (!kind.several) fill_single(sums.terms);
-        sums.over_alone([&](i64 i, double cell) { write(result, y, first + i, cell); });
+    }
+
+    // Each window with a scale of its own, where many need one. Says whether that was so; all sums are good then but
+    // those of windows that have to be computed by themselves.
+    template <class Sums>
+    bool fill_far([[maybe_unused]] Sums &sums, [[maybe_unused]] i64 first) const {
+        if constexpr (FarWindows::MAY_SUIT<Sums>) {
+            if (!FarWindows::suit(sums) || !sums.are_many_bad()) return false;
+            const FarWindows far(sums);
+            const i64 count = sums.count();
+            const Scratch<double> out(count + 64, "outputs of a part");
+            if (t) {
+                far.changes(result, t, out.data());
+                store_plane(result, dy, first, out.data(), count);
+            }
+            far.values(out.data(), sums);
+            if (value) store_plane(result, y, first, out.data(), count);
+            return true;
+        }
+        return false;
     }
 
     // Outputs whose sums are not good, if they are many; they get a good one.

@@ -32,6 +32,7 @@ struct PartTerms {
     i64 in_begin, in_end;
     bool in_pieces;  // whether there are too many cells to be held at once; then the terms are those of a piece
     TermScale scale;
+    double apart = 0;  // how far the exponents of windows of few cells seem to be apart
     double reach = 0;                         // how far the exponents of 2 of the terms are apart, once it is measured
     bool accurate = true;                     // whether no weight is too small for E
     const E *e = nullptr, *weight = nullptr;  // as if from the slab's start
@@ -72,6 +73,7 @@ struct PartTerms {
             load_plane(type, x, slab * plan.in_slab + low() + at, run, some + r * run);
         }
         scale = kind.scale_of(kind.range_of(some, runs * run, no_range()));
+        if (!kind.lp && plan.cells <= run) apart = kind.best_apart(some, runs * run, plan.cells);
     }
     // By all of them.
     void measure_scale() {

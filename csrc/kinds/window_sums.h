@@ -39,25 +39,37 @@ struct WindowSums {
     const Plan &plan;
     const Smooth &kind;
     const OutputPart part;
-    S *sum;   // rows of the part one after the other
-    i64 bad;  // how many are not good
+    const bool unknown;  // whether nothing was added up, as most of them would not be good
+    S *sum;              // rows of the part one after the other
+    i64 bad;             // how many are not good
 
     i64 outputs() const { return (part.end - part.begin) * plan.inner; }
     i64 count() const { return (part.row_end - part.row_begin) * outputs(); }
+    // Where the outputs start in the slab.
+    i64 start() const { return part.row_begin * plan.out_row + part.begin * plan.inner; }
+    // Whether what is done for the whole part takes no longer than to do it for the windows whose sums are not good.
+    bool are_many_bad() const { return unknown || 16 * bad * plan.cells > terms.length(); }
     // Where the sum of output (o, e) is, in a row of a slab.
     i64 place_of(i64 slab, i64 row, i64 o, i64 e) const {
         const i64 all_rows = (slab - terms.slab) * plan.out_rows + row - part.row_begin;
         return all_rows * outputs() + (o - part.begin) * plan.inner + e;
     }
 
-    WindowSums(PartTerms<E> &terms, bool with_weights)
-        : terms(terms), plan(terms.plan), kind(terms.kind), part(terms.part), block(count() + 64, "sums of a part") {
+    WindowSums(PartTerms<E> &terms, bool with_weights, bool unknown = false)
+        : terms(terms),
+          plan(terms.plan),
+          kind(terms.kind),
+          part(terms.part),
+          unknown(unknown),
+          block(count() + 64, "sums of a part") {
         sum = block.data();
-        if (terms.in_pieces)
+        if (unknown)
+            for (i64 i = 0; i < count(); ++i) sum[i] = static_cast<S>(__builtin_nan(""));
+        else if (terms.in_pieces)
             sum_pieces(sum, false, [&](i64, i64) { return terms.e; });
         else
             terms.fill(with_weights), pool(terms.e, sum);
-        if (kind.count_pad && plan.padded) add_padding();
+        if (kind.count_pad && plan.padded && !unknown) add_padding();
         if (kind.few) pass_over_absent(kind.few);
         if (kind.many) pass_over_absent(kind.many);
         bad = count_bad();
@@ -154,7 +166,7 @@ struct WindowSums {
 
     template <class T, class F>
     void over_alone_in(const T *there, const F &f) {
-        there += terms.slab * plan.out_slab + part.row_begin * plan.out_row + part.begin * plan.inner;
+        there += terms.slab * plan.out_slab + start();
         bool any = false;
         for (i64 i = 0; i < count(); ++i) any |= there[i] == 1;
         if (!any || terms.in_pieces) return;
@@ -185,7 +197,7 @@ struct WindowSums {
     template <class T>
     void pass_over_absent(const T *there) {
         constexpr S GOOD = std::is_same_v<E, float> ? 1 : 0x1p100;
-        there += terms.slab * plan.out_slab + part.row_begin * plan.out_row + part.begin * plan.inner;  // side by side
+        there += terms.slab * plan.out_slab + start();  // side by side
         for (i64 i = 0; i < count(); i += N) {
             const auto none = load_as<S, N>(there + i) == 0;
             store<N>(sum + i, none ? splat<S, N>(GOOD) : load<N>(sum + i));
@@ -324,12 +336,19 @@ void over_terms(const Plan &plan, const Smooth &kind, Type type, const void *x, 
         const bool wide = kind.is_power() && !kind.rough;
         auto done = [&] { return wide ? done_as(terms, double(), false) : done_as(terms, float(), false); };
         terms.guess_scale();
-        if (done()) return;
-        terms.measure_scale();
-        if ((kind.lp || terms.reach < 120) && done()) return;
+        if (terms.apart < 120) {
+            if (done()) return;
+            terms.measure_scale();
+            if ((kind.lp || terms.reach < 120) && done()) return;
+        }
     }
     PartTerms<double> terms(plan, kind, type, x, part, begin, end, use.pieces);
     terms.guess_scale();
+    // Windows so far from each other are not tried with a scale that they have in common.
+    if (terms.apart > (kind.exact ? 640 : 1300) && !terms.in_pieces && !kind.is_extreme()) {
+        WindowSums<double, double> sums(terms, use.weights, true);
+        return f(sums);
+    }
     if (!kind.narrow && done_as(terms, double(), false)) return;
     terms.measure_scale();
     done_as(terms, double(), true);
