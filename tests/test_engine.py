@@ -491,9 +491,9 @@ FAR = {
 }
 
 
-@pytest.mark.parametrize("beta", [30.0, -300.0, 1000.0])
+@pytest.mark.parametrize("beta", [2.0, 30.0, -300.0, 1000.0])
 @pytest.mark.parametrize(("shape", "window", "axes", "skip"), FAR.values(), ids=FAR)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("order", "CF")
 def test_smooth_maxima_of_windows_far_from_each_other(order, dtype, shape, window, axes, skip, beta):
     """So far that no power of 2 serves all of them."""
@@ -551,3 +551,40 @@ def test_what_is_not_finite_touches_only_its_windows_far_from_each_other(window,
     within(pool(x), y, value_allowance(pool, x, y))
     within(pool.jvp(x, t)[1], dy, jvp_allowance(pool, x, t, dy))
     within(pool.vjp(x)[1](g), gx, vjp_allowance(pool, x, g, gx))
+
+
+@pytest.mark.parametrize(
+    ("p", "dtype"),
+    [(2, np.float32), (2, np.float16), (2.5, np.float32), (1.5, np.float16), (2.5, np.float64), (1.5, np.float64)],
+)
+@pytest.mark.parametrize(
+    ("window", "axes"),
+    [
+        (Window((2, 2)), (1, 2)),
+        (Window((3, 3), 1, 1), (1, 2)),
+        (Window((3, 3), 2, 1), (0, 1)),
+        (Adaptive((3, 4)), (1, 2)),
+        (Global(), (2,)),
+        (Window((5,), 2, 2, 2), (1,)),
+    ],
+    ids=["squares", "steps of 1", "channels", "bins", "all", "gaps"],
+)
+@pytest.mark.parametrize(
+    "scales", [(1, 1, 1), (1e-44, 1e-38, 1e-30), (1e15, 1, 1e-15), (1e30, 1e38, 1e20), (1, np.nan, 1)], ids=str
+)
+def test_roots_of_sums_of_powers_have_no_range_of_their_own(scales, window, axes, p, dtype):
+    rng = np.random.default_rng(9)
+    with np.errstate(over="ignore", under="ignore"):
+        x = np.stack([np.clip(rng.normal(size=(9, 40)), -3, 3) * scale for scale in scales]).astype(dtype)
+    x[0, 3, :7] = 0
+    pool = Pool(Lp(p), window, axes)
+    t, g = rng.normal(size=x.shape).astype(dtype), rng.normal(size=pool.output_shape(x.shape)).astype(dtype)
+    y, dy, gx = spec.forward(pool, x), spec.jvp(pool, x, t)[1], spec.vjp(pool, x, g)
+    within(pool(x), y, value_allowance(pool, x, y))
+    within(pool.jvp(x, t)[1], dy, jvp_allowance(pool, x, t, dy))
+    within(pool.vjp(x)[1](g), gx, vjp_allowance(pool, x, g, gx))
+    # One image by itself, whose scale is another.
+    if 0 not in axes:
+        for i in range(3):
+            same(pool(x[i : i + 1]), pool(x)[i : i + 1])
+            same(pool.vjp(x[i : i + 1])[1](g[i : i + 1]), pool.vjp(x)[1](g)[i : i + 1])

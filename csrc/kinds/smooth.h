@@ -72,6 +72,7 @@ struct Smooth {
     bool several;      // whether every window has more than one cell
     bool exact;        // whether results have as many bits as doubles
     bool narrow;       // whether terms have no more bits than floats, wherever they are held
+    bool squares;      // whether terms are squares of floats, which are added up right from the cells
     bool rough;        // whether results have so few bits that floats do for powers of sums, too
     // If set, how many cells each output sees that are not skipped, in bytes or doubles. Those that are have no term.
     const std::uint8_t *few = nullptr;
@@ -84,6 +85,7 @@ struct Smooth {
           several(least_cells(plan, count_pad) > 1),
           exact(call.derivative == Type::F64),
           narrow(!exact && floats_do(call.derivative)),
+          squares(narrow && lp && parameter == 2),
           rough(FUSED && narrow && size_of(call.derivative) == 2) {
         if (call.count_bytes == 1)
             few = static_cast<const std::uint8_t *>(call.counts);
@@ -91,6 +93,8 @@ struct Smooth {
             many = static_cast<const double *>(call.counts);
     }
 
+    // Whether powers are multiplications and a square root.
+    bool has_root() const { return parameter == 1.5 || parameter == 2.5; }
     // Whether powers are other than multiplications and roots.
     bool is_power() const { return lp && parameter != 1 && parameter != 2; }
     // Whether no term is in range.
@@ -162,13 +166,17 @@ struct Smooth {
             most = std::is_same_v<E, float> ? 126 : 1022;
             const double exponent = static_cast<double>(bits<std::int64_t>(best) / (std::int64_t(1) << 52) - 1023);
             scale.cell = best == 0 ? 0 : exponent > most ? most : exponent < -most ? -most : exponent;
+            if (has_root()) scale.cell = 2 * nearest(scale.cell / 2);  // even, so that its root is a power of 2
             scale.weight = parameter == 1 ? 0 : nearest((parameter - 1) * scale.cell);
             scale.term = scale.weight + scale.cell;
             return scale;
         }
         const double exponent = best - best == 0 ? best * parameter * PER_LOG_2 : 0;
         scale.term = nearest(exponent > most ? most : exponent < -most ? -most : exponent);
-        if (std::is_same_v<E, double>) scale.term -= room_above();
+        if (std::is_same_v<E, double>)
+            scale.term -= room_above();
+        else
+            scale.term = 2 * nearest(scale.term / 2);  // even, as fill_near() needs it
         return scale;
     }
     // How far the exponents of 2 of cells in a range are apart.
@@ -193,9 +201,10 @@ struct Smooth {
     }
 
     // The terms of cells; with `slope`, the weights of Lp too. Both have room for a register more. Says whether the
-    // weights that follow from them are normal numbers.
+    // weights that follow from them are normal numbers. `near` says whether it is worth a try that the exponents of
+    // floats are near the scale's.
     template <class E>
-    bool terms(const E *x, i64 length, const TermScale &scale, E *e, E *slope) const {
+    bool terms(const E *x, i64 length, const TermScale &scale, E *e, E *slope, bool *near = nullptr) const {
         using V = vec<E, LANES<E>>;
         V least = splat<E, LANES<E>>(1);
         if (is_extreme())
@@ -206,7 +215,7 @@ struct Smooth {
             });
         else if (lp)
             fill_powers(x, length, scale, e, slope, least);
-        else
+        else if (!near || !*near || !(*near = fill_near(x, length, scale, e)))
             fill_exps(x, length, scale, e, least);
         bool normal = true;
         for (int l = 0; l < LANES<E>; ++l) normal &= least[l] >= LEAST_TERM<E>;
@@ -261,6 +270,22 @@ struct Smooth {
     double room_above() const { return exact ? 700 : 600; }
     static double nearest(double v) { return v + WHOLE_DOUBLE - WHOLE_DOUBLE; }
 
+    // The terms of SmoothMax whose exponents are near the scale's, with less to do; says whether all are.
+    template <class E>
+    NDPOOL_INLINE bool fill_near([[maybe_unused]] const E *x, [[maybe_unused]] i64 length,
+                                 [[maybe_unused]] const TermScale &scale, [[maybe_unused]] E *e) const {
+        if constexpr (std::is_same_v<E, float> && FUSED) {
+            constexpr int N = LANES<float>;
+            using U = vec<std::uint32_t, N>;
+            U far{};
+            const auto shift = static_cast<float>(scale.term);
+            over_cells(x, length, [=, &far, exp = ExpTerm<float>(parameter)](i64 i, vec<float, N> v) NDPOOL_INLINED {
+                store<N>(e + i, exp.near<N>(v, shift, far));
+            });
+            return all_zero<N>(far);
+        }
+        return false;
+    }
     // The terms of SmoothMax; `least` becomes the least of those that are not 0 by right.
     template <class E, class V>
     NDPOOL_INLINE void fill_exps(const E *x, i64 length, const TermScale &scale, E *e, V &least) const {
@@ -303,8 +328,8 @@ struct Smooth {
         auto fill_by = [&](const auto &rounded) NDPOOL_INLINED {
             if (parameter == 1)
                 fill(std::false_type(), [](V, V r) NDPOOL_INLINED { return Both{r - r + 1, r}; });  // NaN if not finite
-            else if (parameter == 2)
-                fill(std::false_type(), [=](V, V r) NDPOOL_INLINED { return Both{r, rounded(r * r)}; });
+            else if (parameter == 2)  // exact, of floats that are held as doubles
+                fill(std::false_type(), [=](V, V r) NDPOOL_INLINED { return Both{r, r * r}; });
             else if (parameter == 3)
                 fill(std::true_type(), [=](V, V r) NDPOOL_INLINED {
                     const V square = rounded(r * r);
@@ -314,6 +339,19 @@ struct Smooth {
                 fill(std::true_type(), [=](V, V r) NDPOOL_INLINED {
                     const V square = rounded(r * r);
                     return Both{rounded(square * r), rounded(square * square)};
+                });
+            else if (parameter == 1.5)
+                fill(std::true_type(), [=](V, V r) NDPOOL_INLINED {
+                    const V root = rounded(sqrt_lanes<LANES<E>>(r));
+                    return Both{root, rounded(root * r)};
+                });
+            else if (parameter == 2.5)
+                fill(std::true_type(), [=](V, V r) NDPOOL_INLINED {
+                    const V root = rounded(sqrt_lanes<LANES<E>>(r)), half = root * E(0.5);
+                    // What the root has lost, times r.
+                    const V lost = rounded(half * -product_error<LANES<E>>(root, root, r));
+                    const V w = rounded(sum_of_product(root, r, lost));
+                    return Both{w, rounded(w * r)};
                 });
             else  // so that terms are the same with slopes and without
                 with_power<E>(scale, [&](const auto &power) NDPOOL_INLINED {
@@ -326,6 +364,14 @@ struct Smooth {
         if constexpr (std::is_same_v<E, double>)
             if (narrow) return fill_by([](V v) NDPOOL_INLINED { return to_float_bits<LANES<E>>(v); });
         fill_by([](V v) NDPOOL_INLINED { return v; });
+    }
+    // a b + c for a small c, as if rounded once.
+    template <class V>
+    NDPOOL_INLINE static V sum_of_product(V a, V b, V c) {
+        using E = std::decay_t<decltype(a[0])>;
+        if constexpr (std::is_same_v<E, float>) return fused_sum<LANES<E>>(a, b, c);
+        const V product = a * b;
+        return product + (product_error<LANES<E>>(a, b, product) + c);
     }
     // Calls f(power) with what gives the weights.
     template <class E, class F>

@@ -15,16 +15,42 @@ struct TermsForward {
     Type type, result;
     const void *x, *t;
     void *y, *dy;
-    bool value;  // whether y is asked for
+    bool value;            // whether y is asked for
+    bool past_the_caches;  // whether y is better written there
 
     void run() const {
         const TermUse use{true, t != nullptr};
         over_output_parts(plan, [&](const SmoothPart &part) {
+            if (value && !t && kind.squares && fill_roots(part)) return;
             over_terms(plan, kind, type, x, part, plan.axes[0].length, 0, use, [&](auto &sums) { fill(sums); });
         });
     }
 
   private:
+    // Of Lp(2), right from the cells; says whether all sums were in range.
+    bool fill_roots(const SmoothPart &part) const {
+        PartTerms<float> terms(plan, kind, type, x, part, plan.axes[0].length, 0, false);
+        if (!terms.has_plan() || plan.cells > PIECE) return false;
+        terms.guess_scale();
+        bool odd = false;
+        const i64 from = part.slab * plan.in_slab + terms.low(),
+                  to = part.slab * plan.out_slab + part.outputs.row_begin * plan.out_row +
+                       part.outputs.begin * plan.inner;
+        Route own;
+        own.past_the_caches = past_the_caches;
+        auto pool = [&](auto zero) {
+            using T = decltype(zero);
+            const SquareSink<T> sink{static_cast<T *>(y) + to, terms.square_scale(),
+                                     static_cast<float>(1 / terms.scale.inverse<double>()), true, &odd};
+            pool_all<Tuned::ROWS>(terms.own_plan(), SquareSum<T>{}, static_cast<const T *>(x) + from, sink, own);
+        };
+        if (type == Type::F32)
+            pool(float());
+        else
+            with_narrow(type == Type::BF16, pool);
+        return !odd;
+    }
+
     template <class Sums>
     void fill(Sums &sums) const {
         // The part is contiguous.
@@ -51,12 +77,17 @@ struct TermsForward {
             sums.weigh(result, t, out.data());
             store_plane(result, dy, first, out.data(), count);
         }
-        if (value)
+        if (value) {
+            Outbox outbox;
             over_chunks(count, [&](i64 i, i64 some) {
                 S out[CHUNK];
                 sums.values(i, some, out);
-                store_plane(result, y, first + i, out, some);
+                if (!past_the_caches) return store_plane(result, y, first + i, out, some);
+                const i64 bytes = size_of(result);
+                char *to = static_cast<char *>(y) + (first + i) * bytes;
+                store_plane(result, outbox.room(to, some * bytes, CHUNK * bytes), 0, out, some);
             });
+        }
         if constexpr (std::is_same_v<S, double>)
             if constexpr (std::is_same_v<typename Sums::Term, double>)
                 if (sums.bad) fill_in_bands(sums, first);
@@ -144,7 +175,10 @@ inline void smooth_forward(const Plan &plan, const Smooth &kind, Type type, Type
     if (way != Way::TERMS && !(way == Way::OWN && own)) cannot_go(way);
     if (route.tell(way)) return;
     if (way == Way::OWN) squares_value(plan, kind, static_cast<const float *>(x), static_cast<float *>(y), route);
-    if (way == Way::TERMS || t) TermsForward{plan, kind, type, result, x, t, y, dy, way == Way::TERMS}.run();
+    if (way != Way::TERMS && !t) return;
+    const i64 written = plan.outer * plan.out_slab * size_of(result);
+    const bool streamed = route.streams(y, written, written + plan.outer * plan.in_slab * size_of(type));
+    TermsForward{plan, kind, type, result, x, t, y, dy, way == Way::TERMS, streamed}.run();
 }
 
 }  // namespace NDPOOL_LEVEL

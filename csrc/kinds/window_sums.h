@@ -1,6 +1,7 @@
 // The sums of the windows of a part, over the terms of their cells.
 #pragma once
 #include "kinds/lone_window.h"
+#include "kinds/square_sums.h"
 #include "kinds/terms.h"
 
 namespace ndpool {
@@ -66,9 +67,9 @@ struct WindowSums {
         if (unknown)
             for (i64 i = 0; i < count(); ++i) sum[i] = static_cast<S>(__builtin_nan(""));
         else if (terms.in_pieces)
-            sum_pieces(sum, false, [&](i64, i64) { return terms.e; });
+            sum_pieces(sum, false, terms.are_squares(), [&](i64, i64) { return terms.e; });
         else
-            terms.fill(with_weights), pool(terms.e, sum);
+            terms.fill(with_weights), terms.are_squares() ? pool_squares() : pool(terms.e, sum);
         if (kind.count_pad && plan.padded && !unknown) add_padding();
         if (kind.few) pass_over_absent(kind.few);
         if (kind.many) pass_over_absent(kind.many);
@@ -97,7 +98,7 @@ struct WindowSums {
             return tangent;
         };
         if (terms.in_pieces)
-            sum_pieces(to, true, [&](i64 from, i64 many) { return weighted(from, many, terms.weight); });
+            sum_pieces(to, true, false, [&](i64 from, i64 many) { return weighted(from, many, terms.weight); });
         else
             pool(weighted(terms.low(), terms.length(), terms.weight + terms.low()) - terms.low(), to);
         const auto factor = static_cast<S>(terms.weight_factor());
@@ -213,9 +214,10 @@ struct WindowSums {
         return all;
     }
 
-    // The sums of what cells(from, many) gives for the cells of each piece. What additions lose is kept until the end.
+    // The sums of what cells(from, many) gives for the cells of each piece, or of its squares. What additions lose is
+    // kept until the end.
     template <class Cells>
-    void sum_pieces(S *to, bool with_weights, const Cells &cells) {
+    void sum_pieces(S *to, bool with_weights, bool squares, const Cells &cells) {
         const i64 all = count();
         const Scratch<CarefulSum> totals(all, "sums of pieces");
         const Scratch<double> piece_sums(2 * all + 64, "sums of a piece");
@@ -224,11 +226,14 @@ struct WindowSums {
         terms.over_pieces(with_weights, [&](const Plan &piece, i64 from, i64 many) {
             if constexpr (std::is_same_v<E, double>)
                 pool_piece<ExactSum<double>>(piece, cells(from, many), own, lost);
+            else if (squares)
+                pool_piece<SquareSum<E>>(piece, cells(from, many), own, lost);
             else
                 pool_piece<PlainSum<E, double>>(piece, cells(from, many), own, lost);
             for (i64 i = 0; i < all; ++i) totals.data()[i].add(own[i]), totals.data()[i].lost += lost[i];
         });
-        for (i64 i = 0; i < all; ++i) to[i] = static_cast<S>(totals.data()[i].total());
+        const double scale = squares ? terms.square_scale() : 1;
+        for (i64 i = 0; i < all; ++i) to[i] = static_cast<S>(totals.data()[i].total() * scale);
     }
     template <class P>
     static void pool_piece(const Plan &piece, const E *cells, double *own, double *lost) {
@@ -244,14 +249,23 @@ struct WindowSums {
     }
     template <class P>
     void pool_as(const E *cells, S *to) const {
+        pool_into<P>(cells, SumSink<typename P::Lanes, S>{to, {Count::NONE, 1}});
+    }
+    void pool_squares() const {
+        if constexpr (std::is_same_v<E, float>) {
+            bool odd = false;
+            pool_into<SquareSum<float>>(terms.e, SquareSink<S>{sum, terms.square_scale(), 1, false, &odd});
+        }
+    }
+    template <class P, class Sink>
+    void pool_into(const E *cells, Sink sink) const {
         using Lanes = typename P::Lanes;
-        if (terms.has_plan()) return pool_plan<P>(terms.own_plan(), cells + terms.low(), to);
+        if (terms.has_plan()) return pool_all<TUNED>(terms.own_plan(), P{}, cells + terms.low(), sink, {});
         const P p{};
-        SumSink<Lanes, S> sink{to, {Count::NONE, 1}};
         OutputRow rows(plan);
         const auto lanes = p.lanes();
         const auto from = source_of(p, cells, terms.in_end * first_stride(plan));
-        LanePooler<Lanes, SumSink<Lanes, S>> pooler(plan, lanes, from, plan.last().output,
+        LanePooler<Lanes, Sink> pooler(plan, lanes, from, plan.last().output,
                                                     choose_forward(plan, lanes_by_rows<Lanes>(), Way::NONE));
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
             rows.move_to(row);
@@ -259,12 +273,6 @@ struct WindowSums {
             sink.row -= part.begin * plan.inner;
             pooler.pool(0, rows, sink, part.begin, part.end, part.end * plan.inner + 32, 0);
         }
-    }
-
-    template <class P>
-    static void pool_plan(const Plan &plan, const E *cells, S *to) {
-        const SumSink<typename P::Lanes, S> sink{to, {Count::NONE, 1}};
-        pool_all<TUNED>(plan, P{}, cells, sink, {});
     }
 
     static S in_float_bits(S v) { return static_cast<S>(to_float_bits<1>(vec<double, 1>{static_cast<double>(v)})[0]); }
@@ -335,11 +343,13 @@ void over_terms(const Plan &plan, const Smooth &kind, Type type, const void *x, 
         // Powers of sums of floats would lose more than the last place.
         const bool wide = kind.is_power() && !kind.rough;
         auto done = [&] { return wide ? done_as(terms, double(), false) : done_as(terms, float(), false); };
+        // Cells that are squared are not held in another scale.
+        auto can = [&] { return !kind.squares || terms.cells_are_weights(); };
         terms.guess_scale();
         if (terms.apart < 120) {
-            if (done()) return;
+            if (can() && done()) return;
             terms.measure_scale();
-            if ((kind.lp || terms.reach < 120) && done()) return;
+            if ((kind.lp ? can() : terms.reach < 120) && done()) return;
         }
     }
     PartTerms<double> terms(plan, kind, type, x, part, begin, end, use.pieces);
