@@ -539,7 +539,9 @@ def test_what_lies_far_away_changes_no_bit_of_a_smooth_maximum(count_include_pad
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(
-    "window", [Window((3, 3), 1, 1), Window((3, 3), 2, 1), Window((2, 2)), Adaptive((3, 7))], ids=["1", "2", "squares", "bins"]
+    "window",
+    [Window((3, 3), 1, 1), Window((3, 3), 2, 1), Window((2, 2)), Adaptive((3, 7))],
+    ids=["1", "2", "squares", "bins"],
 )
 def test_what_is_not_finite_touches_only_its_windows_far_from_each_other(window, dtype, odd):
     rng = np.random.default_rng(8)
@@ -555,7 +557,7 @@ def test_what_is_not_finite_touches_only_its_windows_far_from_each_other(window,
 
 @pytest.mark.parametrize(
     ("p", "dtype"),
-    [(2, np.float32), (2, np.float16), (2.5, np.float32), (1.5, np.float16), (2.5, np.float64), (1.5, np.float64)],
+    [(2, np.float32), (2, np.float16), (2.5, np.float32), (1.5, np.float16), (2, np.float64), (2.5, np.float64)],
 )
 @pytest.mark.parametrize(
     ("window", "axes"),
@@ -570,7 +572,9 @@ def test_what_is_not_finite_touches_only_its_windows_far_from_each_other(window,
     ids=["squares", "steps of 1", "channels", "bins", "all", "gaps"],
 )
 @pytest.mark.parametrize(
-    "scales", [(1, 1, 1), (1e-44, 1e-38, 1e-30), (1e15, 1, 1e-15), (1e30, 1e38, 1e20), (1, np.nan, 1)], ids=str
+    "scales",
+    [(1, 1, 1), (1e-44, 1e-38, 1e-30), (1e15, 1, 1e-15), (1e30, 1e38, 1e20), (1e-200, 1e180, 1e-310), (1, np.nan, 1)],
+    ids=str,
 )
 def test_roots_of_sums_of_powers_have_no_range_of_their_own(scales, window, axes, p, dtype):
     rng = np.random.default_rng(9)

@@ -93,6 +93,8 @@ struct Smooth {
             many = static_cast<const double *>(call.counts);
     }
 
+    // Whether sums of squares can be made right from the cells, and their roots be written, without terms.
+    bool is_root_of_squares() const { return lp && parameter == 2 && (narrow || exact); }
     // Whether powers are multiplications and a square root.
     bool has_root() const { return parameter == 1.5 || parameter == 2.5; }
     // Whether powers are other than multiplications and roots.
@@ -201,8 +203,8 @@ struct Smooth {
     }
 
     // The terms of cells; with `slope`, the weights of Lp too. Both have room for a register more. Says whether the
-    // weights that follow from them are normal numbers. `near` says whether it is worth a try that the exponents of
-    // floats are near the scale's.
+    // weights that follow from them are normal numbers, if they are floats. `near` says whether it is worth a try that
+    // the exponents of floats are near the scale's.
     template <class E>
     bool terms(const E *x, i64 length, const TermScale &scale, E *e, E *slope, bool *near = nullptr) const {
         using V = vec<E, LANES<E>>;
@@ -286,7 +288,7 @@ struct Smooth {
         }
         return false;
     }
-    // The terms of SmoothMax; `least` becomes the least of those that are not 0 by right.
+    // The terms of SmoothMax; of floats, `least` becomes the least of those that are not 0 by right.
     template <class E, class V>
     NDPOOL_INLINE void fill_exps(const E *x, i64 length, const TermScale &scale, E *e, V &least) const {
         const V shift = splat<E, LANES<E>>(static_cast<E>(scale.term));
@@ -294,7 +296,7 @@ struct Smooth {
             over_cells(x, length, [=, &least](i64 i, V v) NDPOOL_INLINED {
                 const Scaled<E, LANES<E>> parts = term_of(v);
                 const V term = times_power<LANES<E>>(parts.p, parts.n - shift);
-                least = ((term < least) & (v - v == 0)) ? term : least;
+                if (std::is_same_v<E, float>) least = ((term < least) & (v - v == 0)) ? term : least;
                 store<LANES<E>>(e + i, term);
             });
         };
@@ -305,7 +307,7 @@ struct Smooth {
                 });
         fill([exp = ExpTerm<E>(parameter)](V v) NDPOOL_INLINED { return exp.template of<LANES<E>>(v); });
     }
-    // The terms of Lp; `least` becomes the least weight of those that are not 0 by right.
+    // The terms of Lp; of floats, `least` becomes the least weight of those that are not 0 by right.
     template <class E, class V>
     NDPOOL_INLINE void fill_powers(const E *x, i64 length, const TermScale &scale, E *e, E *slope, V &least) const {
         const E inverse = scale.inverse<E>();
@@ -314,7 +316,7 @@ struct Smooth {
             over_cells(x, length, [=, &least](i64 i, V v) NDPOOL_INLINED {
                 V size = size_of_each<LANES<E>>(v), none{};
                 const auto [w, term] = power(size, size * inverse);
-                if (curved.value) least = ((w < least) & (size > 0)) ? w : least;
+                if (curved.value && std::is_same_v<E, float>) least = ((w < least) & (size > 0)) ? w : least;
                 // However small: a sum is 0 if all of its cells are, and else is not.
                 const V tiny = size < LEAST_TERM<E> ? size : splat<E, LANES<E>>(LEAST_TERM<E>);
                 store<LANES<E>>(e + i, term < tiny ? tiny : term);

@@ -21,7 +21,7 @@ struct TermsForward {
     void run() const {
         const TermUse use{true, t != nullptr};
         over_output_parts(plan, [&](const SmoothPart &part) {
-            if (value && !t && kind.squares && fill_roots(part)) return;
+            if (value && !t && kind.is_root_of_squares() && fill_roots(part)) return;
             over_terms(plan, kind, type, x, part, plan.axes[0].length, 0, use, [&](auto &sums) { fill(sums); });
         });
     }
@@ -31,13 +31,19 @@ struct TermsForward {
     bool fill_roots(const SmoothPart &part) const {
         PartTerms<float> terms(plan, kind, type, x, part, plan.axes[0].length, 0, false);
         if (!terms.has_plan() || plan.cells > PIECE) return false;
-        terms.guess_scale();
-        bool odd = false;
         const i64 from = part.slab * plan.in_slab + terms.low(),
                   to = part.slab * plan.out_slab + part.outputs.row_begin * plan.out_row +
                        part.outputs.begin * plan.inner;
         Route own;
         own.past_the_caches = past_the_caches;
+        bool odd = false;
+        if (kind.exact) {
+            const ExactRootSink sink{static_cast<double *>(y) + to, &odd};
+            pool_all<Tuned::NOT>(terms.own_plan(), SquareSum<double>{}, static_cast<const double *>(x) + from, sink,
+                                 own);
+            return !odd;
+        }
+        terms.guess_scale();
         auto pool = [&](auto zero) {
             using T = decltype(zero);
             const SquareSink<T> sink{static_cast<T *>(y) + to, terms.square_scale(),
