@@ -592,3 +592,22 @@ def test_roots_of_sums_of_powers_have_no_range_of_their_own(scales, window, axes
         for i in range(3):
             same(pool(x[i : i + 1]), pool(x)[i : i + 1])
             same(pool.vjp(x[i : i + 1])[1](g[i : i + 1]), pool.vjp(x)[1](g)[i : i + 1])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("kind", [SmoothMax(2.0), SmoothMax(-3e4, False), Lp(1), Lp(2), Lp(2.5), Lp(3)], ids=repr)
+@pytest.mark.parametrize("odd", [(), (np.inf,), (-np.inf, 6e4)], ids=["alone", "beside inf", "beside large ones"])
+def test_many_nans_are_in_their_windows_alone(odd, kind, dtype):
+    rng = np.random.default_rng(10)
+    x = rng.normal(size=(3, 12, 40)).astype(dtype)
+    x[rng.random(x.shape) < 0.05] = np.nan
+    for i, value in enumerate(odd):
+        x[i, 4, 5 + i] = value
+    for window, axes in [(Window((3, 2), 1, 1), (1, 2)), (Window((2, 2)), (0, 1)), (Adaptive((5,)), (2,))]:
+        pool = Pool(kind, window, axes)
+        t, g = rng.normal(size=x.shape).astype(dtype), rng.normal(size=pool.output_shape(x.shape)).astype(dtype)
+        g[0, 0] = 0
+        y, dy, gx = spec.forward(pool, x), spec.jvp(pool, x, t)[1], spec.vjp(pool, x, g)
+        within(pool(x), y, value_allowance(pool, x, y))
+        within(pool.jvp(x, t)[1], dy, jvp_allowance(pool, x, t, dy))
+        within(pool.vjp(x)[1](g), gx, vjp_allowance(pool, x, g, gx))

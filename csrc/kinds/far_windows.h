@@ -65,8 +65,8 @@ class FarWindows {
         for (i64 i = 0; i < count; ++i) {
             if (is_plain(i) && to[i] - to[i] == 0)
                 of.sum[i] = 0x1p100;
-            else if (is_plain(i) || !of.is_good(i))
-                of.sum[i] = __builtin_nan(""), ++of.bad;
+            else if (!of.is_nan(i) && (is_plain(i) || !of.is_good(i)))
+                of.sum[i] = -1, ++of.bad;
         }
     }
 

@@ -202,6 +202,16 @@ struct Smooth {
         return high > low ? reach(Range<E>{high, low}) : 0;
     }
 
+    // Whether a sum can only be NaN because of a cell that is, if all others are of `plain_size()` at most; and whether
+    // all that follows from it is NaN, which the weights of Lp(1) are not.
+    bool tells_nan() const {
+        return !is_extreme() && (!lp || parameter == 2 || parameter == 3 || parameter == 4);
+    }
+    double plain_size() const {
+        const double most = 0x1.fffffffffffffp1023, size = parameter < 0 ? -parameter : parameter;
+        return lp ? most : 0.9 * limit() / (size * PER_LOG_2);
+    }
+
     // The terms of cells; with `slope`, the weights of Lp too. Both have room for a register more. Says whether the
     // weights that follow from them are normal numbers, if they are floats. `near` says whether it is worth a try that
     // the exponents of floats are near the scale's.

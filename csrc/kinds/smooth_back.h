@@ -128,8 +128,10 @@ struct TermsBack {
                     {PartPlane<double>(plan, part).data()}, {result, in.gx, nullptr, false, 0}});
             }
             const SmoothPart whole{in.slab, 1, part, lo, hi};
-            over_terms(plan, kind, type, x, whole, in.begin, in.end, {false, true},
-                       [&](auto &sums) { hand_on(sums, in, use); });
+            over_terms(plan, kind, type, x, whole, in.begin, in.end, {false, true}, [&](auto &sums) {
+                hand_on(sums, in, use);
+                hand_on_nans(sums, in);
+            });
         };
         const Axis &axis = plan.axes[0];
         const i64 reach = axis.adaptive ? axis.kernel : axis.dilation * axis.kernel;
@@ -161,6 +163,24 @@ struct TermsBack {
         } else {
             use(job);
         }
+    }
+
+    // All cells of a window with a NaN get one.
+    template <class Sums>
+    void hand_on_nans(const Sums &sums, const InputPart &in) const {
+        if (!sums.nans) return;
+        if (in.streamed) end_streaming();
+        const i64 each = first_stride(plan);
+        sums.over_nans([&](const OutputRow &rows, i64, i64, i64 o, i64 e) {
+            const Axis::Taps taps = plan.last().taps(o);
+            for (i64 r = 0; r < rows.count; ++r)
+                for (i64 k = 0; k < taps.count; ++k) {
+                    const i64 cell =
+                        rows.base + rows.offset[r] + (taps.first + k * plan.last().dilation) * plan.inner + e;
+                    if (cell >= in.begin * each && cell < in.end * each)
+                        write(result, in.gx, cell, __builtin_nan(""));
+                }
+        });
     }
 
     // What cells get, where some windows are out of range of those around them.
@@ -248,7 +268,7 @@ struct TermsBack {
                 for (i64 i = 0; i < some; i += N)
                     store<N>(to + i, convert<double, N>(share(load<N>(from + i) * factor, load<N>(sum + i))));
             });
-            if (!sums.bad) return;
+            if (!sums.bad && !sums.nans) return;
             for (i64 i = 0; i < some; ++i)
                 if (!own.good<E, 1>(vec<S, 1>{sum[i]})[0]) to[i] = 0;
         });
@@ -262,7 +282,7 @@ struct TermsBack {
             using E = typename std::decay_t<decltype(sums)>::Term;
             auto &terms = sums.terms;
             const PartPlane<double> outputs(plan, sums.part);
-            good = terms.in_pieces && !sums.bad;
+            good = terms.in_pieces && !sums.bad && !sums.nans;
             if (!good) return;
             divide_cotangents(sums, outputs.data());
             terms.over_pieces(true, [&](const Plan &piece, i64 from, i64) {

@@ -68,6 +68,11 @@ struct TermsForward {
             if (t) write(result, dy, to, window.change(result, t));
             if (value) write(result, y, to, window.value());
         });
+        sums.over_nans([&](const OutputRow &, i64 slab, i64 row, i64 o, i64 e) {
+            const i64 to = (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e;
+            if (t) write(result, dy, to, __builtin_nan(""));
+            if (value) write(result, y, to, __builtin_nan(""));
+        });
         if (!value || kind.lp) return;
         if (!kind.several) fill_single(sums.terms);
         sums.over_alone([&](i64 i, double cell) { write(result, y, first + i, cell); });

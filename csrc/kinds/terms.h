@@ -86,6 +86,23 @@ struct PartTerms {
         scale = kind.scale_of(range), reach = kind.reach(range);
     }
 
+    // Whether all cells that are not NaN are so small that no sum is NaN because of them.
+    bool is_plain_beside_nan() const {
+        if (!kind.tells_nan()) return false;
+        constexpr int N = LANES<double>;
+        const double most = kind.plain_size();
+        i64 odd = 0;
+        over_chunks(length(), [&](i64 first, i64 many) {
+            double room[CHUNK];
+            load_plane(type, x, slab * plan.in_slab + low() + first, many, room);
+            vec<std::int64_t, N> large{};
+            over_cells(room, many,
+                       [&](i64, vec<double, N> v) NDPOOL_INLINED { large |= size_of_each<N>(v) > most; });
+            for (int l = 0; l < N; ++l) odd |= large[l];
+        });
+        return odd == 0;
+    }
+
     // Makes the terms and, if asked for, the weights of all cells; not in pieces.
     void fill(bool with_weights) {
         fill(low(), length(), with_weights);

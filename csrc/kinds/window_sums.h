@@ -42,7 +42,8 @@ struct WindowSums {
     const OutputPart part;
     const bool unknown;  // whether nothing was added up, as most of them would not be good
     S *sum;              // rows of the part one after the other
-    i64 bad;             // how many are not good
+    i64 bad;             // how many are not good, but for those that are NaN
+    i64 nans = 0;        // how many are NaN because of a cell that is
 
     i64 outputs() const { return (part.end - part.begin) * plan.inner; }
     i64 count() const { return (part.row_end - part.row_begin) * outputs(); }
@@ -74,6 +75,7 @@ struct WindowSums {
         if (kind.few) pass_over_absent(kind.few);
         if (kind.many) pass_over_absent(kind.many);
         bad = count_bad();
+        if (bad && !unknown && !terms.in_pieces) count_nans();
     }
 
     // The windows' changes along a tangent, which the weights of its cells take part in.
@@ -125,29 +127,21 @@ struct WindowSums {
         if (!any) return;
         for (i64 i = 0; i < count; ++i)
             if (size_of_each<1>(vec<S, 1>{to[i]})[0] == static_cast<S>(__builtin_inf()))
-                from[i] = static_cast<S>(__builtin_nan("")), ++bad;
+                from[i] = -1, ++bad;
     }
 
+    bool is_nan(i64 output) const { return nans && sum[output] != sum[output]; }
     bool is_good(i64 output) const { return kind.good<E, 1>(vec<S, 1>{sum[output]})[0]; }
 
-    // Calls f(rows, slab, row, o, e) for each output whose sum is not good.
+    // Calls f(rows, slab, row, o, e) for each output whose sum is not good, but for those that are NaN.
     template <class F>
     void over_bad(const F &f) const {
-        if (!bad) return;
-        OutputRow rows(plan);
-        for (i64 row = part.row_begin; row < part.row_end; ++row) {
-            const i64 start = (row - part.row_begin) * outputs();
-            bool moved = false;
-            for (i64 i = 0; i < outputs(); i += N) {
-                const Truth good = kind.good<E, N>(load<N>(sum + start + i));
-                for (i64 k = i; k < outputs() && k < i + N; ++k) {
-                    if (good[k - i]) continue;
-                    if (!moved) rows.move_to(row % plan.out_rows), moved = true;
-                    f(rows, terms.slab + row / plan.out_rows, row % plan.out_rows, part.begin + k / plan.inner,
-                      k % plan.inner);
-                }
-            }
-        }
+        if (bad) over_others(false, f);
+    }
+    // And for these.
+    template <class F>
+    void over_nans(const F &f) const {
+        if (nans) over_others(true, f);
     }
 
     // Calls f(output of the part, cell) for those of one cell alone, where others are skipped: outputs that are good.
@@ -164,6 +158,24 @@ struct WindowSums {
     static constexpr int N = LANES<S>;
     static constexpr Tuned TUNED = std::is_same_v<E, float> ? Tuned::ROWS : Tuned::NOT;
     using Truth = vec<typename IntOf<sizeof(S)>::s, N>;  // what comparisons of N sums give
+
+    template <class F>
+    void over_others(bool nan, const F &f) const {
+        OutputRow rows(plan);
+        for (i64 row = part.row_begin; row < part.row_end; ++row) {
+            const i64 start = (row - part.row_begin) * outputs();
+            bool moved = false;
+            for (i64 i = 0; i < outputs(); i += N) {
+                const Truth good = kind.good<E, N>(load<N>(sum + start + i));
+                for (i64 k = i; k < outputs() && k < i + N; ++k) {
+                    if (good[k - i] || is_nan(start + k) != nan) continue;
+                    if (!moved) rows.move_to(row % plan.out_rows), moved = true;
+                    f(rows, terms.slab + row / plan.out_rows, row % plan.out_rows, part.begin + k / plan.inner,
+                      k % plan.inner);
+                }
+            }
+        }
+    }
 
     template <class T, class F>
     void over_alone_in(const T *there, const F &f) {
@@ -212,6 +224,12 @@ struct WindowSums {
         i64 all = 0;
         for (int l = 0; l < N; ++l) all -= bad[l];
         return all;
+    }
+
+    void count_nans() {
+        i64 all = 0;
+        for (i64 i = 0; i < count(); ++i) all += sum[i] != sum[i];
+        if (all && terms.is_plain_beside_nan()) nans = all, bad -= all;
     }
 
     // The sums of what cells(from, many) gives for the cells of each piece, or of its squares. What additions lose is
