@@ -472,17 +472,32 @@ def test_directions_of_another_shape_are_refused(x):
             pool.vjp(x)[1](wrong)
 
 
-@pytest.mark.parametrize("beta", [30.0, -300.0, 1000.0])
-@pytest.mark.parametrize(
-    ("shape", "window", "axes", "skip"),
-    [
-        ((6, 2), Window((2,), 1), (1,), np.nan),
-        ((4, 3, 12, 10), Window((3, 3), (4, 3), (1, 2), 2, True), (0, 2), None),
-        ((3, 6, 40), Window((2, 2)), (1, 2), None),
-    ],
-    ids=["rows with skipped cells", "padded, over two axes apart", "squares"],
-)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+#: A shape, a window, axes and what is skipped: along rows, and over places; short rows, few and many channels; wide
+#: windows, whose sums are made of those of 4, 16, ... cells, and gaps.
+FAR = {
+    "rows with skipped cells": ((6, 2), Window((2,), 1), (1,), np.nan),
+    "padded, over two axes apart": ((4, 3, 12, 10), Window((3, 3), (4, 3), (1, 2), 2, True), (0, 2), None),
+    "squares": ((3, 6, 40), Window((2, 2)), (1, 2), None),
+    "steps of 1": ((2, 5, 41), Window((3, 3), 1, 1), (1, 2), None),
+    "steps of 2": ((2, 9, 42), Window((3, 3), 2, 1), (1, 2), None),
+    "steps of 3": ((4, 95), Window((4,), 3, ((2, 1),)), (1,), None),
+    "short rows": ((3, 5, 4), Window((3, 2), 1, 1), (1, 2), None),
+    "few channels": ((7, 30, 3), Window((3, 4), (1, 3)), (0, 1), None),
+    "many channels": ((6, 7, 20), Window((3, 3), 2, 1), (0, 1), None),
+    "volumes": ((2, 5, 6, 24), Window((2, 3, 3), (1, 2, 1), 1), (1, 2, 3), None),
+    "skipped cells": ((6, 9, 23), Window((3, 2), 1, 1), (1, 2), np.nan),
+    "gaps": ((3, 60), Window((14,), 1, 20, 3), (1,), None),
+    "wide": ((2, 60), Window((37,), 1, 18), (1,), None),
+    "wide, many channels": ((40, 9), Window((40,), 1, 39), (0,), None),
+    "bins": ((3, 7, 30), Adaptive((3, 8)), (1, 2), None),
+    "bins that overlap": ((2, 5, 9), Adaptive((7, 4)), (1, 2), None),
+    "all": ((6, 5, 4), Global(), (1, 2), None),
+}
+
+
+@pytest.mark.parametrize("beta", [2.0, 30.0, -300.0, 1000.0])
+@pytest.mark.parametrize(("shape", "window", "axes", "skip"), FAR.values(), ids=FAR)
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("order", "CF")
 def test_smooth_maxima_of_windows_far_from_each_other(order, dtype, shape, window, axes, skip, beta):
     """So far that no power of 2 serves all of them."""
@@ -496,3 +511,107 @@ def test_smooth_maxima_of_windows_far_from_each_other(order, dtype, shape, windo
     within(pool(x), y, value_allowance(pool, x, y))
     within(pool.jvp(x, t)[1], dy, jvp_allowance(pool, x, t, dy))
     within(pool.vjp(x)[1](g), gx, vjp_allowance(pool, x, g, gx))
+
+
+@pytest.mark.parametrize(("shape", "window", "axes", "skip"), FAR.values(), ids=FAR)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
+@pytest.mark.parametrize("count_include_pad", [True, False])
+def test_what_lies_far_away_changes_no_bit_of_a_smooth_maximum(count_include_pad, dtype, shape, window, axes, skip):
+    """Slabs of windows that one power of 2 serves, beside others that it does not serve."""
+    rng = np.random.default_rng(7)
+    near = [(rng.normal(size=shape) + at).astype(dtype) for at in (0, 5000, 70000)]
+    if skip is not None and dtype is not np.int32:
+        for x in near:
+            x[2, 1] = skip
+    else:
+        skip = None
+    pool = Pool(SmoothMax(2.0, count_include_pad), window, tuple(axis + 1 for axis in axes), skip)
+    made = np.float64 if dtype is np.int32 else dtype
+    t = rng.normal(size=(3, *shape)).astype(made)
+    g = rng.normal(size=pool.output_shape(t.shape)).astype(made)
+    # Pooled axes come after the slabs or, last in memory, before them.
+    for lie in (np.ascontiguousarray, np.asfortranarray):
+        x = lie(np.stack(near))
+        y, dy, gx = pool(x), pool.jvp(x, lie(t))[1], pool.vjp(x)[1](lie(g))
+        for i in range(3):
+            alone, some = lie(x[i : i + 1]), slice(i, i + 1)
+            same(y[some], pool(alone))
+            same(dy[some], pool.jvp(alone, lie(t[some]))[1])
+            same(gx[some], pool.vjp(alone)[1](lie(g[some])))
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "window",
+    [Window((3, 3), 1, 1), Window((3, 3), 2, 1), Window((2, 2)), Adaptive((3, 7))],
+    ids=["1", "2", "squares", "bins"],
+)
+def test_what_is_not_finite_touches_only_its_windows_far_from_each_other(window, dtype, odd):
+    rng = np.random.default_rng(8)
+    x, pool = (8 * rng.normal(size=(8, 40))).astype(dtype), Pool(SmoothMax(300.0), window)
+    x[3, 17] = odd
+    t, g = rng.normal(size=x.shape).astype(dtype), rng.normal(size=pool.output_shape(x.shape)).astype(dtype)
+    g[0, 0], g[-1, -1], g[2, 3], g[2, 4] = 1e-20, 1e-35, 1e35, 0
+    y, dy, gx = spec.forward(pool, x), spec.jvp(pool, x, t)[1], spec.vjp(pool, x, g)
+    within(pool(x), y, value_allowance(pool, x, y))
+    within(pool.jvp(x, t)[1], dy, jvp_allowance(pool, x, t, dy))
+    within(pool.vjp(x)[1](g), gx, vjp_allowance(pool, x, g, gx))
+
+
+@pytest.mark.parametrize(
+    ("p", "dtype"),
+    [(2, np.float32), (2, np.float16), (2.5, np.float32), (1.5, np.float16), (2, np.float64), (2.5, np.float64)],
+)
+@pytest.mark.parametrize(
+    ("window", "axes"),
+    [
+        (Window((2, 2)), (1, 2)),
+        (Window((3, 3), 1, 1), (1, 2)),
+        (Window((3, 3), 2, 1), (0, 1)),
+        (Adaptive((3, 4)), (1, 2)),
+        (Global(), (2,)),
+        (Window((5,), 2, 2, 2), (1,)),
+    ],
+    ids=["squares", "steps of 1", "channels", "bins", "all", "gaps"],
+)
+@pytest.mark.parametrize(
+    "scales",
+    [(1, 1, 1), (1e-44, 1e-38, 1e-30), (1e15, 1, 1e-15), (1e30, 1e38, 1e20), (1e-200, 1e180, 1e-310), (1, np.nan, 1)],
+    ids=str,
+)
+def test_roots_of_sums_of_powers_have_no_range_of_their_own(scales, window, axes, p, dtype):
+    rng = np.random.default_rng(9)
+    with np.errstate(over="ignore", under="ignore"):
+        x = np.stack([np.clip(rng.normal(size=(9, 40)), -3, 3) * scale for scale in scales]).astype(dtype)
+    x[0, 3, :7] = 0
+    pool = Pool(Lp(p), window, axes)
+    t, g = rng.normal(size=x.shape).astype(dtype), rng.normal(size=pool.output_shape(x.shape)).astype(dtype)
+    y, dy, gx = spec.forward(pool, x), spec.jvp(pool, x, t)[1], spec.vjp(pool, x, g)
+    within(pool(x), y, value_allowance(pool, x, y))
+    within(pool.jvp(x, t)[1], dy, jvp_allowance(pool, x, t, dy))
+    within(pool.vjp(x)[1](g), gx, vjp_allowance(pool, x, g, gx))
+    # One image by itself, whose scale is another.
+    if 0 not in axes:
+        for i in range(3):
+            same(pool(x[i : i + 1]), pool(x)[i : i + 1])
+            same(pool.vjp(x[i : i + 1])[1](g[i : i + 1]), pool.vjp(x)[1](g)[i : i + 1])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("kind", [SmoothMax(2.0), SmoothMax(-3e4, False), Lp(1), Lp(2), Lp(2.5), Lp(3)], ids=repr)
+@pytest.mark.parametrize("odd", [(), (np.inf,), (-np.inf, 6e4)], ids=["alone", "beside inf", "beside large ones"])
+def test_many_nans_are_in_their_windows_alone(odd, kind, dtype):
+    rng = np.random.default_rng(10)
+    x = rng.normal(size=(3, 12, 40)).astype(dtype)
+    x[rng.random(x.shape) < 0.05] = np.nan
+    for i, value in enumerate(odd):
+        x[i, 4, 5 + i] = value
+    for window, axes in [(Window((3, 2), 1, 1), (1, 2)), (Window((2, 2)), (0, 1)), (Adaptive((5,)), (2,))]:
+        pool = Pool(kind, window, axes)
+        t, g = rng.normal(size=x.shape).astype(dtype), rng.normal(size=pool.output_shape(x.shape)).astype(dtype)
+        g[0, 0] = 0
+        y, dy, gx = spec.forward(pool, x), spec.jvp(pool, x, t)[1], spec.vjp(pool, x, g)
+        within(pool(x), y, value_allowance(pool, x, y))
+        within(pool.jvp(x, t)[1], dy, jvp_allowance(pool, x, t, dy))
+        within(pool.vjp(x)[1](g), gx, vjp_allowance(pool, x, g, gx))

@@ -30,6 +30,12 @@ class LogValue<float> {
         const FloatInTwo<N> parts(sum);
         return convert<double, N>(of<N>(parts.m, convert<float, N>(parts.e) + shift));
     }
+    // And with an exponent for each of them, without the shift.
+    template <int N>
+    NDPOOL_INLINE vec<double, N> of(vec<double, N> sum, vec<double, N> more) const {
+        const FloatInTwo<N> parts(sum);
+        return convert<double, N>(of<N>(parts.m, convert<float, N>(parts.e + more)));
+    }
 
     // With an exponent for each sum.
     template <int N>
@@ -53,8 +59,13 @@ class LogValue<double> {
           low((0x1.abc9e3b39803fp-56 - product_error<LANES<double>>(all(high), all(beta), all(LOG_2))[0]) / beta) {}
     template <int N>
     NDPOOL_INLINE vec<double, N> of(vec<double, N> sum) const {
+        return of<N>(sum, splat<double, N>(shift));
+    }
+    // With an exponent for each sum.
+    template <int N>
+    NDPOOL_INLINE vec<double, N> of(vec<double, N> sum, vec<double, N> more) const {
         const LogInTwo<N> log(sum);
-        const vec<double, N> k = log.k + shift, unit = splat<double, N>(high), most = k * unit;
+        const vec<double, N> k = log.k + more, unit = splat<double, N>(high), most = k * unit;
         const vec<double, N> lost = fused_sum<N>(k, splat<double, N>(low), product_error<N>(k, unit, most));
         return most + fused_sum<N>(log.mantissa(), splat<double, N>(per_beta), lost);
     }

@@ -72,6 +72,7 @@ struct Smooth {
     bool several;      // whether every window has more than one cell
     bool exact;        // whether results have as many bits as doubles
     bool narrow;       // whether terms have no more bits than floats, wherever they are held
+    bool squares;      // whether terms are squares of floats, which are added up right from the cells
     bool rough;        // whether results have so few bits that floats do for powers of sums, too
     // If set, how many cells each output sees that are not skipped, in bytes or doubles. Those that are have no term.
     const std::uint8_t *few = nullptr;
@@ -84,6 +85,7 @@ struct Smooth {
           several(least_cells(plan, count_pad) > 1),
           exact(call.derivative == Type::F64),
           narrow(!exact && floats_do(call.derivative)),
+          squares(narrow && lp && parameter == 2),
           rough(FUSED && narrow && size_of(call.derivative) == 2) {
         if (call.count_bytes == 1)
             few = static_cast<const std::uint8_t *>(call.counts);
@@ -91,6 +93,10 @@ struct Smooth {
             many = static_cast<const double *>(call.counts);
     }
 
+    // Whether sums of squares can be made right from the cells, and their roots be written, without terms.
+    bool is_root_of_squares() const { return lp && parameter == 2 && (narrow || exact); }
+    // Whether powers are multiplications and a square root.
+    bool has_root() const { return parameter == 1.5 || parameter == 2.5; }
     // Whether powers are other than multiplications and roots.
     bool is_power() const { return lp && parameter != 1 && parameter != 2; }
     // Whether no term is in range.
@@ -162,13 +168,17 @@ struct Smooth {
             most = std::is_same_v<E, float> ? 126 : 1022;
             const double exponent = static_cast<double>(bits<std::int64_t>(best) / (std::int64_t(1) << 52) - 1023);
             scale.cell = best == 0 ? 0 : exponent > most ? most : exponent < -most ? -most : exponent;
+            if (has_root()) scale.cell = 2 * nearest(scale.cell / 2);  // even, so that its root is a power of 2
             scale.weight = parameter == 1 ? 0 : nearest((parameter - 1) * scale.cell);
             scale.term = scale.weight + scale.cell;
             return scale;
         }
         const double exponent = best - best == 0 ? best * parameter * PER_LOG_2 : 0;
         scale.term = nearest(exponent > most ? most : exponent < -most ? -most : exponent);
-        if (std::is_same_v<E, double>) scale.term -= room_above();
+        if (std::is_same_v<E, double>)
+            scale.term -= room_above();
+        else
+            scale.term = 2 * nearest(scale.term / 2);  // even, as fill_near() needs it
         return scale;
     }
     // How far the exponents of 2 of cells in a range are apart.
@@ -178,10 +188,35 @@ struct Smooth {
                (parameter < 0 ? -parameter : parameter) * PER_LOG_2;
     }
 
-    // The terms of cells; with `slope`, the weights of Lp too. Both have room for a register more. Says whether the
-    // weights that follow from them are normal numbers.
+    // How far the exponents of 2 of the largest terms of SmoothMax are apart, of so many cells each.
     template <class E>
-    bool terms(const E *x, i64 length, const TermScale &scale, E *e, E *slope) const {
+    double best_apart(const E *x, i64 length, i64 each) const {
+        const E sign = parameter > 0 ? 1 : -1, infinite = static_cast<E>(__builtin_inf());
+        E high = -infinite, low = infinite;
+        for (i64 i = 0; i + each <= length; i += each) {
+            E best = -infinite;
+            for (i64 k = i; k < i + each; ++k) best = sign * x[k] > best ? sign * x[k] : best;
+            if (best - best != 0) continue;
+            high = best > high ? best : high, low = best < low ? best : low;
+        }
+        return high > low ? reach(Range<E>{high, low}) : 0;
+    }
+
+    // Whether a sum can only be NaN because of a cell that is, if all others are of `plain_size()` at most; and whether
+    // all that follows from it is NaN, which the weights of Lp(1) are not.
+    bool tells_nan() const {
+        return !is_extreme() && (!lp || parameter == 2 || parameter == 3 || parameter == 4);
+    }
+    double plain_size() const {
+        const double most = 0x1.fffffffffffffp1023, size = parameter < 0 ? -parameter : parameter;
+        return lp ? most : 0.9 * limit() / (size * PER_LOG_2);
+    }
+
+    // The terms of cells; with `slope`, the weights of Lp too. Both have room for a register more. Says whether the
+    // weights that follow from them are normal numbers, if they are floats. `near` says whether it is worth a try that
+    // the exponents of floats are near the scale's.
+    template <class E>
+    bool terms(const E *x, i64 length, const TermScale &scale, E *e, E *slope, bool *near = nullptr) const {
         using V = vec<E, LANES<E>>;
         V least = splat<E, LANES<E>>(1);
         if (is_extreme())
@@ -192,11 +227,34 @@ struct Smooth {
             });
         else if (lp)
             fill_powers(x, length, scale, e, slope, least);
-        else
+        else if (!near || !*near || !(*near = fill_near(x, length, scale, e)))
             fill_exps(x, length, scale, e, least);
         bool normal = true;
         for (int l = 0; l < LANES<E>; ++l) normal &= least[l] >= LEAST_TERM<E>;
         return normal;
+    }
+
+    // The terms of SmoothMax as mantissas and exponents. Those that no power of 2 can help are NaN, with an infinite
+    // exponent; and a cell of -infinity (beta > 0) has no term.
+    void split(const double *x, i64 length, double *mantissa, double *exponent) const {
+        constexpr int N = LANES<double>;
+        using V = vec<double, N>;
+        const double most = limit();
+        auto fill = [=](const auto &term_of) NDPOOL_INLINED {
+            over_cells(x, length, [=](i64 i, V v) NDPOOL_INLINED {
+                const Scaled<double, N> parts = term_of(v);
+                const auto plain = (parts.n <= most) & (parts.n >= -most), none = parts.n < -most;
+                const V zero{}, infinite = splat<double, N>(__builtin_inf()), nan = splat<double, N>(__builtin_nan(""));
+                store<N>(mantissa + i, plain ? parts.p : none ? zero : nan);
+                store<N>(exponent + i, plain ? parts.n : none ? -infinite : infinite);
+            });
+        };
+        if constexpr (FUSED)
+            if (narrow)
+                return fill([exp = ExpTerm<float>(parameter)](V v) NDPOOL_INLINED {
+                    return widened<N>(exp.template of<N>(convert<float, N>(v)));
+                });
+        fill([exp = ExpTerm<double>(parameter)](V v) NDPOOL_INLINED { return exp.template of<N>(v); });
     }
 
     // Whether floats will do for the terms.
@@ -224,7 +282,23 @@ struct Smooth {
     double room_above() const { return exact ? 700 : 600; }
     static double nearest(double v) { return v + WHOLE_DOUBLE - WHOLE_DOUBLE; }
 
-    // The terms of SmoothMax; `least` becomes the least of those that are not 0 by right.
+    // The terms of SmoothMax whose exponents are near the scale's, with less to do; says whether all are.
+    template <class E>
+    NDPOOL_INLINE bool fill_near([[maybe_unused]] const E *x, [[maybe_unused]] i64 length,
+                                 [[maybe_unused]] const TermScale &scale, [[maybe_unused]] E *e) const {
+        if constexpr (std::is_same_v<E, float> && FUSED) {
+            constexpr int N = LANES<float>;
+            using U = vec<std::uint32_t, N>;
+            U far{};
+            const auto shift = static_cast<float>(scale.term);
+            over_cells(x, length, [=, &far, exp = ExpTerm<float>(parameter)](i64 i, vec<float, N> v) NDPOOL_INLINED {
+                store<N>(e + i, exp.near<N>(v, shift, far));
+            });
+            return all_zero<N>(far);
+        }
+        return false;
+    }
+    // The terms of SmoothMax; of floats, `least` becomes the least of those that are not 0 by right.
     template <class E, class V>
     NDPOOL_INLINE void fill_exps(const E *x, i64 length, const TermScale &scale, E *e, V &least) const {
         const V shift = splat<E, LANES<E>>(static_cast<E>(scale.term));
@@ -232,7 +306,7 @@ struct Smooth {
             over_cells(x, length, [=, &least](i64 i, V v) NDPOOL_INLINED {
                 const Scaled<E, LANES<E>> parts = term_of(v);
                 const V term = times_power<LANES<E>>(parts.p, parts.n - shift);
-                least = ((term < least) & (v - v == 0)) ? term : least;
+                if (std::is_same_v<E, float>) least = ((term < least) & (v - v == 0)) ? term : least;
                 store<LANES<E>>(e + i, term);
             });
         };
@@ -243,7 +317,7 @@ struct Smooth {
                 });
         fill([exp = ExpTerm<E>(parameter)](V v) NDPOOL_INLINED { return exp.template of<LANES<E>>(v); });
     }
-    // The terms of Lp; `least` becomes the least weight of those that are not 0 by right.
+    // The terms of Lp; of floats, `least` becomes the least weight of those that are not 0 by right.
     template <class E, class V>
     NDPOOL_INLINE void fill_powers(const E *x, i64 length, const TermScale &scale, E *e, E *slope, V &least) const {
         const E inverse = scale.inverse<E>();
@@ -252,7 +326,7 @@ struct Smooth {
             over_cells(x, length, [=, &least](i64 i, V v) NDPOOL_INLINED {
                 V size = size_of_each<LANES<E>>(v), none{};
                 const auto [w, term] = power(size, size * inverse);
-                if (curved.value) least = ((w < least) & (size > 0)) ? w : least;
+                if (curved.value && std::is_same_v<E, float>) least = ((w < least) & (size > 0)) ? w : least;
                 // However small: a sum is 0 if all of its cells are, and else is not.
                 const V tiny = size < LEAST_TERM<E> ? size : splat<E, LANES<E>>(LEAST_TERM<E>);
                 store<LANES<E>>(e + i, term < tiny ? tiny : term);
@@ -266,8 +340,8 @@ struct Smooth {
         auto fill_by = [&](const auto &rounded) NDPOOL_INLINED {
             if (parameter == 1)
                 fill(std::false_type(), [](V, V r) NDPOOL_INLINED { return Both{r - r + 1, r}; });  // NaN if not finite
-            else if (parameter == 2)
-                fill(std::false_type(), [=](V, V r) NDPOOL_INLINED { return Both{r, rounded(r * r)}; });
+            else if (parameter == 2)  // exact, of floats that are held as doubles
+                fill(std::false_type(), [=](V, V r) NDPOOL_INLINED { return Both{r, r * r}; });
             else if (parameter == 3)
                 fill(std::true_type(), [=](V, V r) NDPOOL_INLINED {
                     const V square = rounded(r * r);
@@ -277,6 +351,19 @@ struct Smooth {
                 fill(std::true_type(), [=](V, V r) NDPOOL_INLINED {
                     const V square = rounded(r * r);
                     return Both{rounded(square * r), rounded(square * square)};
+                });
+            else if (parameter == 1.5)
+                fill(std::true_type(), [=](V, V r) NDPOOL_INLINED {
+                    const V root = rounded(sqrt_lanes<LANES<E>>(r));
+                    return Both{root, rounded(root * r)};
+                });
+            else if (parameter == 2.5)
+                fill(std::true_type(), [=](V, V r) NDPOOL_INLINED {
+                    const V root = rounded(sqrt_lanes<LANES<E>>(r)), half = root * E(0.5);
+                    // What the root has lost, times r.
+                    const V lost = rounded(half * -product_error<LANES<E>>(root, root, r));
+                    const V w = rounded(sum_of_product(root, r, lost));
+                    return Both{w, rounded(w * r)};
                 });
             else  // so that terms are the same with slopes and without
                 with_power<E>(scale, [&](const auto &power) NDPOOL_INLINED {
@@ -289,6 +376,14 @@ struct Smooth {
         if constexpr (std::is_same_v<E, double>)
             if (narrow) return fill_by([](V v) NDPOOL_INLINED { return to_float_bits<LANES<E>>(v); });
         fill_by([](V v) NDPOOL_INLINED { return v; });
+    }
+    // a b + c for a small c, as if rounded once.
+    template <class V>
+    NDPOOL_INLINE static V sum_of_product(V a, V b, V c) {
+        using E = std::decay_t<decltype(a[0])>;
+        if constexpr (std::is_same_v<E, float>) return fused_sum<LANES<E>>(a, b, c);
+        const V product = a * b;
+        return product + (product_error<LANES<E>>(a, b, product) + c);
     }
     // Calls f(power) with what gives the weights.
     template <class E, class F>

@@ -1,6 +1,7 @@
 // The gradients of SmoothMax and Lp.
 #pragma once
 #include "kinds/bands.h"
+#include "kinds/far_windows.h"
 #include "kinds/own_squares.h"
 
 namespace ndpool {
@@ -127,8 +128,10 @@ struct TermsBack {
                     {PartPlane<double>(plan, part).data()}, {result, in.gx, nullptr, false, 0}});
             }
             const SmoothPart whole{in.slab, 1, part, lo, hi};
-            over_terms(plan, kind, type, x, whole, in.begin, in.end, {false, true},
-                       [&](auto &sums) { hand_on(sums, in, use); });
+            over_terms(plan, kind, type, x, whole, in.begin, in.end, {false, true}, [&](auto &sums) {
+                hand_on(sums, in, use);
+                hand_on_nans(sums, in);
+            });
         };
         const Axis &axis = plan.axes[0];
         const i64 reach = axis.adaptive ? axis.kernel : axis.dilation * axis.kernel;
@@ -140,10 +143,14 @@ struct TermsBack {
     template <class Sums, class Use>
     void hand_on(Sums &sums, const InputPart &in, const Use &use) const {
         using E = typename Sums::Term;
+        const float least = least_share(kind, result);
+        if constexpr (FarWindows::MAY_SUIT<Sums>)
+            if (FarWindows::suit(sums) && (sums.are_many_bad() || Bands(sums).waiting()))
+                return fill_far(sums, in, {result, in.gx, nullptr, kind.narrow, least});
         const PartPlane<double> outputs(plan, sums.part);
         divide_cotangents(sums, outputs.data());
         Transposition<SumSource<double>, SmoothTarget<E>, std::is_same_v<E, float>> job{
-            {outputs.data()}, {result, in.gx, sums.terms.weight, kind.narrow, least_share(kind, result)}};
+            {outputs.data()}, {result, in.gx, sums.terms.weight, kind.narrow, least}};
         if constexpr (std::is_same_v<E, double>) {
             const i64 length = sums.terms.length() + 64;
             const Scratch<double> known(sums.bad ? length : 0, "what the cells of a part get");
@@ -158,12 +165,44 @@ struct TermsBack {
         }
     }
 
-    // What cells get, where some windows are out of range of those around them. A cell gets what it gets in the lowest
-    // band that a window over it is in: beside that, what the windows above bring is nothing.
+    // All cells of a window with a NaN get one.
+    template <class Sums>
+    void hand_on_nans(const Sums &sums, const InputPart &in) const {
+        if (!sums.nans) return;
+        if (in.streamed) end_streaming();
+        const i64 each = first_stride(plan);
+        sums.over_nans([&](const OutputRow &rows, i64, i64, i64 o, i64 e) {
+            const Axis::Taps taps = plan.last().taps(o);
+            for (i64 r = 0; r < rows.count; ++r)
+                for (i64 k = 0; k < taps.count; ++k) {
+                    const i64 cell =
+                        rows.base + rows.offset[r] + (taps.first + k * plan.last().dilation) * plan.inner + e;
+                    if (cell >= in.begin * each && cell < in.end * each)
+                        write(result, in.gx, cell, __builtin_nan(""));
+                }
+        });
+    }
+
+    // What cells get, where some windows are out of range of those around them.
+    void fill_far(const WindowSums<double, double> &sums, const InputPart &in, SmoothTarget<double> to) const {
+        constexpr int N = LANES<double>;
+        const Scratch<double> known(sums.terms.length() + 64, "what the cells of a part get");
+        const FarWindows far(sums);
+        far.hand_back(result, g, in.begin, in.end, known.data());
+        double *cells = known.data() - sums.terms.low();
+        if (!far.all_plain())
+            add_others(sums, cells, [&](i64 output, const auto &) { return far.is_plain(output); });
+        to.known = cells;
+        const i64 each = first_stride(plan), first = in.begin * each;
+        blocks<N>((in.end - in.begin) * each,
+                  [&](i64 i, int count) NDPOOL_INLINED { to.put<N>(first + i, vec<double, N>{}, count); });
+    }
+    // The same in bands. A cell gets what it gets in the lowest band that a window over it is in: beside that, what the
+    // windows above bring is nothing.
     void fill_in_bands(WindowSums<double, double> &sums, const InputPart &in, double *plane, double *known) const {
         auto &terms = sums.terms;
         const i64 low = terms.low(), length = terms.length();
-        const i64 start = sums.part.row_begin * plan.out_row + sums.part.begin * plan.inner;
+        const i64 start = sums.start();
         const Scratch<double> block(3 * length + 256, "a band");
         double *found = block.data(), *under = found + length + 64, *ones = under + length + 64;
         for (i64 i = 0; i < length; ++i) under[i] = ones[i] = 1;
@@ -193,14 +232,19 @@ struct TermsBack {
             spread(ones - low, false, under);
         }
         terms.scale = scale;
-        add_others(sums, bands, known);
+        add_others(sums, known, [&](i64 output, const auto &window) {
+            return !bands.waits(output) && window(true).is_plain();
+        });
     }
-    // What windows bring that are in no band.
-    void add_others(const WindowSums<double, double> &sums, const Bands &bands, double *known) const {
+    // What windows bring whose sums are not good, but for those that are done already.
+    template <class Done>
+    void add_others(const WindowSums<double, double> &sums, double *known, const Done &is_done) const {
         sums.over_bad([&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
-            const bool plain = LoneWindow(plan, kind, type, x, slab * plan.in_slab, rows, o, e, true).is_plain();
-            if (plain && !bands.waits(sums.place_of(slab, row, o, e))) return;
-            const LoneWindow window(plan, kind, type, x, slab * plan.in_slab, rows, o, e);
+            auto lone = [&](bool best_alone) {
+                return LoneWindow(plan, kind, type, x, slab * plan.in_slab, rows, o, e, best_alone);
+            };
+            if (is_done(sums.place_of(slab, row, o, e), lone)) return;
+            const LoneWindow window = lone(false);
             const double own = read(result, g, (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e);
             window.weigh(own, [&](i64 cell, double w, double share) {
                 if (w != 0) known[cell - slab * plan.in_slab] += w * share;
@@ -212,7 +256,7 @@ struct TermsBack {
     template <class E, class S>
     void divide_cotangents(const WindowSums<E, S> &sums, double *plane) const {
         constexpr int N = LANES<S>;
-        const i64 start = sums.part.row_begin * plan.out_row + sums.part.begin * plan.inner;
+        const i64 start = sums.start();
         const auto factor = static_cast<S>(sums.terms.weight_factor());
         const Smooth own = kind;  // a copy, which no store can change
         over_chunks(sums.count(), [&](i64 first, i64 some) {
@@ -224,7 +268,7 @@ struct TermsBack {
                 for (i64 i = 0; i < some; i += N)
                     store<N>(to + i, convert<double, N>(share(load<N>(from + i) * factor, load<N>(sum + i))));
             });
-            if (!sums.bad) return;
+            if (!sums.bad && !sums.nans) return;
             for (i64 i = 0; i < some; ++i)
                 if (!own.good<E, 1>(vec<S, 1>{sum[i]})[0]) to[i] = 0;
         });
@@ -238,7 +282,7 @@ struct TermsBack {
             using E = typename std::decay_t<decltype(sums)>::Term;
             auto &terms = sums.terms;
             const PartPlane<double> outputs(plan, sums.part);
-            good = terms.in_pieces && !sums.bad;
+            good = terms.in_pieces && !sums.bad && !sums.nans;
             if (!good) return;
             divide_cotangents(sums, outputs.data());
             terms.over_pieces(true, [&](const Plan &piece, i64 from, i64) {

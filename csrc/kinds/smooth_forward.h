@@ -1,6 +1,7 @@
 // The values of SmoothMax and Lp, and their changes along a tangent.
 #pragma once
 #include "kinds/bands.h"
+#include "kinds/far_windows.h"
 #include "kinds/own_squares.h"
 #include "plan/call.h"
 
@@ -14,46 +15,113 @@ struct TermsForward {
     Type type, result;
     const void *x, *t;
     void *y, *dy;
-    bool value;  // whether y is asked for
+    bool value;            // whether y is asked for
+    bool past_the_caches;  // whether y is better written there
 
     void run() const {
         const TermUse use{true, t != nullptr};
         over_output_parts(plan, [&](const SmoothPart &part) {
+            if (value && !t && kind.is_root_of_squares() && fill_roots(part)) return;
             over_terms(plan, kind, type, x, part, plan.axes[0].length, 0, use, [&](auto &sums) { fill(sums); });
         });
     }
 
   private:
+    // Of Lp(2), right from the cells; says whether all sums were in range.
+    bool fill_roots(const SmoothPart &part) const {
+        PartTerms<float> terms(plan, kind, type, x, part, plan.axes[0].length, 0, false);
+        if (!terms.has_plan() || plan.cells > PIECE) return false;
+        const i64 from = part.slab * plan.in_slab + terms.low(),
+                  to = part.slab * plan.out_slab + part.outputs.row_begin * plan.out_row +
+                       part.outputs.begin * plan.inner;
+        Route own;
+        own.past_the_caches = past_the_caches;
+        bool odd = false;
+        if (kind.exact) {
+            const ExactRootSink sink{static_cast<double *>(y) + to, &odd};
+            pool_all<Tuned::NOT>(terms.own_plan(), SquareSum<double>{}, static_cast<const double *>(x) + from, sink,
+                                 own);
+            return !odd;
+        }
+        terms.guess_scale();
+        auto pool = [&](auto zero) {
+            using T = decltype(zero);
+            const SquareSink<T> sink{static_cast<T *>(y) + to, terms.square_scale(),
+                                     static_cast<float>(1 / terms.scale.inverse<double>()), true, &odd};
+            pool_all<Tuned::ROWS>(terms.own_plan(), SquareSum<T>{}, static_cast<const T *>(x) + from, sink, own);
+        };
+        if (type == Type::F32)
+            pool(float());
+        else
+            with_narrow(type == Type::BF16, pool);
+        return !odd;
+    }
+
     template <class Sums>
     void fill(Sums &sums) const {
-        using S = typename Sums::Sum;
-        const OutputPart &part = sums.part;
-        const i64 count = sums.count();
         // The part is contiguous.
-        const i64 first = sums.terms.slab * plan.out_slab + part.row_begin * plan.out_row + part.begin * plan.inner;
-        if (t) {
-            const Scratch<S> out(count + 64, "changes of a part");
-            sums.weigh(result, t, out.data());
-            store_plane(result, dy, first, out.data(), count);
-        }
-        if (value)
-            over_chunks(count, [&](i64 i, i64 some) {
-                S out[CHUNK];
-                sums.values(i, some, out);
-                store_plane(result, y, first + i, out, some);
-            });
-        if constexpr (std::is_same_v<S, double>)
-            if constexpr (std::is_same_v<typename Sums::Term, double>)
-                if (sums.bad) fill_in_bands(sums, first);
+        const i64 first = sums.terms.slab * plan.out_slab + sums.start();
+        if (!fill_far(sums, first)) fill_near(sums, first);
         sums.over_bad([&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
             const LoneWindow window(plan, kind, type, x, slab * plan.in_slab, rows, o, e);
             const i64 to = (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e;
             if (t) write(result, dy, to, window.change(result, t));
             if (value) write(result, y, to, window.value());
         });
+        sums.over_nans([&](const OutputRow &, i64 slab, i64 row, i64 o, i64 e) {
+            const i64 to = (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e;
+            if (t) write(result, dy, to, __builtin_nan(""));
+            if (value) write(result, y, to, __builtin_nan(""));
+        });
         if (!value || kind.lp) return;
         if (!kind.several) fill_single(sums.terms);
         sums.over_alone([&](i64 i, double cell) { write(result, y, first + i, cell); });
+    }
+
+    // With the scale of the part.
+    template <class Sums>
+    void fill_near(Sums &sums, i64 first) const {
+        using S = typename Sums::Sum;
+        const i64 count = sums.count();
+        if (t) {
+            const Scratch<S> out(count + 64, "changes of a part");
+            sums.weigh(result, t, out.data());
+            store_plane(result, dy, first, out.data(), count);
+        }
+        if (value) {
+            Outbox outbox;
+            over_chunks(count, [&](i64 i, i64 some) {
+                S out[CHUNK];
+                sums.values(i, some, out);
+                if (!past_the_caches) return store_plane(result, y, first + i, out, some);
+                const i64 bytes = size_of(result);
+                char *to = static_cast<char *>(y) + (first + i) * bytes;
+                store_plane(result, outbox.room(to, some * bytes, CHUNK * bytes), 0, out, some);
+            });
+        }
+        if constexpr (std::is_same_v<S, double>)
+            if constexpr (std::is_same_v<typename Sums::Term, double>)
+                if (sums.bad) fill_in_bands(sums, first);
+    }
+
+    // Each window with a scale of its own, where many need one. Says whether that was so; all sums are good then but
+    // those of windows that have to be computed by themselves.
+    template <class Sums>
+    bool fill_far([[maybe_unused]] Sums &sums, [[maybe_unused]] i64 first) const {
+        if constexpr (FarWindows::MAY_SUIT<Sums>) {
+            if (!FarWindows::suit(sums) || !sums.are_many_bad()) return false;
+            const FarWindows far(sums);
+            const i64 count = sums.count();
+            const Scratch<double> out(count + 64, "outputs of a part");
+            if (t) {
+                far.changes(result, t, out.data());
+                store_plane(result, dy, first, out.data(), count);
+            }
+            far.values(out.data(), sums);
+            if (value) store_plane(result, y, first, out.data(), count);
+            return true;
+        }
+        return false;
     }
 
     // Outputs whose sums are not good, if they are many; they get a good one.
@@ -118,7 +186,10 @@ inline void smooth_forward(const Plan &plan, const Smooth &kind, Type type, Type
     if (way != Way::TERMS && !(way == Way::OWN && own)) cannot_go(way);
     if (route.tell(way)) return;
     if (way == Way::OWN) squares_value(plan, kind, static_cast<const float *>(x), static_cast<float *>(y), route);
-    if (way == Way::TERMS || t) TermsForward{plan, kind, type, result, x, t, y, dy, way == Way::TERMS}.run();
+    if (way != Way::TERMS && !t) return;
+    const i64 written = plan.outer * plan.out_slab * size_of(result);
+    const bool streamed = route.streams(y, written, written + plan.outer * plan.in_slab * size_of(type));
+    TermsForward{plan, kind, type, result, x, t, y, dy, way == Way::TERMS, streamed}.run();
 }
 
 }  // namespace NDPOOL_LEVEL

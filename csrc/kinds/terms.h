@@ -32,7 +32,9 @@ struct PartTerms {
     i64 in_begin, in_end;
     bool in_pieces;  // whether there are too many cells to be held at once; then the terms are those of a piece
     TermScale scale;
+    double apart = 0;                         // how far the exponents of windows of few cells seem to be apart
     double reach = 0;                         // how far the exponents of 2 of the terms are apart, once it is measured
+    bool near = true;                         // whether exponents were near the scale's until now
     bool accurate = true;                     // whether no weight is too small for E
     const E *e = nullptr, *weight = nullptr;  // as if from the slab's start
 
@@ -72,6 +74,7 @@ struct PartTerms {
             load_plane(type, x, slab * plan.in_slab + low() + at, run, some + r * run);
         }
         scale = kind.scale_of(kind.range_of(some, runs * run, no_range()));
+        if (!kind.lp && plan.cells <= run) apart = kind.best_apart(some, runs * run, plan.cells);
     }
     // By all of them.
     void measure_scale() {
@@ -81,6 +84,23 @@ struct PartTerms {
             range = kind.range_of(cells(low() + first, many, room), many, range);
         });
         scale = kind.scale_of(range), reach = kind.reach(range);
+    }
+
+    // Whether all cells that are not NaN are so small that no sum is NaN because of them.
+    bool is_plain_beside_nan() const {
+        if (!kind.tells_nan()) return false;
+        constexpr int N = LANES<double>;
+        const double most = kind.plain_size();
+        i64 odd = 0;
+        over_chunks(length(), [&](i64 first, i64 many) {
+            double room[CHUNK];
+            load_plane(type, x, slab * plan.in_slab + low() + first, many, room);
+            vec<std::int64_t, N> large{};
+            over_cells(room, many,
+                       [&](i64, vec<double, N> v) NDPOOL_INLINED { large |= size_of_each<N>(v) > most; });
+            for (int l = 0; l < N; ++l) odd |= large[l];
+        });
+        return odd == 0;
     }
 
     // Makes the terms and, if asked for, the weights of all cells; not in pieces.
@@ -104,8 +124,15 @@ struct PartTerms {
         }
     }
 
+    // The weights of Lp(2) are the cells themselves, over the norm of the window; where scales are not extreme.
+    bool cells_are_weights() const { return kind.lp && kind.parameter == 2 && scale.cell > -40 && scale.cell < 40; }
     // What the weights of a window's cells are to be multiplied by, but for the norm of the window.
     E weight_factor() const { return cells_are_weights() ? scale.inverse<E>() : 1; }
+
+    // Whether terms are squares that need not be made: then `e` are the cells.
+    bool are_squares() const { return std::is_same_v<E, float> && kind.squares; }
+    // What squares are times a power of 2 that the terms have.
+    double square_scale() const { return scale.inverse<double>() * scale.inverse<double>(); }
 
     // Whether the part can be pooled as a plan of its own: some bins of an adaptive axis are not those of a shorter
     // one.
@@ -133,10 +160,19 @@ struct PartTerms {
         return room;
     }
 
-    // The weights of Lp(2) are the cells themselves, over the norm of the window; where scales are not extreme.
-    bool cells_are_weights() const { return kind.lp && kind.parameter == 2 && scale.cell > -40 && scale.cell < 40; }
 
+    void keep_cells(i64 from, i64 many) {
+        if (is_plain()) {
+            e = weight = plain(from);
+            return;
+        }
+        weight_block.grow(many + 64, "weights of a part");
+        load_plane(type, x, slab * plan.in_slab + from, many, weight_block.data());
+        e = weight = weight_block.data();
+    }
     void fill(i64 from, i64 many, bool with_weights) {
+        if constexpr (std::is_same_v<E, float>)
+            if (kind.squares) return keep_cells(from, many);
         term_block.grow(many + 64, "terms of a part");
         E *terms = term_block.data(), *weights = nullptr, *slopes = nullptr;
         const bool keep = with_weights && cells_are_weights() && !is_plain();
@@ -146,8 +182,9 @@ struct PartTerms {
             if (!keep) slopes = weights;
         }
         over_chunks(many, [&](i64 first, i64 some) {
-            const E *own = cells(from + first, some, (keep ? weights : terms) + first);
-            accurate &= kind.terms(own, some, scale, terms + first, slopes ? slopes + first : nullptr);
+            E room[CHUNK];
+            const E *own = cells(from + first, some, keep ? weights + first : room);
+            accurate &= kind.terms(own, some, scale, terms + first, slopes ? slopes + first : nullptr, &near);
         });
         e = terms;
         weight = weights ? weights : kind.lp && with_weights ? plain(from) : terms;

@@ -1,6 +1,7 @@
 // The sums of the windows of a part, over the terms of their cells.
 #pragma once
 #include "kinds/lone_window.h"
+#include "kinds/square_sums.h"
 #include "kinds/terms.h"
 
 namespace ndpool {
@@ -39,28 +40,42 @@ struct WindowSums {
     const Plan &plan;
     const Smooth &kind;
     const OutputPart part;
-    S *sum;   // rows of the part one after the other
-    i64 bad;  // how many are not good
+    const bool unknown;  // whether nothing was added up, as most of them would not be good
+    S *sum;              // rows of the part one after the other
+    i64 bad;             // how many are not good, but for those that are NaN
+    i64 nans = 0;        // how many are NaN because of a cell that is
 
     i64 outputs() const { return (part.end - part.begin) * plan.inner; }
     i64 count() const { return (part.row_end - part.row_begin) * outputs(); }
+    // Where the outputs start in the slab.
+    i64 start() const { return part.row_begin * plan.out_row + part.begin * plan.inner; }
+    // Whether what is done for the whole part takes no longer than to do it for the windows whose sums are not good.
+    bool are_many_bad() const { return unknown || 16 * bad * plan.cells > terms.length(); }
     // Where the sum of output (o, e) is, in a row of a slab.
     i64 place_of(i64 slab, i64 row, i64 o, i64 e) const {
         const i64 all_rows = (slab - terms.slab) * plan.out_rows + row - part.row_begin;
         return all_rows * outputs() + (o - part.begin) * plan.inner + e;
     }
 
-    WindowSums(PartTerms<E> &terms, bool with_weights)
-        : terms(terms), plan(terms.plan), kind(terms.kind), part(terms.part), block(count() + 64, "sums of a part") {
+    WindowSums(PartTerms<E> &terms, bool with_weights, bool unknown = false)
+        : terms(terms),
+          plan(terms.plan),
+          kind(terms.kind),
+          part(terms.part),
+          unknown(unknown),
+          block(count() + 64, "sums of a part") {
         sum = block.data();
-        if (terms.in_pieces)
-            sum_pieces(sum, false, [&](i64, i64) { return terms.e; });
+        if (unknown)
+            for (i64 i = 0; i < count(); ++i) sum[i] = static_cast<S>(__builtin_nan(""));
+        else if (terms.in_pieces)
+            sum_pieces(sum, false, terms.are_squares(), [&](i64, i64) { return terms.e; });
         else
-            terms.fill(with_weights), pool(terms.e, sum);
-        if (kind.count_pad && plan.padded) add_padding();
+            terms.fill(with_weights), terms.are_squares() ? pool_squares() : pool(terms.e, sum);
+        if (kind.count_pad && plan.padded && !unknown) add_padding();
         if (kind.few) pass_over_absent(kind.few);
         if (kind.many) pass_over_absent(kind.many);
         bad = count_bad();
+        if (bad && !unknown && !terms.in_pieces) count_nans();
     }
 
     // The windows' changes along a tangent, which the weights of its cells take part in.
@@ -85,7 +100,7 @@ struct WindowSums {
             return tangent;
         };
         if (terms.in_pieces)
-            sum_pieces(to, true, [&](i64 from, i64 many) { return weighted(from, many, terms.weight); });
+            sum_pieces(to, true, false, [&](i64 from, i64 many) { return weighted(from, many, terms.weight); });
         else
             pool(weighted(terms.low(), terms.length(), terms.weight + terms.low()) - terms.low(), to);
         const auto factor = static_cast<S>(terms.weight_factor());
@@ -112,29 +127,21 @@ struct WindowSums {
         if (!any) return;
         for (i64 i = 0; i < count; ++i)
             if (size_of_each<1>(vec<S, 1>{to[i]})[0] == static_cast<S>(__builtin_inf()))
-                from[i] = static_cast<S>(__builtin_nan("")), ++bad;
+                from[i] = -1, ++bad;
     }
 
+    bool is_nan(i64 output) const { return nans && sum[output] != sum[output]; }
     bool is_good(i64 output) const { return kind.good<E, 1>(vec<S, 1>{sum[output]})[0]; }
 
-    // Calls f(rows, slab, row, o, e) for each output whose sum is not good.
+    // Calls f(rows, slab, row, o, e) for each output whose sum is not good, but for those that are NaN.
     template <class F>
     void over_bad(const F &f) const {
-        if (!bad) return;
-        OutputRow rows(plan);
-        for (i64 row = part.row_begin; row < part.row_end; ++row) {
-            const i64 start = (row - part.row_begin) * outputs();
-            bool moved = false;
-            for (i64 i = 0; i < outputs(); i += N) {
-                const Truth good = kind.good<E, N>(load<N>(sum + start + i));
-                for (i64 k = i; k < outputs() && k < i + N; ++k) {
-                    if (good[k - i]) continue;
-                    if (!moved) rows.move_to(row % plan.out_rows), moved = true;
-                    f(rows, terms.slab + row / plan.out_rows, row % plan.out_rows, part.begin + k / plan.inner,
-                      k % plan.inner);
-                }
-            }
-        }
+        if (bad) over_others(false, f);
+    }
+    // And for these.
+    template <class F>
+    void over_nans(const F &f) const {
+        if (nans) over_others(true, f);
     }
 
     // Calls f(output of the part, cell) for those of one cell alone, where others are skipped: outputs that are good.
@@ -152,9 +159,27 @@ struct WindowSums {
     static constexpr Tuned TUNED = std::is_same_v<E, float> ? Tuned::ROWS : Tuned::NOT;
     using Truth = vec<typename IntOf<sizeof(S)>::s, N>;  // what comparisons of N sums give
 
+    template <class F>
+    void over_others(bool nan, const F &f) const {
+        OutputRow rows(plan);
+        for (i64 row = part.row_begin; row < part.row_end; ++row) {
+            const i64 start = (row - part.row_begin) * outputs();
+            bool moved = false;
+            for (i64 i = 0; i < outputs(); i += N) {
+                const Truth good = kind.good<E, N>(load<N>(sum + start + i));
+                for (i64 k = i; k < outputs() && k < i + N; ++k) {
+                    if (good[k - i] || is_nan(start + k) != nan) continue;
+                    if (!moved) rows.move_to(row % plan.out_rows), moved = true;
+                    f(rows, terms.slab + row / plan.out_rows, row % plan.out_rows, part.begin + k / plan.inner,
+                      k % plan.inner);
+                }
+            }
+        }
+    }
+
     template <class T, class F>
     void over_alone_in(const T *there, const F &f) {
-        there += terms.slab * plan.out_slab + part.row_begin * plan.out_row + part.begin * plan.inner;
+        there += terms.slab * plan.out_slab + start();
         bool any = false;
         for (i64 i = 0; i < count(); ++i) any |= there[i] == 1;
         if (!any || terms.in_pieces) return;
@@ -185,7 +210,7 @@ struct WindowSums {
     template <class T>
     void pass_over_absent(const T *there) {
         constexpr S GOOD = std::is_same_v<E, float> ? 1 : 0x1p100;
-        there += terms.slab * plan.out_slab + part.row_begin * plan.out_row + part.begin * plan.inner;  // side by side
+        there += terms.slab * plan.out_slab + start();  // side by side
         for (i64 i = 0; i < count(); i += N) {
             const auto none = load_as<S, N>(there + i) == 0;
             store<N>(sum + i, none ? splat<S, N>(GOOD) : load<N>(sum + i));
@@ -201,9 +226,16 @@ struct WindowSums {
         return all;
     }
 
-    // The sums of what cells(from, many) gives for the cells of each piece. What additions lose is kept until the end.
+    void count_nans() {
+        i64 all = 0;
+        for (i64 i = 0; i < count(); ++i) all += sum[i] != sum[i];
+        if (all && terms.is_plain_beside_nan()) nans = all, bad -= all;
+    }
+
+    // The sums of what cells(from, many) gives for the cells of each piece, or of its squares. What additions lose is
+    // kept until the end.
     template <class Cells>
-    void sum_pieces(S *to, bool with_weights, const Cells &cells) {
+    void sum_pieces(S *to, bool with_weights, bool squares, const Cells &cells) {
         const i64 all = count();
         const Scratch<CarefulSum> totals(all, "sums of pieces");
         const Scratch<double> piece_sums(2 * all + 64, "sums of a piece");
@@ -212,11 +244,14 @@ struct WindowSums {
         terms.over_pieces(with_weights, [&](const Plan &piece, i64 from, i64 many) {
             if constexpr (std::is_same_v<E, double>)
                 pool_piece<ExactSum<double>>(piece, cells(from, many), own, lost);
+            else if (squares)
+                pool_piece<SquareSum<E>>(piece, cells(from, many), own, lost);
             else
                 pool_piece<PlainSum<E, double>>(piece, cells(from, many), own, lost);
             for (i64 i = 0; i < all; ++i) totals.data()[i].add(own[i]), totals.data()[i].lost += lost[i];
         });
-        for (i64 i = 0; i < all; ++i) to[i] = static_cast<S>(totals.data()[i].total());
+        const double scale = squares ? terms.square_scale() : 1;
+        for (i64 i = 0; i < all; ++i) to[i] = static_cast<S>(totals.data()[i].total() * scale);
     }
     template <class P>
     static void pool_piece(const Plan &piece, const E *cells, double *own, double *lost) {
@@ -232,14 +267,23 @@ struct WindowSums {
     }
     template <class P>
     void pool_as(const E *cells, S *to) const {
+        pool_into<P>(cells, SumSink<typename P::Lanes, S>{to, {Count::NONE, 1}});
+    }
+    void pool_squares() const {
+        if constexpr (std::is_same_v<E, float>) {
+            bool odd = false;
+            pool_into<SquareSum<float>>(terms.e, SquareSink<S>{sum, terms.square_scale(), 1, false, &odd});
+        }
+    }
+    template <class P, class Sink>
+    void pool_into(const E *cells, Sink sink) const {
         using Lanes = typename P::Lanes;
-        if (terms.has_plan()) return pool_plan<P>(terms.own_plan(), cells + terms.low(), to);
+        if (terms.has_plan()) return pool_all<TUNED>(terms.own_plan(), P{}, cells + terms.low(), sink, {});
         const P p{};
-        SumSink<Lanes, S> sink{to, {Count::NONE, 1}};
         OutputRow rows(plan);
         const auto lanes = p.lanes();
         const auto from = source_of(p, cells, terms.in_end * first_stride(plan));
-        LanePooler<Lanes, SumSink<Lanes, S>> pooler(plan, lanes, from, plan.last().output,
+        LanePooler<Lanes, Sink> pooler(plan, lanes, from, plan.last().output,
                                                     choose_forward(plan, lanes_by_rows<Lanes>(), Way::NONE));
         for (i64 row = part.row_begin; row < part.row_end; ++row) {
             rows.move_to(row);
@@ -247,12 +291,6 @@ struct WindowSums {
             sink.row -= part.begin * plan.inner;
             pooler.pool(0, rows, sink, part.begin, part.end, part.end * plan.inner + 32, 0);
         }
-    }
-
-    template <class P>
-    static void pool_plan(const Plan &plan, const E *cells, S *to) {
-        const SumSink<typename P::Lanes, S> sink{to, {Count::NONE, 1}};
-        pool_all<TUNED>(plan, P{}, cells, sink, {});
     }
 
     static S in_float_bits(S v) { return static_cast<S>(to_float_bits<1>(vec<double, 1>{static_cast<double>(v)})[0]); }
@@ -323,13 +361,22 @@ void over_terms(const Plan &plan, const Smooth &kind, Type type, const void *x, 
         // Powers of sums of floats would lose more than the last place.
         const bool wide = kind.is_power() && !kind.rough;
         auto done = [&] { return wide ? done_as(terms, double(), false) : done_as(terms, float(), false); };
+        // Cells that are squared are not held in another scale.
+        auto can = [&] { return !kind.squares || terms.cells_are_weights(); };
         terms.guess_scale();
-        if (done()) return;
-        terms.measure_scale();
-        if ((kind.lp || terms.reach < 120) && done()) return;
+        if (terms.apart < 120) {
+            if (can() && done()) return;
+            terms.measure_scale();
+            if ((kind.lp ? can() : terms.reach < 120) && done()) return;
+        }
     }
     PartTerms<double> terms(plan, kind, type, x, part, begin, end, use.pieces);
     terms.guess_scale();
+    // Windows so far from each other are not tried with a scale that they have in common.
+    if (terms.apart > (kind.exact ? 640 : 1300) && !terms.in_pieces && !kind.is_extreme()) {
+        WindowSums<double, double> sums(terms, use.weights, true);
+        return f(sums);
+    }
     if (!kind.narrow && done_as(terms, double(), false)) return;
     terms.measure_scale();
     done_as(terms, double(), true);
