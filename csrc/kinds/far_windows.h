@@ -255,16 +255,14 @@ class FarWindows {
 
     template <class Log>
     NDPOOL_INLINE void values_by(const Log &log, double *to) const {
-        for (i64 i = 0; i < count; i += N)
-            store<N>(to + i, log.template of<N>(load<N>(total + i), load<N>(power + i)));
+        for (i64 i = 0; i < count; i += N) store<N>(to + i, log.template of<N>(load<N>(total + i), load<N>(power + i)));
     }
     // What the outputs hand on.
     void divide(Type type, const void *g, const ScaledPlanes &to) const {
         load_plane(type, g, sums.terms.slab * plan.out_slab + sums.start(), count, to.v);
         const double up = power_of_two<1>(vec<double, 1>{LESS})[0];
         with_share<double>(kind, {}, [&](const auto &share) NDPOOL_INLINED {
-            for (i64 i = 0; i < count; i += N)
-                store<N>(to.v + i, share(load<N>(to.v + i), load<N>(total + i) * up));
+            for (i64 i = 0; i < count; i += N) store<N>(to.v + i, share(load<N>(to.v + i), load<N>(total + i) * up));
         });
         for (i64 i = 0; i < count; ++i) {
             const bool some = is_plain(i) && to.v[i] != 0;

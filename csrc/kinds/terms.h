@@ -96,8 +96,7 @@ struct PartTerms {
             double room[CHUNK];
             load_plane(type, x, slab * plan.in_slab + low() + first, many, room);
             vec<std::int64_t, N> large{};
-            over_cells(room, many,
-                       [&](i64, vec<double, N> v) NDPOOL_INLINED { large |= size_of_each<N>(v) > most; });
+            over_cells(room, many, [&](i64, vec<double, N> v) NDPOOL_INLINED { large |= size_of_each<N>(v) > most; });
             for (int l = 0; l < N; ++l) odd |= large[l];
         });
         return odd == 0;
@@ -159,7 +158,6 @@ struct PartTerms {
         load_plane(type, x, slab * plan.in_slab + from, many, room);
         return room;
     }
-
 
     void keep_cells(i64 from, i64 many) {
         if (is_plain()) {

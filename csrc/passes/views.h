@@ -208,8 +208,7 @@ template <Towards TO, class Bits>
 void copy_view(Bits *view, const i64 *steps, Bits *dense, const i64 *lengths, const i64 *dense_lengths, int dims) {
     CopyLoops all(lengths, steps, dense_lengths, dims);
     const i64 elements = all.elements() * all.row.count, run = all.row.count * static_cast<i64>(sizeof(Bits));
-    if (all.row.view == 1 && run >= 8 && run <= 64 && all.count > 1)
-        return copy_runs<TO>(all, view, dense, elements);
+    if (all.row.view == 1 && run >= 8 && run <= 64 && all.count > 1) return copy_runs<TO>(all, view, dense, elements);
     if (copy_neighbours<TO>(all, view, dense, elements)) return;
     const CopyLoop column = all.take_column(), row = all.row;
     all.sort();
@@ -271,8 +270,7 @@ class Pieces {
         std::stable_sort(nearest, nearest + views.leading,
                          [&](int a, int b) { return near(steps[a]) < near(steps[b]); });
         i64 slabs = std::max<i64>(1, BYTES / slab_bytes);
-        if (views.leading && near(steps[nearest[0]]) == 1)
-            slabs = std::max(slabs, std::min(plan.outer, RUN / bytes));
+        if (views.leading && near(steps[nearest[0]]) == 1) slabs = std::max(slabs, std::min(plan.outer, RUN / bytes));
         const i64 piece_bytes = slabs * slab_bytes;
         for (int i = 0; i < views.leading; ++i) {
             const int d = nearest[i];

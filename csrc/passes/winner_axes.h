@@ -210,8 +210,8 @@ class WinnerAxes {
     // Of the second dimension, as many cells as stay near with the outputs over them, but not so few that most outputs
     // are looked at twice.
     i64 cells_of_band() const {
-        const i64 bytes = out_plane / plan.dims[1].out_count * (static_cast<i64>(sizeof(A)) + 1) *
-                          (most_over(plan.axes[0]) + 4);
+        const i64 bytes =
+            out_plane / plan.dims[1].out_count * (static_cast<i64>(sizeof(A)) + 1) * (most_over(plan.axes[0]) + 4);
         const int axis = plan.dims[1].axis;
         const i64 least = axis < 0 ? 1 : 3 * plan.axes[axis].dilation * plan.axes[axis].kernel, most = NEAR / bytes;
         return most < least ? least : most;
@@ -344,8 +344,8 @@ class WinnerAxes {
         const Window *windows = over_cell.data();
         if (length >= 2 * U * N) {
             for (i64 r = 0; r < output_count; ++r)
-                add_up<false, true>(shares + r * length, winners + r * length, windows, asked, left, length, sum + to[r],
-                              place + to[r]);
+                add_up<false, true>(shares + r * length, winners + r * length, windows, asked, left, length,
+                                    sum + to[r], place + to[r]);
             return;
         }
         if (spare)
@@ -379,14 +379,14 @@ class WinnerAxes {
             const i64 before = stage.before * stage.rest, after = stage.after * stage.rest;
             if (stage.in_steps_of_one)
                 add_up<true, false>(now->sums.data(), now->places.data(), stage.windows.steps(), stage.axis->kernel,
-                             stage.places, lines * after, to.sums.data(), to.places.data());
+                                    stage.places, lines * after, to.sums.data(), to.places.data());
             else
                 for (i64 l = 0; l < lines; ++l)
                     for (i64 c = 0; c < stage.in; ++c)
                         add_up<true, false>(now->sums.data() + l * before, now->places.data() + l * before,
-                                     stage.windows.of(c), stage.windows.count(c), stage.places, stage.rest,
-                                     to.sums.data() + l * after + c * stage.rest,
-                                     to.places.data() + l * after + c * stage.rest);
+                                            stage.windows.of(c), stage.windows.count(c), stage.places, stage.rest,
+                                            to.sums.data() + l * after + c * stage.rest,
+                                            to.places.data() + l * after + c * stage.rest);
             std::memset(to.places.data() + lines * after, NOBODY, static_cast<std::size_t>(most_reach + U * N));
             now = &to, next = 1 - next;
         }
@@ -401,14 +401,14 @@ class WinnerAxes {
         auto block = [&](auto registers, auto size, i64 i) NDPOOL_INLINED {
             constexpr int R = decltype(registers)::value, M = decltype(size)::value;
             vec<A, M> own[R] = {};
-            vec<std::uint8_t, R * M> owner = splat<std::uint8_t, R * M>(NOBODY);
+            vec<std::uint8_t, R *M> owner = splat<std::uint8_t, R * M>(NOBODY);
             const auto most = static_cast<std::uint8_t>(left);
             if (FIRST && count > 0) {  // the others were read for the cells before
                 prefetch<R * M>(shares + windows[count - 1].share + i);
                 prefetch<R * M>(winners + windows[count - 1].winner + i);
             }
             for (i64 w = 0; w < count; ++w) {
-                const vec<std::uint8_t, R * M> rest =
+                const vec<std::uint8_t, R *M> rest =
                     without_digit<R * M>(winners + windows[w].winner + i, windows[w].place);
                 add_where_below<A, M, R>(own, rest, most, shares + windows[w].share + i);
                 owner = rest < most ? rest : owner;

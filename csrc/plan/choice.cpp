@@ -477,7 +477,7 @@ bool adds_rows_first(const Plan &plan, i64 lanes, bool one_of_column) {
 // Whether winners hand on along one axis after the other. That follows from the window alone, as rows first do, and
 // decides in which order a cell adds up.
 bool adds_axis_by_axis(const Plan &plan, const Lanes &lanes) {
-    constexpr i64 MOST = 255;  // places without the first axis, which are bytes: one is nobody's
+    constexpr i64 MOST = 255;            // places without the first axis, which are bytes: one is nobody's
     constexpr i64 MOST_CELLS = 1 << 15;  // whose places are two bytes at most, skipped ones counted
     const Axis &last = plan.last();
     if (plan.axis_count < 2 || last.stride > 1 || plan.cells > MOST_CELLS) return false;
