@@ -174,7 +174,7 @@ def test_indices(problem):
 def test_small_whole_numbers_are_exact(problem):
     """Over small integers every sum is exact, so y, dy and gx are the Fractions of `spec.exact`, rounded once.
 
-    Shares of ties are rounded before they are added up, so that they may leave a last place of theirs where they cancel.
+    Shares of ties are rounded before they are added up, so that where they cancel a last place of theirs may be left.
     """
     run_on(problem)
     pool, rng = problem.pool, problem.rng
