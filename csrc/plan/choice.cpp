@@ -97,6 +97,8 @@ bool can_direct(const Plan &plan, const Lanes &lanes) {
 // So many rows are better merged first, a long row at a time. What is left of a short row is taken cell by cell, each
 // of which takes long to widen where it is narrow.
 bool suits_direct(const Plan &plan, const Lanes &lanes) {
+    // Of four axes, the planes of a window are too many to be asked for ahead, and rows at their edges are many.
+    if (plan.axis_count > 3 && (plan.padded || plan.outer * plan.in_slab >= 1 << 23)) return false;
     if (!lanes.narrow) return plan.outer_cells < 16;
     const bool three = plan.last().kernel == 3;
     return plan.outer_cells < (three ? 3 : 6) && plan.last().output >= (three ? 8 : 2) * lanes.many;
