@@ -357,12 +357,15 @@ struct ForwardBatch {
                              (4 * plan.outer >= lanes && 4 * plan.out_row <= lanes);
         return is_full || ((as_full || small_bins) && plan.inner == 1 && plan.outer > 1);
     }
+    // How many bytes may be far away: other ways take long for each winner, and have more narrow cells to shift.
+    i64 room() const {
+        if (tagged && bytes <= 4) return bytes <= 2 ? 6 << 20 : 2560 << 10;
+        return narrow ? 640 << 10 : 320 << 10;
+    }
     // Rows of a register or two lose so much that even slabs which are further away are better transposed; but not for
-    // bins so large that to reduce one by itself takes less time than to transpose its cells. Other ways take long for
-    // each winner, and have more narrow cells to shift.
+    // bins so large that to reduce one by itself takes less time than to transpose its cells.
     bool is_near() const {
-        const i64 room = tagged && bytes <= 4 ? 2560 << 10 : narrow ? 640 << 10 : 320 << 10;
-        if (slabs_stay_near(plan, lanes, bytes, room)) return true;
+        if (slabs_stay_near(plan, lanes, bytes, room())) return true;
         const i64 short_row = axis.adaptive || plan.dim_count == 0 ? 2 * lanes : lanes / 2;
         const bool large_bins =
             axis.adaptive && plan.dim_count > 0 && plan.in_slab >= (sums ? 48 : 128) * plan.out_slab;
@@ -383,6 +386,7 @@ struct ForwardBatch {
     i64 few_cells() const {
         if (axis.adaptive && plan.inner == 1) return 4000;
         if (plan.dim_count == 0) return !loses_more() ? 100 : axis.stride > 2 ? 640 / bytes : 160;
+        if (is_full && tagged && bytes <= 2) return 3000;
         if (is_full && (bytes <= 2 || (tagged && bytes <= 4))) return 1200;
         return sums ? 450 : 600;
     }
