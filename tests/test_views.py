@@ -126,6 +126,17 @@ def test_pieces_of_large_views(kind, name):
             close(found, expected)
 
 
+def as_a_copy_has_it(pool, x, rng):
+    """Compares values, places and the gradient of a view with those of a copy; gives a cotangent and both pullbacks."""
+    plain = np.array(x, order="C")
+    (y, pull), (expected_y, expected_pull) = pool.vjp(x), pool.vjp(plain)
+    close(y, expected_y)
+    np.testing.assert_array_equal(pool.with_indices(x)[1], pool.with_indices(plain)[1])
+    g = rng.integers(1, 9, y.shape).astype(pull(y).dtype)
+    np.testing.assert_array_equal(pull(g), expected_pull(g))
+    return g, pull, expected_pull
+
+
 @pytest.mark.parametrize("window", [Window((3, 4), (2, 1), (1, 2)), Window((2, 2)), Adaptive((9, 5))], ids=repr)
 @pytest.mark.parametrize("inside", [1, 2, 3, 5, 8, 13, 16, 17])
 @pytest.mark.parametrize("dtype", [np.uint8, np.float16, np.float32, np.float64])
@@ -136,12 +147,7 @@ def test_pooled_axes_that_lie_the_other_way_round(dtype, inside, window):
     for shape in ((2, 7, 9), (3, 130, 520)):
         room = rng.integers(0, 50, (shape[2], shape[0], shape[1], inside + 2)).astype(dtype)
         for x in (room[..., 1:-1].transpose(1, 2, 0, 3), np.ascontiguousarray(room[..., 2:]).transpose(1, 2, 0, 3)):
-            plain = np.array(x, order="C")
-            (y, pull), (expected_y, expected_pull) = pool.vjp(x), pool.vjp(plain)
-            close(y, expected_y)
-            np.testing.assert_array_equal(pool.with_indices(x)[1], pool.with_indices(plain)[1])
-            g = rng.integers(1, 9, y.shape).astype(pull(y).dtype)
-            np.testing.assert_array_equal(pull(g), expected_pull(g))
+            g, pull, expected_pull = as_a_copy_has_it(pool, x, rng)
             around = np.full(room.shape, 7, g.dtype)
             pull(g, around[..., 1:-1].transpose(1, 2, 0, 3))
             np.testing.assert_array_equal(around[..., 1:-1].transpose(1, 2, 0, 3), expected_pull(g))
@@ -159,12 +165,7 @@ def test_all_axes_the_other_way_round(dtype, kernel, shape):
     pool = Pool(Max(), Window((kernel,) * rank, 2, 1), tuple(range(-rank, 0)))
     room = rng.integers(0, 50, (*shape[:1:-1], shape[1], shape[0] + 3)).astype(dtype)
     for x in (np.ascontiguousarray(room[..., 3:]).T, room[..., 1:-2].T):
-        plain = np.array(x, order="C")
-        (y, pull), (expected_y, expected_pull) = pool.vjp(x), pool.vjp(plain)
-        close(y, expected_y)
-        np.testing.assert_array_equal(pool.with_indices(x)[1], pool.with_indices(plain)[1])
-        g = rng.integers(1, 9, y.shape).astype(pull(y).dtype)
-        np.testing.assert_array_equal(pull(g), expected_pull(g))
+        g, pull, expected_pull = as_a_copy_has_it(pool, x, rng)
         around = np.full(room.shape, 7, g.dtype)
         pull(g, around[..., 1:-2].T)
         np.testing.assert_array_equal(around[..., 1:-2].T, expected_pull(g))

@@ -527,7 +527,7 @@ NDPOOL_INLINE vec<double, N> one_over(vec<double, N> n) {
 // unit in the last place at most; what is left over, which is exact, sets it right (Markstein). A division takes five
 // times as long.
 template <int N>
-NDPOOL_INLINE vec<double, N> set_right_quotient(vec<double, N> v, double divisor, double reciprocal) {
+NDPOOL_INLINE vec<double, N> corrected_quotient(vec<double, N> v, double divisor, double reciprocal) {
     const vec<double, N> near = v * reciprocal;
     const vec<double, N> left = fused_sum<N>(near, splat<double, N>(-divisor), v);
     return fused_sum<N>(left, splat<double, N>(reciprocal), near);
@@ -535,20 +535,20 @@ NDPOOL_INLINE vec<double, N> set_right_quotient(vec<double, N> v, double divisor
 template <int N>
 NDPOOL_INLINE vec<double, N> quotient(vec<double, N> v, double divisor, double reciprocal) {
     if constexpr (FUSED && N == LANES<double>)
-        if (all_of_middle_size<N>(v)) return set_right_quotient<N>(v, divisor, reciprocal);
+        if (all_of_middle_size<N>(v)) return corrected_quotient<N>(v, divisor, reciprocal);
     return v / divisor;
 }
 // The same of whole numbers: none is too large or too small for it, and 0 has no sign.
 template <int N>
 NDPOOL_INLINE vec<double, N> quotient_of_integers(vec<double, N> v, double divisor, double reciprocal) {
-    if constexpr (FUSED && N == LANES<double>) return set_right_quotient<N>(v, divisor, reciprocal);
+    if constexpr (FUSED && N == LANES<double>) return corrected_quotient<N>(v, divisor, reciprocal);
     if constexpr (FUSED && N == 2 * LANES<double>) {
         struct {
             vec<double, N / 2> low, high;
         } both;
         std::memcpy(&both, &v, sizeof v);
-        both = {set_right_quotient<N / 2>(both.low, divisor, reciprocal),
-                set_right_quotient<N / 2>(both.high, divisor, reciprocal)};
+        both = {corrected_quotient<N / 2>(both.low, divisor, reciprocal),
+                corrected_quotient<N / 2>(both.high, divisor, reciprocal)};
         return bits<vec<double, N>>(both);
     }
     return v / divisor;

@@ -38,7 +38,7 @@ struct TermsForward {
         own.past_the_caches = past_the_caches;
         bool odd = false;
         if (kind.exact) {
-            const ExactRootSink sink{static_cast<double *>(y) + to, &odd};
+            const ExactRootSink sink{{static_cast<double *>(y) + to}, &odd};
             pool_all<Tuned::NOT>(terms.own_plan(), SquareSum<double>{}, static_cast<const double *>(x) + from, sink,
                                  own);
             return !odd;
@@ -46,7 +46,7 @@ struct TermsForward {
         terms.guess_scale();
         auto pool = [&](auto zero) {
             using T = decltype(zero);
-            const SquareSink<T> sink{static_cast<T *>(y) + to, terms.square_scale(),
+            const SquareSink<T> sink{{static_cast<T *>(y) + to}, terms.square_scale(),
                                      static_cast<float>(1 / terms.scale.inverse<double>()), true, &odd};
             pool_all<Tuned::ROWS>(terms.own_plan(), SquareSum<T>{}, static_cast<const T *>(x) + from, sink, own);
         };

@@ -45,17 +45,12 @@ NDPOOL_INLINE bool all_true(const Truth &truth, int count) {
     return all;
 }
 
-// Sums of squares times a power of 2, as floats, or the roots of them. A sum that is out of range is not good, or its
-// root NaN; and then `odd` is set.
-template <class R>
-struct SquareSink {
+// Rows of outputs in one array, which are all written alike.
+template <class T>
+struct RowsOf {
     static constexpr bool STREAMS = false;
-    R *y;
-    double scale;  // of the sums
-    float cell;    // of the roots
-    bool root;
-    bool *odd;
-    R *row = nullptr;
+    T *y;
+    T *row = nullptr;
 
     void move_to(const Plan &plan, i64 index, const OutputRow &) { row = y + index * plan.out_row; }
     void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
@@ -66,6 +61,18 @@ struct SquareSink {
     NDPOOL_INLINE void over_arrays(const Use &use) {
         use(y, row);
     }
+};
+
+// Sums of squares times a power of 2, as floats, or the roots of them. A sum that is out of range is not good, or its
+// root NaN; and then `odd` is set.
+template <class R>
+struct SquareSink : RowsOf<R> {
+    using RowsOf<R>::row;
+    double scale;  // of the sums
+    float cell;    // of the roots
+    bool root;
+    bool *odd;
+
     template <int N>
     NDPOOL_INLINE void put(i64 at, const Total<double>::State<N> &s, int count) const {
         using V = vec<float, N>;
@@ -80,21 +87,9 @@ struct SquareSink {
 };
 
 // Roots of sums of squares of doubles, NaN and `odd` as above.
-struct ExactRootSink {
-    static constexpr bool STREAMS = false;
-    double *y;
+struct ExactRootSink : RowsOf<double> {
     bool *odd;
-    double *row = nullptr;
 
-    void move_to(const Plan &plan, i64 index, const OutputRow &) { row = y + index * plan.out_row; }
-    void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
-    static bool finishes() { return false; }
-    static Scratch<double> take_room(const Plan &) { return {}; }
-    static bool rows_differ() { return false; }
-    template <class Use>
-    NDPOOL_INLINE void over_arrays(const Use &use) {
-        use(y, row);
-    }
     template <int N>
     NDPOOL_INLINE void put(i64 at, const ExactTotal::State<N> &s, int count) const {
         const vec<double, N> sum = ExactTotal::total<N>(s);

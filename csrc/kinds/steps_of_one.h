@@ -41,7 +41,7 @@ bool can_slide_back(const Plan &plan, const Divisor &divisor) {
     const bool in_double = sizeof(G) == 4 || (sizeof(G) == 2 && windows_over_cell(plan) > FEW_NARROW);
     return LEVEL_IS_TUNED && in_double && plan.dim_count > 0 && !divisor.varies() && divisor.by != Count::EACH;
 }
-// Where windows are wide, running sums take less; and where they are few, most of what slides would be their padding.
+// Where windows are wide, running sums take less. Where there are few windows, most of what would slide is padding.
 inline bool suits_slide_back(const Plan &plan) {
     constexpr i64 WIDE = 16;
     if (3 * plan.out_slab < plan.in_slab) return false;

@@ -9,20 +9,9 @@ namespace NDPOOL_LEVEL {
 
 // Writes sums as they are, in doubles: what an exact one has lost is so much further on.
 template <class L>
-struct WholeSumSink {
-    static constexpr bool STREAMS = false;
-    double *y, *row;
+struct WholeSumSink : RowsOf<double> {
     i64 further;
 
-    void move_to(const Plan &plan, i64 index, const OutputRow &) { row = y + index * plan.out_row; }
-    void finish(const Plan &, i64, const OutputRow &, i64, i64) {}
-    static bool finishes() { return false; }
-    static Scratch<double> take_room(const Plan &) { return {}; }
-    static bool rows_differ() { return false; }
-    template <class Use>
-    NDPOOL_INLINE void over_arrays(const Use &use) {
-        use(y, row);
-    }
     template <int N>
     void put(i64 at, const typename L::template State<N> &s, int count) {
         put_some<N>(row + at, count, [&](double *p) { store<N>(p, s.v); });
@@ -255,7 +244,7 @@ struct WindowSums {
     }
     template <class P>
     static void pool_piece(const Plan &piece, const E *cells, double *own, double *lost) {
-        const WholeSumSink<typename P::Lanes> sink{own, own, lost - own};
+        const WholeSumSink<typename P::Lanes> sink{{own}, lost - own};
         pool_all<TUNED>(piece, P{}, cells, sink, {});
     }
 
@@ -272,7 +261,7 @@ struct WindowSums {
     void pool_squares() const {
         if constexpr (std::is_same_v<E, float>) {
             bool odd = false;
-            pool_into<SquareSum<float>>(terms.e, SquareSink<S>{sum, terms.square_scale(), 1, false, &odd});
+            pool_into<SquareSum<float>>(terms.e, SquareSink<S>{{sum}, terms.square_scale(), 1, false, &odd});
         }
     }
     template <class P, class Sink>

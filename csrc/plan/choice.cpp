@@ -172,7 +172,8 @@ bool suits_cells(const Plan &plan, const Lanes &lanes) {
 bool can_segments(const Plan &plan, const Lanes &) { return plan.inner == 1; }
 bool suits_segments(const Plan &plan, const Lanes &lanes) {
     const Axis &axis = plan.last();
-    if (axis.adaptive || axis.stride < 8 || axis.dilation > 1) return axis.adaptive;
+    if (axis.adaptive) return true;
+    if (axis.stride < 8 || axis.dilation > 1) return false;
     // Places are twice as much to fold, and up to 8 phases of them are made in registers. Of a sum, a part of a
     // register that is left over costs as much as a whole one.
     if (lanes.tagged) return axis.stride > 8 && axis.kernel >= 14;
@@ -349,8 +350,8 @@ struct ForwardBatch {
         const i64 is_long = sums_of_row ? for_sums : tagged ? 8192 / bytes : others;
         return (axis.adaptive || axis.stride >= axis.kernel) && axis.kernel >= is_long;
     }
-    // Half of the lanes, or a quarter, are enough for rows that would fill no more, and the fewer, the fewer cells bins
-    // have, which would otherwise be reduced one by one.
+    // Half of the lanes, or a quarter, are enough for rows that would fill no more. Bins would otherwise be reduced one by
+    // one: the fewer cells they have, the fewer lanes are enough.
     bool fills() const {
         const bool small_bins = axis.adaptive && plan.in_slab * lanes <= 30 * plan.out_slab * plan.outer;
         const bool as_full = (2 * plan.outer >= lanes && 2 * plan.out_row <= lanes) ||
