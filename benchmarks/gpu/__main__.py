@@ -148,13 +148,14 @@ def main() -> None:
 
     for copy, found in measure_table(listed, options, budget_s) if listed else ():
         save(copy=copy, works=found)
-    if drawn:
-        records = told(r for one in drawn for r in random_pools.measured(one, options.device, budget_s / 2))
-        save(seed=options.seed, map=records)
     if options.training:
         save(training=told(training.measured(options.device, 10 * budget_s)))
     if options.overhead:
         save(overhead=told(overhead.measured(options.device, 2 if options.quick else 7)))
+    records = []
+    for one in drawn:
+        records += told(random_pools.measured(one, options.device, budget_s / 2))
+        save(seed=options.seed, map=records)
     print(f"See gpu.md and gpu.json in {options.output}.")
 
 

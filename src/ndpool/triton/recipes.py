@@ -489,13 +489,13 @@ def quickest(ways: dict[str, float]) -> str:
     return min(ways, key=lambda way: ways[way])
 
 
-def _time_asked(axes: tuple[Axis, ...], item: int, tap: float) -> float:
-    """How long it should take if cells ask all windows over them at once."""
+def _time_asked(axes: tuple[Axis, ...], item: int, tap: float, many_taps: int) -> float:
+    """How long it should take if cells ask all windows over them at once, where one of few taps takes so long."""
     inputs, last, found = math.prod(axis.length for axis in axes), axes[-1], _taps(axes)
     if found is not None:
         count = sum(map(len, found.taps)) / math.prod(found.steps)
-        work = tap * item / 4 * count * (1 + count / times.MANY_TAPS if tap == times.TAP_OF_WINNER else 1)
-    elif last.is_whole or cut(axes) != axes:
+        work = tap * count * (1 + count / many_taps)
+    elif (last.is_whole or cut(axes) != axes) and not _has_bins(axes[:-1]):
         work = times.ASKED_BY_ROWS * _windows(axes)
     else:
         each = times.ASKED_OF_BINS if _has_bins(axes) else times.ASKED
@@ -527,12 +527,11 @@ def _windows(axes: tuple[Axis, ...]) -> int:
 
 def times_of_sums(work: Work) -> dict[str, float]:
     """How long each way back of a sum should take: cells "ask", or some axes go after the others."""
-    item = ITEM_BYTES[work.plan.derivative]
-    found = {"ask": _time_asked(work.axes, item, times.TAP)}
-    between = ITEM_BYTES[work.numbers.slope]
+    item, between = ITEM_BYTES[work.plan.derivative], ITEM_BYTES[work.numbers.slope]
+    taps = times.TAP * item / 4, times.MANY_TAPS
+    found = {"ask": _time_asked(work.axes, item, *taps)}
     for name, counts in groupings(work.axes).items():
-        each = times.TAP * item / between
-        found[name] = sum(_time_asked(axes, between, each) for _, axes in in_turn(work.axes, counts))
+        found[name] = sum(_time_asked(axes, between, *taps) for _, axes in in_turn(work.axes, counts))
     return found
 
 
@@ -569,10 +568,12 @@ def _means_back(maker: Maker) -> None:
 def times_of_winners(work: Work) -> dict[str, float]:
     """How long each way back should take: cells "ask", winners are "visited", or some axes go after the others."""
     item, inputs = ITEM_BYTES[work.plan.derivative], work.inputs
-    found = {"ask": _time_asked(work.axes, item, times.TAP_OF_WINNER)}
+    found = {"ask": _time_asked(work.axes, item, times.TAP_OF_WINNER * item / 4, times.MANY_TAPS_OF_WINNERS)}
     windows = _windows(work.axes)
     handed = times.HANDED * windows + (times.HANDED_OF_MANY - times.HANDED) * max(0, windows - times.FEW_WINDOWS)
     visited = work.outputs * (times.VISITED + handed)
+    if item * inputs > times.CACHE:
+        visited += times.CHANGED * min(work.outputs, item * inputs // times.SECTOR)
     visited = times.IN_THREE_STEPS + max(visited, times.IN_TURN * windows)
     found["visited"] = times.of_kernel(item * inputs, 0) + times.of_kernel(0, visited)
     if work.cells > LARGEST_INT:

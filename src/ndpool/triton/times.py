@@ -9,8 +9,9 @@ from __future__ import annotations
 LAUNCH, BYTE = 1.4e6, 0.25
 
 #: A cell of a window that is walked over: where the steps are written out, where neighbours share what they have of
-#: their cells, and in a loop. Those of a loop come one after the other, however few outputs there are.
-CELL, CELL_IN_GROUP, CELL_IN_LOOP, CELL_IN_TURN = 0.4, 0.2, 0.9, 5e4
+#: their cells, and in a loop. However few outputs there are, the cells of one come one after the other, sooner where the
+#: steps are written out.
+CELL, CELL_IN_GROUP, CELL_IN_LOOP, CELL_IN_TURN, WRITTEN_OUT_IN_TURN = 0.4, 0.2, 0.9, 5e4, 3e4
 
 #: A cell of a tree along one axis, and over several, whose columns may be more than cells; and what joins the columns.
 CELL_OF_TREE, CELL_OF_TREE_OVER_AXES, JOINED = 1.3, 2.0, 6e5
@@ -32,11 +33,12 @@ SLIDING, SLIDING_IN_ROWS = 8, 14
 #: A window that is asked on the way back: a sum and a winner by taps, by division, among bins, with a divisor of its
 #: own, or for a row of cells at once. What is found by division for a cell along each axis, and for a row, of which
 #: short ones are many in a tile.
-TAP, TAP_OF_WINNER, ASKED, ASKED_OF_BINS, DIVIDED, ASKED_BY_ROWS = 0.7, 0.2, 0.9, 1.6, 1.5, 0.5
+TAP, TAP_OF_WINNER, ASKED, ASKED_OF_BINS, DIVIDED, ASKED_BY_ROWS = 0.15, 0.2, 0.9, 1.6, 1.5, 0.5
 FOUND, ROW, SHORT_ROW = 0.4, 40.0, 32
 
-#: From so many taps on, each takes twice as long: fewer of them find what they ask for in registers.
-MANY_TAPS = 7
+#: With so many taps, each takes twice as long, as one of a sum and as one of winners: fewer of them find what they ask
+#: for in registers.
+MANY_TAPS, MANY_TAPS_OF_WINNERS = 30, 7
 
 #: A winner along one axis: in steps of one, and in others.
 SLID_BACK, ALONG = 0.2, 1.0
@@ -44,7 +46,11 @@ SLID_BACK, ALONG = 0.2, 1.0
 #: A winner that is visited, and a window that it asks: one of a few, of which all are asked at once, and one of more.
 #: However few winners there are, it takes so long until the place of one, the windows over it and their gradients have
 #: come from memory, and where windows are asked one after the other so long for each.
-VISITED, HANDED, HANDED_OF_MANY, FEW_WINDOWS, IN_TURN, IN_THREE_STEPS = 10.0, 2.5, 6.0, 4, 5e4, 8e5
+VISITED, HANDED, HANDED_OF_MANY, FEW_WINDOWS, IN_TURN, IN_THREE_STEPS = 5.0, 2.5, 6.0, 4, 5e4, 3e5
+
+#: An array of more bytes is not in the cache any more when its winners are visited. Then each sector that has one is
+#: read from memory, to be changed and written again.
+CACHE, CHANGED = 60e6, 20.0
 
 
 def of_kernel(moved: float, work: float) -> float:

@@ -38,7 +38,7 @@ UNROLLED, UNROLLED_POWERS = 32, 9
 #: Windows from this length on are read by neighbouring threads, where they lie along the last axis and apart: threads
 #: that read so far from each other ask the nearest cache for a line each. Unless they are long, windows so near to each
 #: other are not apart. On the way back, rows of blocks are cut from a length on.
-LONG, FAR, LONG_BLOCK = 12, 10, 16
+LONG, FAR, LONG_BLOCK = 24, 10, 16
 
 #: How far apart the cells of a window may lie where channels and the axis outside of them are one.
 FARTHEST = 32
@@ -49,8 +49,9 @@ MANY_OUTPUTS, MANY_TREES = 1 << 18, 1 << 9
 #: The cells of a part of a window where there are fewer: at most, and at least.
 PART, LEAST_PART = 4096, 32
 
-#: Up to so many channels are few; how many cells a part of theirs has, all channels counted.
-FEW_CHANNELS, PART_OF_CHANNELS = 8, 2048
+#: Up to so many channels are few; how many cells a part of theirs has, all channels counted: at most, and at least.
+#: Parts are large where there are so many.
+FEW_CHANNELS, PART_OF_CHANNELS, LEAST_OF_CHANNELS, MANY_PARTS = 8, 8192, 2048, 1 << 10
 
 LARGEST_INT = 2**31 - 1
 
@@ -345,7 +346,8 @@ def _time_of_cells(step: Walk, item: int, slow: float, slides: bool, first: bool
         return max(work, times.CELL_IN_TURN * step.cells)
     if step.cells <= (UNROLLED_POWERS if slow == times.CURVED else UNROLLED):
         cell = times.CELL_IN_GROUP if slides and alone and in_groups(last) else times.CELL
-        return slow * cell * step.cells * step.outputs * max(1, min(apart, times.SECTOR) / times.NEAR)
+        work = slow * cell * step.cells * step.outputs * max(1, min(apart, times.SECTOR) / times.NEAR)
+        return max(work, times.WRITTEN_OUT_IN_TURN * step.cells)
     work = slow * times.CELL_IN_LOOP * step.cells * step.outputs * (times.APART_IN_LOOP if apart else 1)
     return max(work, times.CELL_IN_TURN * step.cells)
 
@@ -387,10 +389,15 @@ def _along(axes: tuple[Axis, ...], i: int, scale: int) -> tuple[Walk, ...]:
         return (Walk(axes, scale, _is_long(axes, i)),)
     # With few channels inside, a part and all its channels are read by neighbouring threads.
     together = inner <= FEW_CHANNELS
-    part = PART_OF_CHANNELS >> (inner - 1).bit_length() if together and inner > 1 else PART
+    cells, part = math.prod(each.length for each in axes), PART
+    if together and inner > 1:
+        part = PART_OF_CHANNELS
+        while part > LEAST_OF_CHANNELS and cells < part * MANY_PARTS:
+            part //= 2
+        part >>= (inner - 1).bit_length()
     if together and axis.kernel <= 2 * part:
         return (Walk(axes, scale, True),)
-    while not together and part > LEAST_PART and math.prod(each.length for each in axes) < part * MANY_OUTPUTS:
+    while not together and part > LEAST_PART and cells < part * MANY_OUTPUTS:
         part //= 2
     # No part may be empty, not even the last one of the shortest bin.
     while (-(-axis.kernel // part) - 1) * part >= axis.length // axis.output:
