@@ -236,6 +236,11 @@ struct ArgBest {
         return a;
     }
     template <int N>
+    static State<N> further(State<N> a, i64 places) {
+        a.place += static_cast<Place>(places);
+        return a;
+    }
+    template <int N>
     static State<N> retag_each(State<N> a, i64 radix, i64 tag) {
         State<N> b = retag<N>(a, radix, tag);
         for (int i = 0; i < N; ++i) b.place[i] += static_cast<Place>(i);

@@ -71,7 +71,7 @@ void run_linear(const Plan &plan, const Call &call, const Route &route) {
         const G *g = static_cast<const G *>(call.g);
         G *gx = static_cast<G *>(call.gx);
         if constexpr (LEVEL_IS_TUNED && sizeof(G) < 8)
-            if (slides_back(plan, divisor, g, gx, route)) return;
+            if (transposes_in_steps_of_one(plan, divisor, g, gx, route)) return;
         sum_vjp(plan, divisor, g, gx, route);
     });
 }

@@ -4,7 +4,7 @@
 //     cells     0   1   2   3   4          windows of 3:  output o sees the cells o, o + 1, o + 2
 //     outputs   0   1   2                                 cell c gets the outputs c - 2, c - 1, c
 //
-// So it goes by SLIDE, one axis after the other, as the sum does.
+// So it goes by SLIDE, one axis after the other, or by KEPT, as the sum does.
 #pragma once
 #include "kinds/linear.h"
 #include "passes/forward.h"
@@ -41,26 +41,35 @@ bool can_slide_back(const Plan &plan, const Divisor &divisor) {
     const bool in_double = sizeof(G) == 4 || (sizeof(G) == 2 && windows_over_cell(plan) > FEW_NARROW);
     return LEVEL_IS_TUNED && in_double && plan.dim_count > 0 && !divisor.varies() && divisor.by != Count::EACH;
 }
-// Where windows are wide, running sums take less. Where there are few windows, most of what would slide is padding.
-inline bool suits_slide_back(const Plan &plan) {
+// The way of the sum, if that is one of these. Where windows are wide, running sums take less. Where there are few
+// windows, most of what would slide is padding.
+inline Way way_in_steps_of_one(const Plan &plan) {
     constexpr i64 WIDE = 16;
-    if (3 * plan.out_slab < plan.in_slab) return false;
+    if (3 * plan.out_slab < plan.in_slab) return Way::NONE;
     for (int a = 0; a < plan.axis_count; ++a)
-        if (plan.axes[a].kernel >= WIDE) return false;
+        if (plan.axes[a].kernel >= WIDE) return Way::NONE;
     Lanes lanes = lanes_by_rows<Total<double>>();
     lanes.slides = true;
-    return choose_forward(transposed(plan), lanes, Way::NONE) == Way::SLIDE;
+    const Way way = choose_forward(transposed(plan), lanes, Way::NONE);
+    return way == Way::SLIDE || way == Way::KEPT ? way : Way::NONE;
 }
 
 // Says whether it was.
 template <class G>
-bool slides_back(const Plan &plan, const Divisor &divisor, const G *g, G *gx, const Route &route) {
+bool transposes_in_steps_of_one(const Plan &plan, const Divisor &divisor, const G *g, G *gx, const Route &route) {
     if (!can_slide_back<G>(plan, divisor)) return false;
-    if (route.asked == Way::NONE ? !suits_slide_back(plan) : route.asked != Way::SLIDE) return false;
-    if (route.tell(Way::SLIDE)) return true;
+    const Way way = route.asked == Way::NONE ? way_in_steps_of_one(plan) : route.asked;
+    if (way != Way::SLIDE && way != Way::KEPT) return false;
     const Plan back = transposed(plan);
+    if (way == Way::KEPT) choose_forward(back, lanes_by_rows<Total<double>>(), way);  // throws where that cannot be
+    if (route.tell(way)) return true;
     const SumSink<Total<double>, G> sink{gx, {Count::FIXED, divisor.fixed, divisor.share}};
-    slide_all(back, PlainSum<G, double>{}, g, sink, streams_outputs<G>(back, sink.y, route));
+    const bool streamed = streams_outputs<G>(back, sink.y, route);
+    const PlainSum<G, double> sum;
+    if (way == Way::SLIDE)
+        slide_all(back, sum, g, sink, streamed);
+    else
+        pool_lanes(back, sum.lanes(), source_of(sum, g, back.outer * back.in_slab), sink, way, streamed);
     return true;
 }
 

@@ -20,6 +20,13 @@
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
+// Calls use(sink), or use with one that does the same for all outputs, wherever they are, with less to ask for each
+// register.
+template <class Sink, class Use>
+NDPOOL_INLINE void with_simplest(const Sink &sink, const Use &use) {
+    use(sink);
+}
+
 // Pools outputs of one row after the other. Knows the cells as lanes alone.
 template <class L, class Sink>
 class LanePooler {
@@ -39,6 +46,7 @@ class LanePooler {
           inner(plan.inner),
           way(way),
           radix(way == Way::WIDEN ? 1 : axis.kernel) {
+        if (way == Way::KEPT) make_room_to_keep();
         if (way == Way::SEGMENTS) most_rows = rows_near(axis.length, MOST_ROWS);
         if (way != Way::ROWS && way != Way::WIDEN && way != Way::TAPS) return;
         // Where places of several elements are far apart, the row is left as it is.
@@ -85,6 +93,8 @@ class LanePooler {
         this->room = room;
         if constexpr (adds_up<L>())
             if (way == Way::TAPS) return pool_taps(base, rows, sink, begin, end);
+        if constexpr (KEEPS<L>)
+            if (way == Way::KEPT) return pool_kept(base, rows, sink, more);
         if (way == Way::CELLS)
             pool_cells(base, rows, sink, begin, end);
         else if (way == Way::SEGMENTS)
@@ -118,6 +128,15 @@ class LanePooler {
     Scratch<Axis::Taps> windows;  // along the row, from output `listed` on
     i64 listed = -1;
     i64 place_of_padding = 0;  // across the rows: one after all others, if lanes can hold the places that it leads to
+    // The windows along some rows, and which rows these are: the elements at which they start.
+    Scratch<Lane> kept;
+    Scratch<i64> kept_rows;
+    i64 kept_count = 0;  // a power of two
+    const double rows_per_element = 1 / static_cast<double>(plan.in_row);
+    RowWindows along_row = {};
+    Scratch<const Lane *> lines;  // of the rows that windows see
+    Scratch<KeptRow<Lane>> new_rows;
+    i64 beside_lines = 0;         // elements before the first that is at the start of a line of the cache
 
     // How many rows of so many lanes, of at most `most`, stay in the nearest cache.
     static i64 rows_near(i64 lanes, i64 most) {
@@ -165,6 +184,101 @@ class LanePooler {
         }
         if (whole.stop < end) pool_row(base, rows, sink, whole.stop, end);
     }
+
+    // --- windows along each row, kept for all that see the row ---
+
+    void make_room_to_keep() {
+        WholeOutputs whole = whole_outputs(axis, 0, axis.output);
+        if ((whole.stop - whole.first) * inner < N) whole = {0, 0};
+        windows.grow(axis.output - (whole.stop - whole.first), "windows at the edges of a row");
+        Axis::Taps *edge = windows.data();
+        for (i64 o = 0; o < axis.output; ++o)
+            if (o < whole.first || o >= whole.stop) *edge++ = axis.taps(o);
+        along_row = {axis.output, whole.first,           whole.stop,          axis.kernel,
+                     inner,       axis.dilation * inner, axis.pad_lo * inner, windows.data()};
+        beside_lines = whole.first * inner % N;
+
+        most_rows = rows_near(plan.out_row, MOST_ROWS);
+        const Dim &rows = plan.dims[plan.dim_count - 1];
+        const i64 on = rows.in_stride / plan.in_row * (rows.axis < 0 ? 1 : plan.axes[rows.axis].stride);
+        for (kept_count = 1; kept_count < rows_to_keep(plan) + (most_rows - 1) * on;) kept_count *= 2;
+        plane = room_for(plan.out_row + N, kept, kept_count);
+        kept_rows.grow(kept_count, "rows that are kept");
+        for (i64 slot = 0; slot < kept_count; ++slot) kept_rows[slot] = -1;
+        lines.grow(most_rows * plan.outer_cells, "rows of a window");
+        new_rows.grow(most_rows * plan.outer_cells, "rows of a window");
+    }
+    // A whole row of outputs, and `more` rows that follow: the windows along the rows that each sees, merged. All rows
+    // that these see have slots of their own, in which the windows along them stay until others need the slots. They
+    // are made for all first: a register that lies across two which have just been stored is read late.
+    void pool_kept(i64 base, const OutputRow &rows, Sink &sink, i64 more) {
+        const i64 last_room = room - more * plan.out_row, count = rows.count, rows_on = more ? number_of(rows.step) : 0;
+        i64 many = 0;
+        for (i64 r = 0; r < count; ++r) {
+            i64 at = base + rows.offset[r], number = number_of(at);
+            for (i64 m = 0; m <= more; ++m, at += rows.step, number += rows_on) {
+                const i64 slot = number & (kept_count - 1);
+                Lane *to = kept.data() + slot * L::PLANES * plane + (N - beside_lines);
+                if (kept_rows[slot] != at) kept_rows[slot] = at, new_rows[many++] = {at, to};
+                lines[m * count + r] = to;
+            }
+        }
+        if (many) from.windows(from, along_row, new_rows.data(), many, plane);
+        for (i64 m = 0; m <= more; ++m) {
+            room = m < more ? 2 * plan.out_row : last_room;
+            const int written_at_once = written(0, plan.out_row);
+            if (written_at_once < N)
+                merge_lines(lines.data() + m * count, rows, sink, written_at_once);
+            else
+                with_simplest(sink, [&](const auto &simple) NDPOOL_INLINED {
+                    if constexpr (std::is_same_v<std::decay_t<decltype(simple)>, Sink>)
+                        merge_lines(lines.data() + m * count, rows, sink, N);
+                    else
+                        merge_lines(lines.data() + m * count, rows, simple, N);
+                });
+            if (m < more) sink.over_arrays([&](auto, auto &to) { to += plan.out_row; });
+        }
+    }
+    // Of the row that starts at an element: without a division, which takes as long as a register of windows.
+    i64 number_of(i64 at) const { return static_cast<i64>(static_cast<double>(at) * rows_per_element + 0.5); }
+    template <class To>
+    NDPOOL_INLINE void merge_lines(const Lane *const *line, const OutputRow &rows, To &to, int count) {
+        if (rows.count == 2)
+            merge_lines(Size<2>(), line, rows, to, count);
+        else if (rows.count == 3)
+            merge_lines(Size<3>(), line, rows, to, count);
+        else
+            merge_lines(Size<0>(), line, rows, to, count);
+    }
+    // R lines, or so many as the rows are.
+    template <int R, class To>
+    NDPOOL_INLINE void merge_lines(Size<R>, const Lane *const *line, const OutputRow &rows, To &to, int count) {
+        const i64 length = plan.out_row, apart = plane, many = R ? R : rows.count;
+        const Lane *first[R + 1];  // copies, which no store can change
+        for (int r = 0; r < R; ++r) first[r] = line[r];
+        auto block = [&](auto registers, i64 i) NDPOOL_INLINED {
+            constexpr int U = decltype(registers)::value;
+            State<N> state[U];
+            auto get = [&](i64 r, int u) NDPOOL_INLINED {
+                return L::template further<N>(L::template get<N>((R ? first[r] : line[r]) + i + u * N, apart),
+                                              rows.tag[r] * axis.kernel);
+            };
+            NDPOOL_UNROLL_ALL
+            for (int u = 0; u < U; ++u) state[u] = many ? get(0, u) : L::template empty<N>();
+            for (i64 r = 1; r < many; ++r) {
+                NDPOOL_UNROLL_ALL
+                for (int u = 0; u < U; ++u) l.template merge<N>(state[u], get(r, u));
+            }
+            NDPOOL_UNROLL_ALL
+            for (int u = 0; u < U; ++u) to.template put<N>(i + u * N, state[u], count);
+        };
+        if (beside_lines || length < N) block(Size<1>(), 0);
+        i64 i = beside_lines;
+        for (; i + 4 * N <= length; i += 4 * N) block(Size<4>(), i);
+        for (; i < length && length >= N; i += N) block(Size<1>(), i + N <= length ? i : length - N);
+    }
+
+    // --- rows merged, and then windows along them ---
 
     // The merged row of outputs begin..end-1, which starts where the window of output `begin` does. Of its cells, those
     // from `first` to `stop` are real.

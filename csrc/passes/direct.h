@@ -22,13 +22,6 @@ struct FewRows {
     }
 };
 
-// Calls use(sink), or use with one that does the same for all outputs, wherever they are, with less to ask for each
-// register.
-template <class Sink, class Use>
-NDPOOL_INLINE void with_simplest(const Sink &sink, const Use &use) {
-    use(sink);
-}
-
 // Pools rows of outputs, N at a time.
 template <class P, class Sink, int N>
 class DirectPooler {

@@ -173,7 +173,7 @@ void pool_rows(const Plan &plan, const Sink &sink, bool streamed, bool in_lines,
 template <class L>
 constexpr Lanes lanes_by_rows() {
     constexpr int N = LANES<typename L::Lane>;
-    return {N, N, L::TAGGED, false, Tuned::NOT, false, !LEVEL_IS_TUNED, adds_up<L>()};
+    return {N, N, L::TAGGED, false, Tuned::NOT, false, !LEVEL_IS_TUNED, adds_up<L>(), false, 0, KEEPS<L>};
 }
 
 // The general ways, from cells of any type.
@@ -181,7 +181,7 @@ template <class L, class Sink>
 void pool_lanes(const Plan &plan, const L &l, const RowSource<L> &from, const Sink &sink, Way way, bool streamed) {
     // A row rests in the nearest cache as States, and in steps once more as phases, beside what is read and written.
     const i64 state = L::PLANES * static_cast<i64>(sizeof(typename L::Lane)),
-              elements = 4096 / (plan.inner > 1 ? 1 : state);
+              elements = way == Way::KEPT ? plan.out_row : 4096 / (plan.inner > 1 ? 1 : state);
     pool_rows(
         plan, sink, streamed, false, [&](i64 part) { return LanePooler<L, Sink>(plan, l, from, part, way); }, elements);
 }
@@ -237,12 +237,12 @@ void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink 
                   FEW = std::is_floating_point_v<In> ? FEW_LANES<typename P::Lane> : MANY;
     const bool turned = turns_signs(p);
     const bool in_two = adds_up<P>() ? P::Lanes::PLANES > 1 : P::TAGGED && sizeof(typename P::Lane) == 8;
-    const Way way = choose_forward(
-        plan,
-        {MANY, turned ? MANY : FEW, P::TAGGED, slides, turned && HERE == Tuned::ALL ? Tuned::ROWS : HERE,
-         sizeof(In) < 4 && sizeof(In) < sizeof(typename P::Lane), !LEVEL_IS_TUNED, adds_up<P>(), in_two,
-         most_in_words<P>()},
-        route.asked);
+    const Way way =
+        choose_forward(plan,
+                       {MANY, turned ? MANY : FEW, P::TAGGED, slides, turned && HERE == Tuned::ALL ? Tuned::ROWS : HERE,
+                        sizeof(In) < 4 && sizeof(In) < sizeof(typename P::Lane), !LEVEL_IS_TUNED, adds_up<P>(), in_two,
+                        most_in_words<P>(), KEEPS<typename P::Lanes>},
+                       route.asked);
     if (route.tell(way)) return;
     const bool streamed = streams_outputs<In>(plan, sink.y, route);
     const auto from = source_of(p, x, plan.outer * plan.in_slab);

@@ -12,6 +12,25 @@ namespace NDPOOL_LEVEL {
 template <class P>
 constexpr bool SLIDES = LEVEL_IS_TUNED && !P::TAGGED && !P::HEAVY;
 
+// Whether the windows along each row can be kept for all windows that see the row.
+template <class L>
+constexpr bool KEEPS = LEVEL_IS_TUNED && !L::HEAVY;
+
+// The windows in steps of one along a row, whose places have `inner` elements: those from `first` to `stop` are whole,
+// and fill a register at least, if there are any. The others see the cells that `edges` list.
+struct RowWindows {
+    i64 outputs, first, stop, kernel, inner;
+    i64 step, before;  // elements from cell to cell, and those of the padding before the row
+    const Axis::Taps *edges;
+};
+
+// A row whose first cell is at element `at`, and where the windows along it go; there is room for a register more.
+template <class Lane>
+struct KeptRow {
+    i64 at;
+    Lane *to;
+};
+
 // An array of cells, of which the passes know lanes alone.
 template <class L>
 struct RowSource {
@@ -29,6 +48,9 @@ struct RowSource {
     // by side at `to`, which has room for a register more.
     void (*merge_places)(const RowSource &, i64 base, const OutputRow &, const Axis &, i64 inner, i64 begin, i64 end,
                          Lane *to, i64 plane);
+    // All windows in steps of one along each of `many` rows, as States side by side. Places count along the row alone. Of
+    // kinds that keep them.
+    void (*windows)(const RowSource &, const RowWindows &, const KeptRow<Lane> *rows, i64 many, i64 plane);
 };
 
 // Where a RowSource gets its functions from, for one type of cells.
@@ -106,7 +128,70 @@ struct Cells {
         }
     }
 
+    static void windows(const Source &from, const RowWindows &rows, const KeptRow<Lane> *row, i64 many, i64 plane) {
+        if constexpr (KEEPS<L>) {
+            const P own = kind(from);
+            const RowWindows by = rows;  // copies, which no store can change
+            const In *beyond = cell(from, from.elements);
+            // Of 2 or 3 cells, or of so many.
+            auto all = [&](auto cells) NDPOOL_INLINED {
+                for (i64 r = 0; r < many; ++r)
+                    windows_of<decltype(cells)::value>(own, cell(from, row[r].at), beyond, by, row[r].to, plane);
+            };
+            by.kernel == 2 ? all(Size<2>()) : by.kernel == 3 ? all(Size<3>()) : all(Size<0>());
+        }
+    }
+
   private:
+    // Those of one row, of K cells, or of as many as the kernel says.
+    template <int K>
+    NDPOOL_INLINE static void windows_of(const P &own, const In *x, const In *beyond, const RowWindows &by, Lane *to,
+                                         i64 plane) {
+        const i64 length = (by.stop - by.first) * by.inner, kernel = K ? K : by.kernel;
+        const In *first = x + by.first * by.inner - by.before;
+        Lane *out = to + by.first * by.inner;
+        auto block = [&](auto registers, i64 i) NDPOOL_INLINED {
+            constexpr int U = decltype(registers)::value;
+            typename P::template State<N> state[U];
+            const In *p = first + i;
+            prefetch<U * N>(p);
+            NDPOOL_UNROLL_ALL
+            for (int u = 0; u < U; ++u) state[u] = own.template lift<N>(p + u * N, 0);
+            for (i64 k = 1; k < kernel; ++k) {
+                p += by.step;
+                NDPOOL_UNROLL_ALL
+                for (int u = 0; u < U; ++u) own.template merge<N>(state[u], own.template lift<N>(p + u * N, k));
+            }
+            NDPOOL_UNROLL_ALL
+            for (int u = 0; u < U; ++u) L::template put<N>(out + i + u * N, plane, state[u]);
+        };
+        for (i64 o = 0; o < by.first; ++o) window_at_edge(own, x, beyond, by, o, by.edges[o], to, plane);
+        i64 i = 0;
+        for (; i + 4 * N <= length; i += 4 * N) block(Size<4>(), i);
+        for (; i < length; i += N) block(Size<1>(), i + N <= length ? i : length - N);
+        for (i64 o = by.stop; o < by.outputs; ++o)
+            window_at_edge(own, x, beyond, by, o, by.edges[o - by.stop + by.first], to, plane);
+    }
+    // One window of a row in steps of one, of its real cells, for every element of a place. In whole registers, if so
+    // much can be read: what is written beyond the place is written again later, or not read.
+    NDPOOL_INLINE static void window_at_edge(const P &own, const In *x, const In *beyond, const RowWindows &by,
+                                             i64 output, const Axis::Taps &taps, Lane *to, i64 plane) {
+        const In *first = x + taps.first * by.inner, *last = first + (taps.count - 1) * by.step;
+        auto some = [&](auto size, i64 e) NDPOOL_INLINED {
+            constexpr int M = decltype(size)::value;
+            typename P::template State<M> state = L::template empty<M>();
+            if (taps.count) state = own.template lift<M>(first + e, taps.skipped);
+            for (i64 k = 1; k < taps.count; ++k)
+                own.template merge<M>(state, own.template lift<M>(first + e + k * by.step, taps.skipped + k));
+            L::template put<M>(to + output * by.inner + e, plane, state);
+        };
+        if (by.inner >= N)
+            whole_blocks<N>(by.inner, [&](i64 e) NDPOOL_INLINED { some(Size<N>(), e); });
+        else if (!taps.count || beyond - last >= N)
+            some(Size<N>(), 0);
+        else
+            for (i64 e = 0; e < by.inner; ++e) some(Size<1>(), e);
+    }
     // One window of a row that starts at x.
     template <int M>
     NDPOOL_INLINE static typename L::template State<1> reduced(const P &own, const In *x, const Axis &axis, i64 output,
@@ -384,7 +469,7 @@ struct Cells {
 template <class P>
 RowSource<typename P::Lanes> source_of(const P &p, const typename P::In *x, i64 elements) {
     using C = Cells<P>;
-    return {&p, x, elements, C::merge, C::reduce_row, C::merge_places};
+    return {&p, x, elements, C::merge, C::reduce_row, C::merge_places, C::windows};
 }
 
 }  // namespace NDPOOL_LEVEL

@@ -7,9 +7,9 @@
 namespace ndpool {
 namespace {
 
-const char *const NAMES[] = {"batch", "slide", "pairs",   "direct",  "tiles",      "cells",   "segments", "taps",
-                             "widen", "rows",  "squares", "gather",  "columns",    "scatter", "spread",   "own",
-                             "terms", "ties",  "axes",    "network", "histograms", "ranks",   "windows"};
+const char *const NAMES[] = {"batch", "slide", "pairs", "direct",  "tiles",   "cells",      "segments", "taps",
+                             "kept",  "widen", "rows",  "squares", "gather",  "columns",    "scatter",  "spread",
+                             "own",   "terms", "ties",  "axes",    "network", "histograms", "ranks",    "windows"};
 
 using Condition = bool (*)(const Plan &, const Lanes &);
 
@@ -186,9 +186,31 @@ bool can_taps(const Plan &plan, const Lanes &lanes) {
 // To read narrow cells over and over costs more than to merge them.
 bool suits_taps(const Plan &plan, const Lanes &lanes) { return !lanes.narrow && plan.last().kernel <= 8; }
 
+bool can_keep(const Plan &plan, const Lanes &lanes) {
+    const Axis &axis = plan.last();
+    if (!lanes.keeps || plan.dim_count == 0 || axis.adaptive || axis.stride > 1 || axis.kernel == 1) return false;
+    if (rows_to_keep(plan) * plan.out_row > i64(1) << 24) return false;
+    for (int d = 0; d < plan.dim_count; ++d)
+        if (plan.dims[d].in_stride % plan.in_row) return false;
+    return plan.in_slab % plan.in_row == 0;
+}
+// Of few cells, in rows of some registers, where each row is seen by some windows. All rows that a window sees stay in
+// the second-level cache. Sums with errors are as much to put down and to take up again as to make anew; 16-bit floats,
+// to widen over and over.
+bool suits_keep(const Plan &plan, const Lanes &lanes) {
+    const i64 registers = plan.out_row / lanes.many, rows = plan.outer_cells, cells = plan.last().kernel;
+    if (windows_before(plan, plan.axis_count - 1) < 2) return false;
+    if (lanes.sums && (lanes.in_two || (lanes.narrow && lanes.many <= 8 && plan.inner == 1))) return false;
+    const i64 planes = lanes.tagged ? 2 : 1;
+    if (planes * rows_to_keep(plan) * plan.out_row > 4096 * lanes.many) return false;
+    if (rows <= 5 && cells <= 5) return registers >= (lanes.tagged && rows <= 3 ? 2 : 4);
+    return lanes.sums && rows <= 9 && cells <= 4 && registers >= 16;
+}
+
 bool can_rows(const Plan &plan, const Lanes &) { return plan.inner > 1 || !plan.last().adaptive; }
 
 const Entry FORWARD[] = {
+    {Way::KEPT, can_keep, suits_keep},
     {Way::SLIDE, can_slide, suits_slide},
     {Way::PAIRS, can_pairs, suits_pairs},
     {Way::DIRECT, can_direct, suits_direct},
@@ -201,6 +223,14 @@ const Entry FORWARD[] = {
 };
 
 }  // namespace
+
+i64 rows_to_keep(const Plan &plan) {
+    i64 rows = 1;
+    for (int d = 0; d < plan.dim_count; ++d)
+        if (const int a = plan.dims[d].axis; a >= 0)
+            rows += plan.axes[a].dilation * (plan.axes[a].kernel - 1) * (plan.dims[d].in_stride / plan.in_row);
+    return rows;
+}
 
 const char *name_of(Way way) { return NAMES[static_cast<int>(way)]; }
 
@@ -350,8 +380,8 @@ struct ForwardBatch {
         const i64 is_long = sums_of_row ? for_sums : tagged ? 8192 / bytes : others;
         return (axis.adaptive || axis.stride >= axis.kernel) && axis.kernel >= is_long;
     }
-    // Half of the lanes, or a quarter, are enough for rows that would fill no more. Bins would otherwise be reduced one by
-    // one: the fewer cells they have, the fewer lanes are enough.
+    // Half of the lanes, or a quarter, are enough for rows that would fill no more. Bins would otherwise be reduced one
+    // by one: the fewer cells they have, the fewer lanes are enough.
     bool fills() const {
         const bool small_bins = axis.adaptive && plan.in_slab * lanes <= 30 * plan.out_slab * plan.outer;
         const bool as_full = (2 * plan.outer >= lanes && 2 * plan.out_row <= lanes) ||

@@ -17,6 +17,7 @@ enum class Way {
     CELLS,     // channels last, all cells of a window in turn
     SEGMENTS,  // windows that hardly overlap, each a register by itself, and some folded together
     TAPS,      // a row in steps of one, all cells of a window in turn; back, ties: cells ask all windows over them
+    KEPT,      // windows in steps of one along each row, kept until all windows over the row have merged them
     WIDEN,     // rows merged, then a wide window along the row
     ROWS,      // rows merged, then the cells of a window along the row
     // Back.
@@ -58,6 +59,7 @@ struct Lanes {
     bool sums = false;    // whether cells are added up
     bool in_two = false;  // whether one axis after the other takes two numbers for each cell
     i64 in_words = 0;  // of how many narrow integers the sum fits into words of twice their size, if that is compiled
+    bool keeps = false;  // whether the windows along each row can be kept
 };
 
 // BATCH can cut the one row of a slab into pieces of equal windows, none of which sees padding: `count` pieces of
@@ -148,6 +150,9 @@ bool windows_apart(const Plan &plan);
 // so small that to begin each takes longer, nor so large that the sums of several leave the nearest cache. Of `lanes`
 // sums at a time; where the outputs of short rows are added up first, visits take longer.
 bool few_winners(const Plan &plan, i64 lanes);
+
+// From the first row that a window sees to the last one: of so many, KEPT keeps the windows along them.
+i64 rows_to_keep(const Plan &plan);
 
 // Of windows of 2 or 3 cells in steps of 2, the outputs whose last two cells are real.
 struct DirectOutputs {
