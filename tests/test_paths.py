@@ -43,6 +43,17 @@ ROADS = [
     road("taps of three channels", Window((3,), 1, 2, 2), (2, 1501, 3), (1,)),
     road("taps of nineteen channels", Window((2,), 1), (3, 71, 19), (1,), np.float16),
     road("taps of a short row", Window((5,), 1, 2), (6, 7)),
+    # Windows along rows that are kept for others: edges, steps of rows, planes and channels between, long rows.
+    road("kept rows of bytes", Window((3, 3), 1, 1), (2, 23, 300), dtype=np.uint8),
+    road("kept rows of halves, wide padding", Window((3, 5), 1, (2, 4)), (2, 19, 70), dtype=np.float16),
+    road("kept rows of doubles, dilated", Window((3, 3), 1, 3, 3), (2, 17, 70), dtype=np.float64),
+    road("kept rows in steps", Window((5, 3), (2, 1), (2, 1)), (3, 41, 90)),
+    road("kept rows of three axes", Window((2, 3, 4), 1, (1, 0, 2)), (2, 9, 12, 75)),
+    road("kept rows, channels between the axes", Window((3, 3), 1, 1), (2, 11, 3, 70), (1, 3)),
+    road("kept rows of three channels", Window((3, 2), 1, 1), (2, 13, 37, 3), (1, 2)),
+    road("kept rows of nineteen channels", Window((2, 3), 1, 1), (2, 13, 9, 19), (1, 2), np.int64),
+    road("kept long rows", Window((2, 3), 1, 1), (1, 6, 5003)),
+    road("kept rows shorter than a register", Window((2, 3), 1, 1), (9, 40, 5)),
     # Phases: every stride, and segments from 8 on.
     *(road(f"stride {s}", Window((3, 4), (1, s), (1, 3), (1, 1 + s % 3)), (2, 6, 331)) for s in range(1, 11)),
     # Cells side by side that the same windows see: one to three of them, of a whole number of strides or not.

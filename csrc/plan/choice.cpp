@@ -110,8 +110,7 @@ bool can_tiles(const Plan &plan, const Lanes &lanes) {
 }
 // In steps of one, rows that are merged once serve two or three windows.
 bool suits_tiles(const Plan &plan, const Lanes &lanes) {
-    const Axis &axis = plan.last();
-    return axis.stride > 1 || (plan.inner > 2 * lanes.many && (axis.kernel == 2 || !lanes.sums));
+    return plan.last().stride > 1 || plan.inner > 2 * lanes.many;
 }
 
 // Windows over a cell, or so, along the axes before `stop`.
@@ -195,16 +194,16 @@ bool can_keep(const Plan &plan, const Lanes &lanes) {
     return plan.in_slab % plan.in_row == 0;
 }
 // Of few cells, in rows of some registers, where each row is seen by some windows. All rows that a window sees stay in
-// the second-level cache. Sums with errors are as much to put down and to take up again as to make anew; 16-bit floats,
-// to widen over and over.
+// the second-level cache; registers alone are better than much of it.
 bool suits_keep(const Plan &plan, const Lanes &lanes) {
-    const i64 registers = plan.out_row / lanes.many, rows = plan.outer_cells, cells = plan.last().kernel;
     if (windows_before(plan, plan.axis_count - 1) < 2) return false;
-    if (lanes.sums && (lanes.in_two || (lanes.narrow && lanes.many <= 8 && plan.inner == 1))) return false;
-    const i64 planes = lanes.tagged ? 2 : 1;
-    if (planes * rows_to_keep(plan) * plan.out_row > 4096 * lanes.many) return false;
-    if (rows <= 5 && cells <= 5) return registers >= (lanes.tagged && rows <= 3 ? 2 : 4);
-    return lanes.sums && rows <= 9 && cells <= 4 && registers >= 16;
+    const i64 registers = plan.out_row / lanes.many, rows = plan.outer_cells, cells = plan.last().kernel;
+    const i64 planes = lanes.tagged || lanes.in_two ? 2 : 1, room = planes * rows_to_keep(plan) * plan.out_row;
+    if (room > 8192 * lanes.many) return false;
+    if (can_tiles(plan, lanes) && room > (cells == 2 ? 1024 : 6144) * lanes.many) return false;
+    if (rows <= 3 && cells <= 5) return registers >= (lanes.tagged ? 3 : 4);
+    if (rows <= 5 && cells <= 5) return registers >= (plan.inner > 1 ? 4 : 8);
+    return lanes.sums && !lanes.in_two && plan.inner > 1 && rows <= 9 && cells <= 4 && registers >= 16;
 }
 
 bool can_rows(const Plan &plan, const Lanes &) { return plan.inner > 1 || !plan.last().adaptive; }
