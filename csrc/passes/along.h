@@ -46,9 +46,9 @@ class LanePooler {
           inner(plan.inner),
           way(way),
           radix(way == Way::WIDEN ? 1 : axis.kernel) {
-        if (way == Way::KEPT) make_room_to_keep();
+        if (way == Way::KEPT && plan.outer_cells > 1) make_room_to_keep();
         if (way == Way::SEGMENTS) most_rows = rows_near(axis.length, MOST_ROWS);
-        if (way != Way::ROWS && way != Way::WIDEN && way != Way::TAPS) return;
+        if (way != Way::ROWS && way != Way::WIDEN) return;
         // Where places of several elements are far apart, the row is left as it is.
         if (way == Way::ROWS && inner > 1 && (axis.adaptive || (axis.stride > 1 && !splits_places()))) return;
         i64 s = axis.stride, d = axis.dilation, k = axis.kernel;
@@ -91,10 +91,10 @@ class LanePooler {
     // later.
     void pool(i64 base, const OutputRow &rows, Sink &sink, i64 begin, i64 end, i64 room, i64 more) {
         this->room = room;
-        if constexpr (adds_up<L>())
-            if (way == Way::TAPS) return pool_taps(base, rows, sink, begin, end);
         if constexpr (KEEPS<L>)
-            if (way == Way::KEPT) return pool_kept(base, rows, sink, more);
+            if (way == Way::KEPT)
+                return plan.outer_cells > 1 ? pool_kept(base, rows, sink, more)
+                                            : pool_windows(base, rows, sink, begin, end);
         if (way == Way::CELLS)
             pool_cells(base, rows, sink, begin, end);
         else if (way == Way::SEGMENTS)
@@ -136,7 +136,7 @@ class LanePooler {
     RowWindows along_row = {};
     Scratch<const Lane *> lines;  // of the rows that windows see
     Scratch<KeptRow<Lane>> new_rows;
-    i64 beside_lines = 0;         // elements before the first that is at the start of a line of the cache
+    i64 beside_lines = 0;  // elements before the first that is at the start of a line of the cache
 
     // How many rows of so many lanes, of at most `most`, stay in the nearest cache.
     static i64 rows_near(i64 lanes, i64 most) {
@@ -156,8 +156,23 @@ class LanePooler {
     NDPOOL_INLINE int written(i64 at, i64 length) const {
         return length >= N || at + N <= room ? N : static_cast<int>(length);
     }
+    // Calls use(sink), or use with one that does the same for whole registers with less to ask.
+    template <class Use>
+    NDPOOL_INLINE static void with_simplest_of(Sink &sink, const Use &use) {
+        with_simplest(sink, [&](const auto &simple) NDPOOL_INLINED {
+            if constexpr (std::is_same_v<std::decay_t<decltype(simple)>, Sink>)
+                use(sink);
+            else
+                use(simple);
+        });
+    }
     // Writes the States of `length` outputs side by side, from element `to` of the row on.
-    void put_lanes(Sink &sink, i64 to, const Lane *lanes, i64 apart, i64 length) {
+    void put_simply(Sink &sink, i64 to, const Lane *lanes, i64 apart, i64 length) {
+        if (written(to, length) < N) return put_lanes(sink, to, lanes, apart, length);
+        with_simplest_of(sink, [&](auto &simple) NDPOOL_INLINED { put_lanes(simple, to, lanes, apart, length); });
+    }
+    template <class To>
+    NDPOOL_INLINE void put_lanes(To &sink, i64 to, const Lane *lanes, i64 apart, i64 length) {
         const int count = written(to, length);
         for (i64 i = 0; i < length; i += N) {
             const i64 at = i + N <= length || length < N ? i : length - N;
@@ -167,36 +182,11 @@ class LanePooler {
 
     // --- windows along a row ---
 
-    // In steps of one, the windows of a row are merged rows, which are the same row from one cell after the other on.
-    void pool_taps(i64 base, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
-        constexpr i64 NEAR = 64 * N;
-        const WholeOutputs whole = whole_outputs(axis, begin, end);
-        if (rows.count != 1 || (whole.stop - whole.first) * inner < N) return pool_row(base, rows, sink, begin, end);
-        if (begin < whole.first) pool_row(base, rows, sink, begin, whole.first);
-        const i64 start = base + rows.offset[0] - axis.pad_lo * inner, stop = whole.stop * inner;
-        const i64 apart = room_for(NEAR, phases);
-        OutputRow taps(plan);
-        taps.count = axis.kernel, taps.offset = taps.tag = shifts.data();
-        for (i64 at = whole.first * inner, length; at < stop; at += length) {
-            length = stop - at < NEAR ? stop - at : NEAR;
-            from.merge(from, start, taps, at, length, phases.data(), apart);
-            put_lanes(sink, at, phases.data(), apart, length);
-        }
-        if (whole.stop < end) pool_row(base, rows, sink, whole.stop, end);
-    }
-
     // --- windows along each row, kept for all that see the row ---
 
     void make_room_to_keep() {
-        WholeOutputs whole = whole_outputs(axis, 0, axis.output);
-        if ((whole.stop - whole.first) * inner < N) whole = {0, 0};
-        windows.grow(axis.output - (whole.stop - whole.first), "windows at the edges of a row");
-        Axis::Taps *edge = windows.data();
-        for (i64 o = 0; o < axis.output; ++o)
-            if (o < whole.first || o >= whole.stop) *edge++ = axis.taps(o);
-        along_row = {axis.output, whole.first,           whole.stop,          axis.kernel,
-                     inner,       axis.dilation * inner, axis.pad_lo * inner, windows.data()};
-        beside_lines = whole.first * inner % N;
+        along_row = windows_from(0, axis.output);
+        beside_lines = along_row.first * inner % N;
 
         most_rows = rows_near(plan.out_row, MOST_ROWS);
         const Dim &rows = plan.dims[plan.dim_count - 1];
@@ -230,12 +220,8 @@ class LanePooler {
             if (written_at_once < N)
                 merge_lines(lines.data() + m * count, rows, sink, written_at_once);
             else
-                with_simplest(sink, [&](const auto &simple) NDPOOL_INLINED {
-                    if constexpr (std::is_same_v<std::decay_t<decltype(simple)>, Sink>)
-                        merge_lines(lines.data() + m * count, rows, sink, N);
-                    else
-                        merge_lines(lines.data() + m * count, rows, simple, N);
-                });
+                with_simplest_of(
+                    sink, [&](auto &simple) NDPOOL_INLINED { merge_lines(lines.data() + m * count, rows, simple, N); });
             if (m < more) sink.over_arrays([&](auto, auto &to) { to += plan.out_row; });
         }
     }
@@ -276,6 +262,39 @@ class LanePooler {
         i64 i = beside_lines;
         for (; i + 4 * N <= length; i += 4 * N) block(Size<4>(), i);
         for (; i < length && length >= N; i += N) block(Size<1>(), i + N <= length ? i : length - N);
+    }
+
+    // Windows that see one row alone, some at a time: there is nothing to merge, nor to keep.
+    void pool_windows(i64 base, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
+        const i64 some = 64 * N / inner + 1, apart = room_for(some * inner, phases);
+        for (i64 o = begin, many; o < end; o += many) {
+            many = end - o < some ? end - o : some;
+            if (rows.count)
+                row_of_windows(base + rows.offset[0], o, many, apart);
+            else
+                for (i64 i = 0; i < many * inner; i += N)
+                    L::template put<N>(phases.data() + i, apart, L::template empty<N>());
+            put_simply(sink, o * inner, phases.data(), apart, many * inner);
+        }
+    }
+    void row_of_windows(i64 at, i64 first, i64 many, i64 apart) {
+        const KeptRow<Lane> row{at + first * inner, phases.data()};
+        from.windows(from, windows_from(first, many), &row, 1, apart);
+    }
+    // Outputs first..first+many-1, as if their row started with the first one.
+    RowWindows windows_from(i64 first, i64 many) {
+        WholeOutputs whole = whole_outputs(axis, first, first + many);
+        if ((whole.stop - whole.first) * inner < N) whole = {first, first};
+        windows.grow(many, "windows at the edges of a row");
+        Axis::Taps *edge = windows.data();
+        for (i64 o = first; o < first + many; ++o) {
+            if (o == whole.first) o = whole.stop;
+            if (o == first + many) break;
+            *edge = axis.taps(o);
+            edge++->first -= first;
+        }
+        return {many,  whole.first - first,   whole.stop - first,  axis.kernel,
+                inner, axis.dilation * inner, axis.pad_lo * inner, windows.data()};
     }
 
     // --- rows merged, and then windows along them ---

@@ -181,7 +181,7 @@ template <class L, class Sink>
 void pool_lanes(const Plan &plan, const L &l, const RowSource<L> &from, const Sink &sink, Way way, bool streamed) {
     // A row rests in the nearest cache as States, and in steps once more as phases, beside what is read and written.
     const i64 state = L::PLANES * static_cast<i64>(sizeof(typename L::Lane)),
-              elements = way == Way::KEPT ? plan.out_row : 4096 / (plan.inner > 1 ? 1 : state);
+              elements = way == Way::KEPT && plan.outer_cells > 1 ? plan.out_row : 4096 / (plan.inner > 1 ? 1 : state);
     pool_rows(
         plan, sink, streamed, false, [&](i64 part) { return LanePooler<L, Sink>(plan, l, from, part, way); }, elements);
 }

@@ -48,8 +48,8 @@ struct RowSource {
     // by side at `to`, which has room for a register more.
     void (*merge_places)(const RowSource &, i64 base, const OutputRow &, const Axis &, i64 inner, i64 begin, i64 end,
                          Lane *to, i64 plane);
-    // All windows in steps of one along each of `many` rows, as States side by side. Places count along the row alone. Of
-    // kinds that keep them.
+    // All windows in steps of one along each of `many` rows, as States side by side. Places count along the row alone.
+    // Of kinds that keep them.
     void (*windows)(const RowSource &, const RowWindows &, const KeptRow<Lane> *rows, i64 many, i64 plane);
 };
 

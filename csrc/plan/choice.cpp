@@ -7,9 +7,9 @@
 namespace ndpool {
 namespace {
 
-const char *const NAMES[] = {"batch", "slide", "pairs", "direct",  "tiles",   "cells",      "segments", "taps",
-                             "kept",  "widen", "rows",  "squares", "gather",  "columns",    "scatter",  "spread",
-                             "own",   "terms", "ties",  "axes",    "network", "histograms", "ranks",    "windows"};
+const char *const NAMES[] = {"batch", "slide", "pairs",   "direct", "tiles",   "cells",      "segments", "kept",
+                             "widen", "rows",  "squares", "gather", "columns", "scatter",    "spread",   "own",
+                             "terms", "ties",  "taps",    "axes",   "network", "histograms", "ranks",    "windows"};
 
 using Condition = bool (*)(const Plan &, const Lanes &);
 
@@ -109,9 +109,7 @@ bool can_tiles(const Plan &plan, const Lanes &lanes) {
            plan.last().kernel == plan.outer_cells && (plan.last().kernel == 2 || plan.last().kernel == 3);
 }
 // In steps of one, rows that are merged once serve two or three windows.
-bool suits_tiles(const Plan &plan, const Lanes &lanes) {
-    return plan.last().stride > 1 || plan.inner > 2 * lanes.many;
-}
+bool suits_tiles(const Plan &plan, const Lanes &lanes) { return plan.last().stride > 1 || plan.inner > 2 * lanes.many; }
 
 // Windows over a cell, or so, along the axes before `stop`.
 double windows_before(const Plan &plan, int stop) {
@@ -179,29 +177,24 @@ bool suits_segments(const Plan &plan, const Lanes &lanes) {
     return axis.kernel >= 14 || (lanes.sums ? axis.kernel == 8 : axis.kernel >= 8);
 }
 
-bool can_taps(const Plan &plan, const Lanes &lanes) {
-    return lanes.sums && plan.dim_count == 0 && !plan.last().adaptive && plan.last().stride == 1;
-}
-// To read narrow cells over and over costs more than to merge them.
-bool suits_taps(const Plan &plan, const Lanes &lanes) { return !lanes.narrow && plan.last().kernel <= 8; }
-
 bool can_keep(const Plan &plan, const Lanes &lanes) {
     const Axis &axis = plan.last();
-    if (!lanes.keeps || plan.dim_count == 0 || axis.adaptive || axis.stride > 1 || axis.kernel == 1) return false;
+    if (!lanes.keeps || axis.adaptive || axis.stride > 1 || axis.kernel == 1) return false;
     if (rows_to_keep(plan) * plan.out_row > i64(1) << 24) return false;
     for (int d = 0; d < plan.dim_count; ++d)
         if (plan.dims[d].in_stride % plan.in_row) return false;
     return plan.in_slab % plan.in_row == 0;
 }
-// Of few cells, in rows of some registers, where each row is seen by some windows. All rows that a window sees stay in
-// the second-level cache; registers alone are better than much of it.
+// Of few cells, in rows of some registers. Of several rows, where each is seen by some windows, and all rows that a
+// window sees stay in the second-level cache; registers alone are better than much of it.
 bool suits_keep(const Plan &plan, const Lanes &lanes) {
+    if (plan.outer_cells == 1) return plan.last().kernel <= (lanes.tagged ? 12 : 8) && plan.out_row >= 4 * lanes.many;
     if (windows_before(plan, plan.axis_count - 1) < 2) return false;
     const i64 registers = plan.out_row / lanes.many, rows = plan.outer_cells, cells = plan.last().kernel;
     const i64 planes = lanes.tagged || lanes.in_two ? 2 : 1, room = planes * rows_to_keep(plan) * plan.out_row;
     if (room > 8192 * lanes.many) return false;
     if (can_tiles(plan, lanes) && room > (cells == 2 ? 1024 : 6144) * lanes.many) return false;
-    if (rows <= 3 && cells <= 5) return registers >= (lanes.tagged ? 3 : 4);
+    if (rows <= 3 && cells <= 8) return registers >= (lanes.tagged ? 3 : 4);
     if (rows <= 5 && cells <= 5) return registers >= (plan.inner > 1 ? 4 : 8);
     return lanes.sums && !lanes.in_two && plan.inner > 1 && rows <= 9 && cells <= 4 && registers >= 16;
 }
@@ -214,7 +207,6 @@ const Entry FORWARD[] = {
     {Way::PAIRS, can_pairs, suits_pairs},
     {Way::DIRECT, can_direct, suits_direct},
     {Way::TILES, can_tiles, suits_tiles},
-    {Way::TAPS, can_taps, suits_taps},
     {Way::CELLS, can_cells, suits_cells},
     {Way::SEGMENTS, can_segments, suits_segments},
     {Way::WIDEN, can_widen, suits_widen},

@@ -16,10 +16,9 @@ enum class Way {
     TILES,     // channels last, windows of 2 by 2 or 3 by 3 cells, in registers
     CELLS,     // channels last, all cells of a window in turn
     SEGMENTS,  // windows that hardly overlap, each a register by itself, and some folded together
-    TAPS,      // a row in steps of one, all cells of a window in turn; back, ties: cells ask all windows over them
-    KEPT,      // windows in steps of one along each row, kept until all windows over the row have merged them
-    WIDEN,     // rows merged, then a wide window along the row
-    ROWS,      // rows merged, then the cells of a window along the row
+    KEPT,  // windows in steps of one along each row, cell by cell, kept until all windows over the row have merged them
+    WIDEN,  // rows merged, then a wide window along the row
+    ROWS,   // rows merged, then the cells of a window along the row
     // Back.
     SQUARES,  // cells ask the windows over them, two by two cells at a time
     GATHER,   // cells ask the windows over them
@@ -29,6 +28,7 @@ enum class Way {
     OWN,      // winners, SmoothMax: every window has its cells to itself
     TERMS,    // SmoothMax, Lp: terms with one scale for many windows, then their sums
     TIES,     // windows look for the cells that tie
+    TAPS,     // ties: cells ask all windows over them
     AXES,     // winners, ties: one axis after the other
     // Order statistics.
     NETWORK,     // small windows, one a lane: networks that sort, counts of equal cells
@@ -58,7 +58,7 @@ struct Lanes {
     bool short_build;     // whether the level has the ways alone that every plan needs
     bool sums = false;    // whether cells are added up
     bool in_two = false;  // whether one axis after the other takes two numbers for each cell
-    i64 in_words = 0;  // of how many narrow integers the sum fits into words of twice their size, if that is compiled
+    i64 in_words = 0;    // of how many narrow integers the sum fits into words of twice their size, if that is compiled
     bool keeps = false;  // whether the windows along each row can be kept
 };
 
