@@ -156,7 +156,7 @@ struct SumSink {
 
   private:
     template <int N>
-    void put_floats(i64 at, const typename P::template State<N> &s, int count) const {
+    NDPOOL_INLINE void put_floats(i64 at, const typename P::template State<N> &s, int count) const {
         put_some<N, PAST>(row + at, count, [&](R *p) {
             const vec<A, N> total = P::template total<N>(s);
             if (std::is_same_v<R, A> && divisor.by == Count::NONE)

@@ -172,7 +172,7 @@ class LanePooler {
         with_simplest_of(sink, [&](auto &simple) NDPOOL_INLINED { put_lanes(simple, to, lanes, apart, length); });
     }
     template <class To>
-    NDPOOL_INLINE void put_lanes(To &sink, i64 to, const Lane *lanes, i64 apart, i64 length) {
+    void put_lanes(To &sink, i64 to, const Lane *lanes, i64 apart, i64 length) {
         const int count = written(to, length);
         for (i64 i = 0; i < length; i += N) {
             const i64 at = i + N <= length || length < N ? i : length - N;
@@ -385,6 +385,13 @@ class LanePooler {
     template <bool ORDERED>
     void merge_taps(const Lane *cell, i64 k, Sink &sink, i64 to, i64 length) {
         const int count = written(to, length);
+        if (count < N) return merge_taps_into<ORDERED>(cell, k, sink, to, length, count);
+        with_simplest_of(sink, [&](auto &simple) NDPOOL_INLINED {
+            merge_taps_into<ORDERED>(cell, k, simple, to, length, N);
+        });
+    }
+    template <bool ORDERED, class To>
+    void merge_taps_into(const Lane *cell, i64 k, To &sink, i64 to, i64 length, int count) {
         for (i64 i = 0; i < length; i += N) {
             const i64 at = i + N <= length || length < N ? i : length - N;
             State<N> state = L::template retag<N>(L::template get<N>(cell + at, phase_plane), radix, 0);
