@@ -188,7 +188,7 @@ bool can_keep(const Plan &plan, const Lanes &lanes) {
 // Of few cells, in rows of some registers. Of several rows, where each is seen by some windows, and all rows that a
 // window sees stay in the second-level cache; registers alone are better than much of it.
 bool suits_keep(const Plan &plan, const Lanes &lanes) {
-    if (plan.outer_cells == 1) return plan.last().kernel <= (lanes.tagged ? 12 : 8) && plan.out_row >= 4 * lanes.many;
+    if (plan.outer_cells == 1) return plan.last().kernel <= (lanes.tagged ? 11 : 8) && plan.out_row >= 4 * lanes.many;
     if (windows_before(plan, plan.axis_count - 1) < 2) return false;
     const i64 registers = plan.out_row / lanes.many, rows = plan.outer_cells, cells = plan.last().kernel;
     const i64 planes = lanes.tagged || lanes.in_two ? 2 : 1, room = planes * rows_to_keep(plan) * plan.out_row;
