@@ -123,12 +123,15 @@ def test_the_gil_is_released():
     thread = threading.Thread(target=tick)
     thread.start()
     try:
-        pool(x)
-        during = len(ticks)
+        during = []
+        while len(during) < 10 and max(during, default=0) < 5:  # a busy machine may leave the other thread out of a call
+            before = len(ticks)
+            pool(x)
+            during.append(len(ticks) - before)
     finally:
         done.set()
         thread.join()
-    assert during >= 5
+    assert max(during) >= 5
 
 
 # --- fork -----------------------------------------------------------------------------------------
