@@ -124,7 +124,8 @@ def test_the_gil_is_released():
     thread.start()
     try:
         during = []
-        while len(during) < 10 and max(during, default=0) < 5:  # a busy machine may leave the other thread out of a call
+        # A busy machine may leave the other thread out of a call.
+        while len(during) < 10 and max(during, default=0) < 5:
             before = len(ticks)
             pool(x)
             during.append(len(ticks) - before)
