@@ -9,8 +9,8 @@ from __future__ import annotations
 LAUNCH, BYTE = 1.4e6, 0.25
 
 #: A cell of a window that is walked over: where the steps are written out, where neighbours share what they have of
-#: their cells, and in a loop. However few outputs there are, the cells of one come one after the other, the sooner where
-#: the steps are written out.
+#: their cells, and in a loop. However few outputs there are, the cells of one come one after the other; those of steps
+#: that are written out come sooner.
 CELL, CELL_IN_GROUP, CELL_IN_LOOP, CELL_IN_TURN, WRITTEN_OUT_IN_TURN = 0.4, 0.2, 0.9, 5e4, 3e4
 
 #: A cell of a tree along one axis, and over several, whose columns may be more than cells; and what joins the columns.
