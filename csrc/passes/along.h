@@ -3,6 +3,12 @@
 // Merging is cell by cell: contiguous memory, whole registers. The merged row stays in the nearest cache. So the input
 // is read once and the output written once, and an output costs as many merges as the sides of its window together.
 //
+// Small windows in steps of one go the other way round: the windows along each row are made straight from the cells, and
+// kept until all rows of outputs over it have merged them.
+//
+//     rows of cells      a    b    c    d        windows along them      a'   b'   c'   d'
+//     rows of outputs    a' + b' + c',   b' + c' + d'
+//
 // Where the outputs go is a Sink:
 //   take_room(plan)             memory that it needs for itself, to be held as long as it is used
 //   move_to(plan, index, rows)  to a row of all outputs, which sees these rows of the input
@@ -180,8 +186,6 @@ class LanePooler {
         }
     }
 
-    // --- windows along a row ---
-
     // --- windows along each row, kept for all that see the row ---
 
     void make_room_to_keep() {
@@ -227,6 +231,7 @@ class LanePooler {
     }
     // Of the row that starts at an element: without a division, which takes as long as a register of windows.
     i64 number_of(i64 at) const { return static_cast<i64>(static_cast<double>(at) * rows_per_element + 0.5); }
+
     template <class To>
     NDPOOL_INLINE void merge_lines(const Lane *const *line, const OutputRow &rows, To &to, int count) {
         if (rows.count == 2)
@@ -297,7 +302,7 @@ class LanePooler {
                 inner, axis.dilation * inner, axis.pad_lo * inner, windows.data()};
     }
 
-    // --- rows merged, and then windows along them ---
+    // --- windows along a merged row ---
 
     // The merged row of outputs begin..end-1, which starts where the window of output `begin` does. Of its cells, those
     // from `first` to `stop` are real.
