@@ -3,8 +3,8 @@
 // Merging is cell by cell: contiguous memory, whole registers. The merged row stays in the nearest cache. So the input
 // is read once and the output written once, and an output costs as many merges as the sides of its window together.
 //
-// Small windows in steps of one go the other way round: the windows along each row are made straight from the cells, and
-// kept until all rows of outputs over it have merged them.
+// Small windows in steps of one go the other way round: the windows along each row are made straight from the cells,
+// and kept until all rows of outputs over it have merged them.
 //
 //     rows of cells      a    b    c    d        windows along them      a'   b'   c'   d'
 //     rows of outputs    a' + b' + c',   b' + c' + d'
@@ -391,9 +391,8 @@ class LanePooler {
     void merge_taps(const Lane *cell, i64 k, Sink &sink, i64 to, i64 length) {
         const int count = written(to, length);
         if (count < N) return merge_taps_into<ORDERED>(cell, k, sink, to, length, count);
-        with_simplest_of(sink, [&](auto &simple) NDPOOL_INLINED {
-            merge_taps_into<ORDERED>(cell, k, simple, to, length, N);
-        });
+        with_simplest_of(
+            sink, [&](auto &simple) NDPOOL_INLINED { merge_taps_into<ORDERED>(cell, k, simple, to, length, N); });
     }
     template <bool ORDERED, class To>
     void merge_taps_into(const Lane *cell, i64 k, To &sink, i64 to, i64 length, int count) {
