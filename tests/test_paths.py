@@ -39,10 +39,10 @@ ROADS = [
     road("row in parts, two rows", Window((2, 3), (2, 2), 1), (4, 9001)),
     road("row in parts, three channels", Window((3,), 2, 1), (4001, 3), (0,)),
     # In steps of one over a single row, of doubles, bytes and channels too.
-    road("taps of doubles", Window((4,), 1, ((1, 3),)), (3, 5003), dtype=np.float64),
-    road("taps of three channels", Window((3,), 1, 2, 2), (2, 1501, 3), (1,)),
-    road("taps of nineteen channels", Window((2,), 1), (3, 71, 19), (1,), np.float16),
-    road("taps of a short row", Window((5,), 1, 2), (6, 7)),
+    road("one row of doubles, in steps of one", Window((4,), 1, ((1, 3),)), (3, 5003), dtype=np.float64),
+    road("one row of three channels, in steps of one", Window((3,), 1, 2, 2), (2, 1501, 3), (1,)),
+    road("one row of nineteen channels, in steps of one", Window((2,), 1), (3, 71, 19), (1,), np.float16),
+    road("one short row, in steps of one", Window((5,), 1, 2), (6, 7)),
     # Windows along rows that are kept for others: edges, steps of rows, planes and channels between, long rows.
     road("kept rows of bytes", Window((3, 3), 1, 1), (2, 23, 300), dtype=np.uint8),
     road("kept rows of halves, wide padding", Window((3, 5), 1, (2, 4)), (2, 19, 70), dtype=np.float16),

@@ -122,7 +122,8 @@ def measured_before(folder: Path, anew: bool) -> dict[str, Any]:
 
 def this_run() -> str:
     """The command and the day, less the folder of one machine."""
-    words = [word for word, before in zip(sys.argv[1:], sys.argv, strict=False) if "--output" not in (word, before)]
+    given = zip(sys.argv[1:], sys.argv, strict=False)
+    words = [word for word, before in given if not word.startswith("--output") and before != "--output"]
     command = shlex.join(["python", "-m", "benchmarks.gpu", *words])
     return f"`{command}`, {datetime.date.today()}"
 

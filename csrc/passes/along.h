@@ -142,7 +142,7 @@ class LanePooler {
     RowWindows along_row = {};
     Scratch<const Lane *> lines;  // of the rows that windows see
     Scratch<KeptRow<Lane>> new_rows;
-    i64 beside_lines = 0;  // elements before the first that is at the start of a line of the cache
+    i64 before_aligned = 0;  // outputs of a row before the first one that is kept at the start of a line of the cache
 
     // How many rows of so many lanes, of at most `most`, stay in the nearest cache.
     static i64 rows_near(i64 lanes, i64 most) {
@@ -162,7 +162,7 @@ class LanePooler {
     NDPOOL_INLINE int written(i64 at, i64 length) const {
         return length >= N || at + N <= room ? N : static_cast<int>(length);
     }
-    // Calls use(sink), or use with one that does the same for whole registers with less to ask.
+    // with_simplest for a sink that changes.
     template <class Use>
     NDPOOL_INLINE static void with_simplest_of(Sink &sink, const Use &use) {
         with_simplest(sink, [&](const auto &simple) NDPOOL_INLINED {
@@ -190,7 +190,7 @@ class LanePooler {
 
     void make_room_to_keep() {
         along_row = windows_from(0, axis.output);
-        beside_lines = along_row.first * inner % N;
+        before_aligned = along_row.first * inner % N;
 
         most_rows = rows_near(plan.out_row, MOST_ROWS);
         const Dim &rows = plan.dims[plan.dim_count - 1];
@@ -212,7 +212,7 @@ class LanePooler {
             i64 at = base + rows.offset[r], number = number_of(at);
             for (i64 m = 0; m <= more; ++m, at += rows.step, number += rows_on) {
                 const i64 slot = number & (kept_count - 1);
-                Lane *to = kept.data() + slot * L::PLANES * plane + (N - beside_lines);
+                Lane *to = kept.data() + slot * L::PLANES * plane + (N - before_aligned);
                 if (kept_rows[slot] != at) kept_rows[slot] = at, new_rows[many++] = {at, to};
                 lines[m * count + r] = to;
             }
@@ -263,8 +263,8 @@ class LanePooler {
             NDPOOL_UNROLL_ALL
             for (int u = 0; u < U; ++u) to.template put<N>(i + u * N, state[u], count);
         };
-        if (beside_lines || length < N) block(Size<1>(), 0);
-        i64 i = beside_lines;
+        if (before_aligned || length < N) block(Size<1>(), 0);
+        i64 i = before_aligned;
         for (; i + 4 * N <= length; i += 4 * N) block(Size<4>(), i);
         for (; i < length && length >= N; i += N) block(Size<1>(), i + N <= length ? i : length - N);
     }

@@ -185,8 +185,8 @@ bool can_keep(const Plan &plan, const Lanes &lanes) {
         if (plan.dims[d].in_stride % plan.in_row) return false;
     return plan.in_slab % plan.in_row == 0;
 }
-// Of few cells, in rows of some registers. Of several rows, where each is seen by some windows, and all rows that a
-// window sees stay in the second-level cache; registers alone are better than much of it.
+// Windows of few cells, in rows of some registers. Over several rows, only where each row is seen by some windows, and
+// all that is kept stays in the second-level cache; instead of much of it, TILES keeps nothing.
 bool suits_keep(const Plan &plan, const Lanes &lanes) {
     if (plan.outer_cells == 1) return plan.last().kernel <= (lanes.tagged ? 11 : 8) && plan.out_row >= 4 * lanes.many;
     if (windows_before(plan, plan.axis_count - 1) < 2) return false;

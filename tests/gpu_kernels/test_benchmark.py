@@ -60,6 +60,9 @@ def test_the_page_says_how_it_was_measured(monkeypatch):
     page = report.report(results | {"runs": {"training": run, "map": run, "works": "another"}})
     assert f"\nanother: the table of pools.\n\n{run}: the random pools, training steps.\n" in page
     assert "| stem | float32 | NCHW | 3.00 ms | 2.00 ms | 1.50 x |" in page
+    for output in (["--output", "here"], ["--output=here"]):  # the folder of one machine
+        monkeypatch.setattr("sys.argv", ["benchmarks.gpu", *output, "--training"])
+        assert main.this_run() == run
     assert report.report(results).startswith("# Pools on the GPU\n\na card; PyTorch 2.13, Triton 3.6.\n\n## A training")
 
 
