@@ -199,12 +199,14 @@ def test_every_dtype(kind, dtype):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("p", [1, 2, 3, 4])
-def test_powers_of_unusual_numbers(p, dtype):
+@pytest.mark.parametrize("window", [Window((2,)), Window((3,), 1, 1), Window((2, 3), (1, 2), 1)], ids=str)
+def test_powers_of_unusual_numbers(p, dtype, window):
     """Infinities, zeros, and numbers whose powers are beyond the dtype, beside usual ones."""
     large = np.finfo(dtype).max / 8
     x = np.array([[1, 2, 0, 0, np.inf, 3, large, -large, 1 / large, -2 / large, -np.inf, np.nan, 5, 0]], dtype)
-    pool, rng = Pool(Lp(p), Window((2,)), (-1,)), np.random.default_rng(5)
-    g = rng.normal(size=(1, 7)).astype(dtype)
+    x = x if len(window.kernel_size) == 1 else x.reshape(2, 7)
+    pool, rng = Pool(Lp(p), window), np.random.default_rng(5)
+    g = rng.normal(size=pool.output_shape(x.shape)).astype(dtype)
     y, gx, device = spec.forward(pool, x), spec.vjp(pool, x, g), OnDevice(pool, x)
     within(device.linearize(), y, 16 * value_allowance(pool, x, y))
     within(device.pull(g), gx, 16 * vjp_allowance(pool, x, g, gx))
@@ -351,7 +353,7 @@ def test_winners_of_wide_windows_slide_back(shape, window, dtype, monkeypatch):
 @pytest.mark.parametrize("skip", [None, 0.0], ids=["all cells", "skip 0"])
 def test_winners_of_large_windows_are_visited(shape, window, axes, dtype, skip, monkeypatch):
     """To the last bit what exact sums are, though windows share the cells that win them."""
-    for price in ("LAUNCH", "VISITED", "HANDED", "HANDED_OF_MANY", "IN_TURN", "IN_THREE_STEPS"):
+    for price in ("LAUNCH", "CLEARED_BYTE", "VISITED", "HANDED", "HANDED_OF_MANY", "IN_TURN", "IN_THREE_STEPS"):
         monkeypatch.setattr(times, price, 0)
     pool, rng = Pool(Max(), window, axes, skip), np.random.default_rng(14)
     x = rng.integers(-3, 4, shape).astype(dtype)

@@ -33,7 +33,9 @@ WAYS = {
         "PART": 10**9,
     },
     "parts": {**ALONG_ONE_AXIS, "LONG": 2, "FAR": 0, "PART": 2, "LEAST_PART": 2, "FEW_CHANNELS": 1},
-    "winners visited": dict.fromkeys(("LAUNCH", "VISITED", "HANDED", "HANDED_OF_MANY", "IN_TURN", "IN_THREE_STEPS"), 0),
+    "winners visited": dict.fromkeys(
+        ("LAUNCH", "CLEARED_BYTE", "VISITED", "HANDED", "HANDED_OF_MANY", "IN_TURN", "IN_THREE_STEPS"), 0
+    ),
     "loops": {"UNROLLED": 0, "UNROLLED_POWERS": 0},
 }
 WAYS["winners visited in loops"] = WAYS["winners visited"] | WAYS["loops"]

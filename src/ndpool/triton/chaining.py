@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+from triton.language.extra.cuda import gdc_wait
 
 
 @triton.jit
@@ -16,10 +16,3 @@ def wait_for_the_one_before(CHAINED: tl.constexpr):
     """All that the kernel before has written is there."""
     if CHAINED:
         gdc_wait()
-
-
-@triton.jit
-def let_the_next_one_start(CHAINED: tl.constexpr):
-    """As soon as all programs of this kernel are at work."""
-    if CHAINED:
-        gdc_launch_dependents()

@@ -61,6 +61,21 @@ def keeps_error(kind, windows, divisor):
     return kind[SUMS.value] == "error" and windows > (1 if divisor > 1 else 2)
 
 
+@triton.constexpr_function
+def leans_last(kind):
+    """Whether a cell leans on all windows over it alike, or not at all where these have an infinite cell and p > 1.
+
+    Then their shares are added up first. With `skip`, a NaN may be there where windows see too few cells.
+    """
+    return kind[NAME.value] == "lp" and kind[SUMS.value] == "powers" and kind[SKIP.value] == "no"
+
+
+@triton.jit
+def _lean(x, size, KIND: tl.constexpr):
+    """What a cell of this size does to the sum of powers, by its p."""
+    return sign_of(x) * power(size, KIND[PARAMETER] - 1)
+
+
 @triton.jit
 def part_of(
     sum, error, x, place, seen, g, winner, r,
@@ -75,6 +90,9 @@ def part_of(
         if not (FIRST or ERROR):
             return tl.where(winner == place, sum + part, sum), error  # one instruction: an addition under a condition
         part = tl.where(winner == place, part, 0)
+    elif FORM == "slopes" and leans_last(KIND):
+        if KIND[PARAMETER] != 1:
+            part = tl.where((r == float("inf")) & (tl.abs(x) != float("inf")), 0, part)
     elif FORM == "slopes":
         r = r.to(x.dtype)
         if KIND[NAME] == "max" or KIND[NAME] == "min":
@@ -83,7 +101,7 @@ def part_of(
             part = shifted(x, r, KIND) * part
         elif KIND[NAME] == "lp" and KIND[SUMS] == "powers":
             size = tl.where(r == float("inf"), (tl.abs(x) == r).to(x.dtype), tl.abs(x))
-            part = sign_of(x) * power(size, KIND[PARAMETER] - 1) * part
+            part = _lean(x, size, KIND) * part
         elif KIND[NAME] == "lp":
             part = sign_of(x) * power(shifted(x, r, KIND), KIND[PARAMETER] - 1) * part
         if KIND[SKIP] != "no" and KIND[NAME] != "sum" and KIND[NAME] != "avg":
@@ -121,6 +139,8 @@ def finished(sum, error, x, KIND: tl.constexpr, DIVISOR: tl.constexpr, FORM: tl.
         q = sum * (1 / DIVISOR)
         left = tl.fma(q, tl.full(q.shape, -DIVISOR, q.dtype), sum)
         sum = tl.where(q - q == 0, q + left * (1 / DIVISOR), q)
+    if FORM == "slopes" and leans_last(KIND):
+        sum = _lean(x, tl.where(tl.abs(x) == float("inf"), 1.0, tl.abs(x)), KIND) * sum
     if FORM == "slopes" and KIND[SKIP] != "no":
         sum = tl.where(is_there(x, KIND), sum, 0)
     return sum

@@ -16,14 +16,13 @@ import triton
 import triton.language as tl
 
 from .arithmetic import rounded
-from .chaining import let_the_next_one_start, wait_for_the_one_before
+from .chaining import wait_for_the_one_before
 from .gathering import ASKED_AT_ONCE, window_over
 from .windows import along, row_block, tile_along_axes, tile_of_program, widened
 
 
 @triton.jit
-def clear(gx, cells, CHAINED: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr):
-    let_the_next_one_start(CHAINED)
+def clear(gx, cells, WIDE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr):
     first = row_block(WIDE) * (ROWS * COLS)
     at = first + tl.arange(0, ROWS * COLS)
     zeros = tl.zeros([ROWS * COLS], gx.dtype.element_ty)
@@ -62,7 +61,9 @@ def hand_over(
         at = at + i * step
         step = step * sizes[RANK - 1 - back]
     sum = tl.zeros([ROWS, COLS], SLOPE)
-    if UNROLL:
+    if UNROLL == 1:  # nobody else can have won the cell
+        sum = tl.load(g + own, mask=inside, other=0)
+    elif UNROLL:
         sum, hands = _also_won(
             0, sum, hands, own, won, inside, windows, g, winners, sizes, outs, RANK, AXES, ASKED, UNROLL, WIDE
         )

@@ -86,7 +86,7 @@ NEIGHBOURS_OF_SUMS, SLIDE_TILE_OF_SUMS = 16, 128
 #: The same on the way back from winners. Small arrays have fewer neighbours, to have enough threads.
 NEIGHBOURS_BACK, NEIGHBOURS_BACK_IN_A_ROW, FEWEST_NEIGHBOURS, SLIDE_TILE_BACK = 16, 8, 2, 128
 
-#: What is cleared at a time, before winners are visited on the way back.
+#: The bytes that a program clears, before winners are visited on the way back.
 CLEARED = 4096
 
 #: The threads of a program, and the bytes of cells that each of them may keep: more of those that it takes in pairs.
@@ -205,14 +205,17 @@ def align(*lengths: int) -> int:
 def tile(rows: int, columns: int, most: int, exact: bool = False) -> tuple[int, int]:
     """The sides of a tile over an array of so many rows and columns: long rows lie in memory as they are.
 
-    An `exact` tile leaves no column over, where it can be wide enough so.
+    An `exact` tile leaves no column over, where it can be wide enough so, and there are rows enough to fill it.
 
     >>> tile(1000, 112, 1024), tile(1000, 112, 1024, exact=True), tile(2, 7, 1024), tile(1, 5000, 1024)
     ((8, 128), (64, 16), (2, 8), (1, 1024))
+    >>> tile(2, 5000, 1024, exact=True)
+    (2, 512)
     """
     dividing = columns & -columns  # the largest power of two that divides it
     widest = max(WIDEST_TILE, most // power_of_two(rows))
-    cols = min(most, widest, dividing if exact and dividing >= LEAST_COLUMNS else power_of_two(columns))
+    exact = exact and dividing >= max(LEAST_COLUMNS, most // power_of_two(rows))
+    cols = min(most, widest, dividing if exact else power_of_two(columns))
     return max(1, min(most // cols, power_of_two(rows))), cols
 
 
@@ -500,7 +503,9 @@ def _time_asked(axes: tuple[Axis, ...], item: int, tap: float, many_taps: int) -
     else:
         each = times.ASKED_OF_BINS if _has_bins(axes) else times.ASKED
         work = each * _windows(axes) + _time_found(axes)
-    moved = item * (inputs + math.prod(_outputs(axes))) * (times.UNALIGNED if align(last.length) == 1 else 1)
+    if (found is None or last.is_carried) and _is_ragged(axes):
+        work += times.RAGGED * item / 4
+    moved = item * (inputs + math.prod(_outputs(axes))) * (times.UNALIGNED_GRADIENTS if align(last.length) == 1 else 1)
     return times.of_kernel(moved, work * inputs)
 
 
@@ -512,8 +517,12 @@ def _time_found(axes: tuple[Axis, ...]) -> float:
 def _taps(axes: tuple[Axis, ...]) -> Taps | None:
     """The taps of windows in small steps; None for steps of one over rows that are better `flat`."""
     found = taps(axes)
-    ragged = found is not None and math.prod(found.steps) == 1 and flat(axes, axes[-1].length) != axes
-    return None if ragged else found
+    return None if found is not None and math.prod(found.steps) == 1 and _is_ragged(axes) else found
+
+
+def _is_ragged(axes: tuple[Axis, ...]) -> bool:
+    """Whether rows of cells are so short that they are better `flat`."""
+    return flat(axes, axes[-1].length) != axes
 
 
 def _has_bins(axes: tuple[Axis, ...]) -> bool:
@@ -575,7 +584,7 @@ def times_of_winners(work: Work) -> dict[str, float]:
     if item * inputs > times.CACHE:
         visited += times.CHANGED * min(work.outputs, item * inputs // times.SECTOR)
     visited = times.IN_THREE_STEPS + max(visited, times.IN_TURN * windows)
-    found["visited"] = times.of_kernel(item * inputs, 0) + times.of_kernel(0, visited)
+    found["visited"] = times.of_kernel(0, times.CLEARED_BYTE * item * inputs) + times.of_kernel(0, visited)
     if work.cells > LARGEST_INT:
         return found  # places that are taken apart, axis by axis, have 32 bits
     for name, counts in groupings(work.axes).items():
@@ -746,7 +755,7 @@ def _places_of_taps(work: Work, form: str, windows: int, channels_last: bool) ->
 
 def _hand_over(maker: Maker) -> None:
     work, axes, windows = maker.work, maker.work.axes, _windows(maker.work.axes)
-    axes, cleared = flat(axes, axes[-1].output), enough(CLEARED, work.inputs)
+    axes, cleared = flat(axes, axes[-1].output), CLEARED // ITEM_BYTES[work.plan.derivative]
     maker.launch(clear, (-(-work.inputs // cleared), 1), (1, cleared), ["gx"], [work.inputs], {})
     over = math.prod(axis.output for axis in axes[:-1]), axes[-1].output
     slope, _ = _added_in(work, "winners", windows)
@@ -855,8 +864,10 @@ def _pull(work: Work) -> Maker:
         if not (plan.kind in ("max", "min") and plan.option == "all"):
             share = maker.room("share", work.outputs, kind.slope)
             smooth = plan.kind in ("smooth_max", "lp")
-            # A smooth maximum is shifted by one of its cells, or by 0: a number of their own dtype.
+            # A smooth maximum is shifted by one of its cells, or by 0: a number of their own dtype. Powers that have no
+            # scale are beside 1, or infinity.
             dtype = plan.dtype if plan.kind == "smooth_max" else kind.compute
+            dtype = plan.derivative if kind.kind.sums == "powers" else dtype
             reference = maker.room("reference", work.outputs, dtype) if smooth else ("y" if plan.residual.y else "")
             _walk(maker, "slopes", (reference if smooth else "", "", share), g="g")
         _gather(maker, work.axes, "slopes", (share, "", reference, "x"), "gx", 1)

@@ -304,22 +304,35 @@ def _walked(axes: tuple[Axis, ...], groups: Iterable[tuple[int, ...]]) -> tuple[
 
 
 def _time(plan: Plan, steps: tuple[Walk, ...]) -> float:
-    """Where sums are kept between two kernels, they have twice the bits of cells; states of curved kinds more."""
-    item, slow = ITEM_BYTES[plan.dtype], _slowness(plan, steps)
-    state = 4 * item if slow == times.CURVED else item if plan.kind in ("max", "min") else 2 * item
+    item, state, slow = ITEM_BYTES[plan.dtype], _state_bytes(plan, steps), _slowness(plan, steps)
     slides = plan.kind not in ("smooth_max", "lp")
     total = 0.0
     for i, step in enumerate(steps):
         inputs = math.prod(axis.length for axis in step.axes)
-        moved = (state if i else item) * inputs + (item if i == len(steps) - 1 else state) * step.outputs
+        last = step.axes[-1]
+        slower = times.UNALIGNED if last.is_carried and last.length % 2 else 1
+        moved = slower * ((state if i else item) * inputs + (item if i == len(steps) - 1 else state) * step.outputs)
         total += times.of_kernel(moved, _time_of_cells(step, item, slow, slides, i == 0, len(steps) == 1))
     return total
+
+
+def _state_bytes(plan: Plan, steps: tuple[Walk, ...]) -> int:
+    """What is kept of a window between two kernels: sums have twice the bits of cells, curved kinds more."""
+    item = ITEM_BYTES[plan.dtype]
+    if plan.kind in ("smooth_max", "lp"):
+        return _bytes_of_powers(plan) if sums_powers(plan, steps) else 4 * item
+    return item if plan.kind in ("max", "min") else 2 * item
+
+
+def _bytes_of_powers(plan: Plan) -> int:
+    return 4 if plan.dtype == "float16" else 8
 
 
 def _slowness(plan: Plan, steps: tuple[Walk, ...]) -> float:
     """How many times as long a cell takes as a maximum of float32."""
     if plan.kind in ("smooth_max", "lp"):
-        return 1 if sums_powers(plan, steps) else times.CURVED
+        powers = times.POWER_AS_DOUBLE if _bytes_of_powers(plan) == 8 else 1
+        return powers if sums_powers(plan, steps) else times.CURVED
     if plan.kind in ("max", "min"):
         if plan.dtype == "float64":
             return times.MAXIMUM_OF_DOUBLES * (2 if any(step.tree for step in steps) else 1)
@@ -337,6 +350,7 @@ def _time_of_cells(step: Walk, item: int, slow: float, slides: bool, first: bool
         return times.JOINED + slow * times.CELL_OF_TREE_OVER_AXES * each * step.outputs
     last = step.axes[-1]
     apart = item * last.stride if last.stride > 2 else 0
+    further = max(1, min(apart, times.SECTOR) / times.NEAR)
     if slides and is_wide(step):
         in_rows = not (first or last.is_carried)
         cells = times.SLIDING_IN_ROWS if in_rows else times.SLIDING
@@ -346,9 +360,9 @@ def _time_of_cells(step: Walk, item: int, slow: float, slides: bool, first: bool
         return max(work, times.CELL_IN_TURN * step.cells)
     if step.cells <= (UNROLLED_POWERS if slow == times.CURVED else UNROLLED):
         cell = times.CELL_IN_GROUP if slides and alone and in_groups(last) else times.CELL
-        work = slow * cell * step.cells * step.outputs * max(1, min(apart, times.SECTOR) / times.NEAR)
+        work = slow * cell * step.cells * step.outputs * further
         return max(work, times.WRITTEN_OUT_IN_TURN * step.cells)
-    work = slow * times.CELL_IN_LOOP * step.cells * step.outputs * (times.APART_IN_LOOP if apart else 1)
+    work = slow * times.CELL_IN_LOOP * step.cells * step.outputs * further
     return max(work, times.CELL_IN_TURN * step.cells)
 
 
