@@ -6,7 +6,9 @@ Sums are exact to the last place, which costs additions that other libraries spa
 and SmoothMax takes an exponential of each cell: loops that add up, and do nothing else, show how many bytes a
 nanosecond are left. The last column is how many times the memory's limit it takes to read each cell once, without an
 output. Images that no cache holds cost what it takes to read them and to write the result, and with a gradient to read
-its cotangents and winners and to write it: loops that do this alone show how much. Where a library asks the system for
+its cotangents and winners and to write it: loops that do this alone show how much. Windows in steps of one are merged
+along each axis some times at least: loops that merge lines in the nearest cache so often show how many times the
+memory's limit that takes. Where a library asks the system for
 the memory of every large result, as XLA does, the system clears it first: a loop that writes to such memory shows what
 that costs. Small tensors with gradients cost what PyTorch asks for any function that is written in Python: one that
 hands its input through shows how much. All contenders take turns, with one thread.
@@ -197,6 +199,53 @@ def values_and_gradients() -> str:
     return table([f"{LARGE} from memory, value and gradient, milliseconds", "loop", "pool", "pool / loop"], rows)
 
 
+# --- windows in steps of one ------------------------------------------------------------------------
+
+#: Pools, the shapes of their inputs, and the loops that make as many windows. They have the shapes of the map's pools
+#: whose time beside the memory's limit is the longest.
+STEPS_OF_ONE = {
+    "max k6s1, three axes, float16": (MAX, (6, 6, 6), (3, 149, 87, 80), "float16", "merge_shorts"),
+    "max k3s1, four axes, float16": (MAX, (3, 3, 3, 3), (29, 37, 59, 32), "float16", "merge_shorts"),
+    "avg k13s1, two axes, float16": (AVG, (13, 13), (2, 1529, 1786), "float16", "merge_halves"),
+    "avg k10s1, one axis, float16": (AVG, (10,), (3, 1682849), "float16", "merge_halves"),
+    "avg k7s1, two axes, float32": (AVG, (7, 7), (2, 1529, 1786), "float32", "merge_floats"),
+    "avg k3s1, three axes, float32": (AVG, (3, 3, 3), (3, 149, 87, 80), "float32", "merge_floats"),
+}
+MERGED, OVER_AND_OVER = 2048, 512  # the cells of a loop's lines, and how often it makes their windows
+
+
+def merges(kind: ndpool.Kind, side: int) -> int:
+    """How often cells are merged along an axis, at least, for each to become a window of so many.
+
+    The halves of a window of Max may overlap; those of a sum do not. The ends of two blocks take three.
+    """
+    halvings = (side - 1).bit_length() if kind == MAX else side.bit_length() + side.bit_count() - 2
+    return min(halvings, 3)
+
+
+def steps_of_one() -> str:
+    """The pool and the loop, both as multiples of the memory's limit: what moving x and y takes at a copy's speed."""
+    loops = library()
+    if loops is None:
+        return "There is no compiler for the bare loops.\n"
+    rows = []
+    for name, (kind, sides, shape, dtype, loop) in STEPS_OF_ONE.items():
+        x = np.random.default_rng(0).standard_normal(shape, np.float32).astype(dtype)
+        pool = pool_of(kind, sides, 1)
+        y, target = pool(x), np.empty_like(x)
+        counts = [merges(kind, side) for side in sides]
+        cells, windows = lines(np.ones(MERGED + 64, dtype)), lines(np.ones(MERGED, dtype))
+        merge = getattr(loops, loop)
+        merge.argtypes, merge.restype = [ctypes.c_void_p] * 2 + [ctypes.c_size_t] * 3, None
+        bare = partial(merge, cells.ctypes.data, windows.ctypes.data, sum(counts), counts[-1], OVER_AND_OVER)
+        found = best({"pool": partial(pool, x, out=y), "copy": partial(np.copyto, target, x), "loop": bare})
+        limit = found["copy"] * (x.nbytes + y.nbytes) / (2 * x.nbytes)
+        least = found["loop"] * y.size / (MERGED * OVER_AND_OVER)
+        told = [f"{seconds / limit:.1f}" for seconds in (least, found["pool"])]
+        rows.append([name, str(sum(counts)), *told, f"{found['pool'] / least:.1f}"])
+    return table(["times the memory's limit", "merges a cell", "loop", "pool", "pool / loop"], rows)
+
+
 # --- memory that the system clears ------------------------------------------------------------------
 
 
@@ -267,6 +316,7 @@ def main() -> None:
     print(sums())
     print(values())
     print(values_and_gradients())
+    print(steps_of_one())
     print(fresh_gradients())
     print(small_tensors())
 
