@@ -10,6 +10,7 @@
 #include "bindings/boxes.h"
 #include "bindings/cuda.h"
 #include "bindings/pools.h"
+#include "bindings/quick_calls.h"
 #include "bindings/tensor_plan.h"
 #include "bindings/xla.h"
 #include "kinds/levels.h"
@@ -65,14 +66,23 @@ NB_MODULE(_engine, m) {
              "The way that 'forward', 'linearize', 'push', 'pull' or 'jvp' goes, by its name.")
         .def("paths", &BoundPool::paths, nb::arg("operation"), "All ways that it can go, the engine's choice first.");
     nb::class_<ArrayPlan>(m, "ArrayPlan", "A plan for small arrays of NumPy, which makes those that it returns.")
-        .def(nb::init<nb::object, nb::object, nb::object, nb::tuple, nb::tuple, std::vector<int>, nb::object,
-                      nb::object, nb::object, nb::object>(),
-             nb::arg("plan"), nb::arg("array"), nb::arg("empty"), nb::arg("shape"), nb::arg("y_shape"),
-             nb::arg("order"), nb::arg("dtype"), nb::arg("result"), nb::arg("derivative"), nb::arg("place"))
+        .def(nb::init<nb::object, nb::object, nb::tuple, nb::tuple, std::vector<int>, nb::object, nb::object, nb::object,
+                      nb::object, std::vector<Py_ssize_t>>(),
+             nb::arg("plan"), nb::arg("array"), nb::arg("shape"), nb::arg("y_shape"),
+             nb::arg("order"), nb::arg("dtype"), nb::arg("result"), nb::arg("derivative"), nb::arg("place"),
+             nb::arg("strides") = std::vector<Py_ssize_t>())
         .def("forward", &ArrayPlan::forward, nb::arg("x").none(), nb::arg("out").none())
         .def("linearize", &ArrayPlan::linearize, nb::arg("x").none())
         .def("pull", &ArrayPlan::pull, nb::arg("x").none(), nb::arg("y").none(), nb::arg("winners").none(),
              nb::arg("g").none(), nb::arg("out").none());
+    m.attr("QuickPool") = quick_pool_type();
+    m.def(
+        "call_quickly",
+        [](nb::object type) {
+            QuickClass::begin(type);
+            return type;
+        },
+        nb::arg("of"), "Make calls of the class quick: one alone, whose base is QuickPool.");
     nb::class_<TensorPlan>(m, "TensorPlan",
                            "A plan for tensors of one size and order in memory, which makes those that it returns.")
         .def(nb::init<nb::object, nb::object, std::vector<i64>, std::vector<i64>, std::vector<i64>, std::vector<i64>,
