@@ -130,6 +130,8 @@ template <class Run>
 void run_block(const Strands &strands, const Call &call, const Block &block, const Run &run) {
     Call own = call;
     own.asked = Way::NONE, own.past_the_caches = false;
+    const Decision of_strands{false, call.decided ? call.decided->of_strands : Way::NONE, Way::NONE};
+    if (call.decided) own.decided = &of_strands;
     Scratch<std::uint64_t> room[MOST_ARRAYS];
     int used = 0;
     auto start = [&](const Strands::Steps &steps) {
@@ -176,7 +178,7 @@ void run_rest(const Plan &plan, const Call &call, i64 lo, i64 hi, const Run &run
     const Plan part = plan.part(cells.begin, cells.end, lo, hi);
     for (i64 slab = 0; slab < plan.outer; ++slab) {
         Call own = call;
-        own.asked = Way::NONE, own.past_the_caches = false;
+        own.asked = Way::NONE, own.past_the_caches = false, own.decided = nullptr;
         over_arrays(own, [&](auto *&array, i64 bytes, bool input) {
             using Byte = std::conditional_t<std::is_same_v<decltype(array), void *&>, char, const char>;
             const i64 at =
@@ -187,12 +189,21 @@ void run_rest(const Plan &plan, const Call &call, i64 lo, i64 hi, const Run &run
     }
 }
 
+// How an operation's rows are cut into pieces, if they are, and its strands.
+inline RowPieces pieces_of(const Plan &plan, const Call &call) {
+    const i64 bytes = size_of(call.type);
+    return is_forward(call.op) ? row_pieces(plan, lanes_of(static_cast<int>(bytes)), bytes) : RowPieces();
+}
+inline Strands strands_of(const Plan &plan, const Call &call, const RowPieces &cut) {
+    const i64 bytes = size_of(call.type);
+    return cut.count ? pieces_of_rows(plan, cut, lanes_of(static_cast<int>(bytes))) : whole_slabs(plan, bytes);
+}
+
 // Runs the operation on all strands, with run(plan, call).
 template <class Run>
 void run_in_batches(const Plan &plan, const Call &call, const Run &run) {
-    const i64 bytes = size_of(call.type), lanes = lanes_of(static_cast<int>(bytes));
-    const RowPieces cut = is_forward(call.op) ? row_pieces(plan, lanes, bytes) : RowPieces();
-    const Strands strands = cut.count ? pieces_of_rows(plan, cut, lanes) : whole_slabs(plan, bytes);
+    const RowPieces cut = pieces_of(plan, call);
+    const Strands strands = strands_of(plan, call, cut);
     const i64 each = strands.blocks_of_group();
     parallel(strands.groups * each, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
         for (i64 unit = begin; unit < end; ++unit) {
