@@ -106,12 +106,13 @@ class ArrayLayout {
         return found;
     }
 
-    // A new array, which nothing was written to.
-    nanobind::object made(const NumpyType &of) const {
+    // A new array, which nothing was written to; in this memory, if there is some.
+    nanobind::object made(const NumpyType &of, void *memory = nullptr) const {
         auto *type = reinterpret_cast<PyTypeObject *>(of.type.ptr());
         PyObject *array =
             of.make(type, nanobind::object(dtype).release().ptr(), static_cast<int>(dimensions.size()),
-                    dimensions.data(), order.empty() ? nullptr : strides.data(), nullptr, 0, nullptr);
+                    dimensions.data(), order.empty() ? nullptr : strides.data(), memory,
+                    memory ? numpy::C_CONTIGUOUS | numpy::ALIGNED | numpy::WRITEABLE : 0, nullptr);
         if (!array) throw nanobind::python_error();
         return nanobind::steal(array);
     }

@@ -9,6 +9,7 @@
 #include "bindings/array_plan.h"
 #include "bindings/boxes.h"
 #include "bindings/cuda.h"
+#include "bindings/large_arrays.h"
 #include "bindings/pools.h"
 #include "bindings/quick_calls.h"
 #include "bindings/tensor_plan.h"
@@ -75,6 +76,8 @@ NB_MODULE(_engine, m) {
         .def("linearize", &ArrayPlan::linearize, nb::arg("x").none())
         .def("pull", &ArrayPlan::pull, nb::arg("x").none(), nb::arg("y").none(), nb::arg("winners").none(),
              nb::arg("g").none(), nb::arg("out").none());
+    m.def("large_array", &large_array, nb::arg("shape"), nb::arg("dtype"),
+          "A new array at a whole line of the cache, in memory that is kept for the next one of its size.");
     m.attr("QuickPool") = quick_pool_type();
     m.def(
         "call_quickly",

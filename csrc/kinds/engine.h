@@ -73,6 +73,8 @@ class PlannedPool {
     std::vector<std::string> paths(const std::string &operation) const;
 
     const Residual &residual() const { return kept; }
+    // Whether a cell takes little more than to read it.
+    bool adds_or_compares() const { return kind.family == Family::SELECTION || kind.family == Family::LINEAR; }
     const Plan &geometry() const { return plan; }
     i64 inputs() const { return plan.outer * plan.in_slab; }
     i64 outputs() const { return plan.outer * plan.out_slab; }

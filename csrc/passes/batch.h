@@ -132,6 +132,8 @@ void run_block(const Strands &strands, const Call &call, const Block &block, con
     own.asked = Way::NONE, own.past_the_caches = false;
     const Decision of_strands{false, call.decided ? call.decided->of_strands : Way::NONE, Way::NONE};
     if (call.decided) own.decided = &of_strands;
+    // Lanes without a strand are computed too, and dropped. Max and Min take no longer for what was there before.
+    const bool clears = block.count < strands.lanes && call.op != Op::VALUE && (call.op != Op::WINNERS || call.t);
     Scratch<std::uint64_t> room[MOST_ARRAYS];
     int used = 0;
     auto start = [&](const Strands::Steps &steps) {
@@ -144,8 +146,7 @@ void run_block(const Strands &strands, const Call &call, const Block &block, con
         room[used].grow((elements * bytes + 7) / 8 + 16, "strands side by side");
         auto *lanes = room[used++].data();
         if (is_read(array)) {
-            // Lanes without a strand are computed too, and dropped.
-            if (block.count < strands.lanes) std::memset(lanes, 0, static_cast<std::size_t>(elements * bytes));
+            if (clears) std::memset(lanes, 0, static_cast<std::size_t>(elements * bytes));
             with_bits(bytes, [&](auto zero) {
                 using Bits = decltype(zero);
                 transpose(static_cast<const Bits *>(array) + start(steps), steps.strand,

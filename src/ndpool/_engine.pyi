@@ -131,6 +131,9 @@ class ArrayPlan:
 
     def pull(self, x: Any | None, y: Any | None, winners: Any | None, g: Any, out: Any | None) -> Any | None: ...
 
+def large_array(shape: tuple[int, ...], dtype: Any) -> Any:
+    """A new array at a whole line of the cache, in memory that is kept for the next one of its size."""
+
 class QuickPool:
     """The base of a class whose calls on small arrays take no word of Python.
 

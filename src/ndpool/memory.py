@@ -122,7 +122,7 @@ class Arrays:
             return np.empty(self.outputs, dtype)
         try:
             return _empty_in_lines(self.outputs, dtype)
-        except (MemoryError, ValueError):  # a ValueError is how NumPy refuses more bytes than can be counted
+        except (MemoryError, ValueError, OverflowError):  # the latter two for more bytes than can be counted
             raise self.plan.no_room() from None
 
     def outside(self, y: Array) -> Array:
@@ -257,14 +257,12 @@ def _readable(a: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _empty_in_lines(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Room for an array that, if large, starts at a whole line of the cache: best for the engine's stores past it."""
-    line, elements = 64, math.prod(shape)
-    if elements < _LARGE:
-        return np.empty(shape, dtype)
-    size = elements * dtype.itemsize
-    room = np.empty(size + line, np.uint8)
-    start = -room.ctypes.data % line
-    return room[start : start + size].view(dtype).reshape(shape)
+    """Room for an array that, if large, starts at a whole line of the cache: best for the engine's stores past it.
+
+    And where the last one of its size was, if that is gone.
+    """
+    large = math.prod(shape) >= _LARGE
+    return _engine.large_array(shape, dtype) if large else np.empty(shape, dtype)
 
 
 def check_shape(name: str, a: Array, shape: tuple[int, ...]) -> None:

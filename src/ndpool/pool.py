@@ -151,7 +151,7 @@ class Pool(_engine.QuickPool):
     @documented
     def __call__(self, x: ArrayLike, out: Array | None = None) -> Array:
         """The pooled array, written into `out` where that is given."""
-        latest: Arrays | None = self._latest  # type: ignore[attr-defined]
+        latest: Arrays | None = self._latest
         if latest is not None and type(x) is np.ndarray:  # a compiler must not see what follows
             try:
                 y: Array | None = latest.quick.forward(x, out)  # type: ignore[union-attr]
