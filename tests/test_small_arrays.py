@@ -279,6 +279,18 @@ def test_another_meaning_of_a_call_is_heeded(monkeypatch):
     np.testing.assert_array_equal(same(x), y)
 
 
+def test_only_a_class_of_pools_has_quick_calls():
+    class Uncalled(_engine.QuickPool):
+        pass
+
+    for wrong in (object, int, Avg, Uncalled, _engine.QuickPool):
+        with pytest.raises(TypeError, match="only a class with a __call__ whose base is QuickPool"):
+            _engine.call_quickly(wrong)
+    for uncalled in (_engine.QuickPool(), Uncalled()):
+        with pytest.raises(TypeError, match="not callable"):
+            uncalled(np.zeros(3))
+
+
 def test_a_pool_is_an_object_like_others():
     pool, x = called()
     for other in (copy.copy(pool), copy.deepcopy(pool), pickle.loads(pickle.dumps(pool))):

@@ -23,9 +23,13 @@ class QuickClass {
   public:
     // Makes calls of the class quick; see the type of its base class.
     static void begin(nb::handle type) {
-        one().type = reinterpret_cast<PyTypeObject *>(type.ptr());
+        auto *of = reinterpret_cast<PyTypeObject *>(type.ptr());
+        if (!PyType_Check(type.ptr()) || of->tp_vectorcall_offset != offsetof(QuickPool, call) || !of->tp_call)
+            throw nb::type_error("only a class with a __call__ whose base is QuickPool has quick calls");
+        one().type = of;
         one().meaning = nb::getattr(type, "__call__").release();
-        one().type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
+        one().seen = 0;
+        of->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
     }
 
     static PyObject *call(PyObject *self, PyObject *const *given, std::size_t count, PyObject *names) {
@@ -131,12 +135,12 @@ inline nb::object quick_pool_type() {
     PyType_Slot slots[] = {
         slot(Py_tp_new, quick_pool::make),         slot(Py_tp_traverse, quick_pool::traverse),
         slot(Py_tp_clear, quick_pool::clear),      slot(Py_tp_dealloc, quick_pool::free),
-        slot(Py_tp_members, &members[0]),          slot(Py_tp_call, PyVectorcall_Call),
+        slot(Py_tp_members, &members[0]),
         slot(Py_tp_doc, const_cast<char *>("The base of a class whose calls on small arrays take no word of Python.")),
         {0, nullptr},
     };
     PyType_Spec spec{"ndpool._engine.QuickPool", sizeof(QuickPool), 0,
-                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, slots};
+                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
     nb::object type = nb::steal(PyType_FromSpec(&spec));
     if (!type.is_valid()) throw nb::python_error();
     return type;
