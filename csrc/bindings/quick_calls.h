@@ -133,8 +133,10 @@ inline nb::object quick_pool_type() {
     };
     auto slot = [](int number, auto *what) { return PyType_Slot{number, reinterpret_cast<void *>(what)}; };
     PyType_Slot slots[] = {
-        slot(Py_tp_new, quick_pool::make),         slot(Py_tp_traverse, quick_pool::traverse),
-        slot(Py_tp_clear, quick_pool::clear),      slot(Py_tp_dealloc, quick_pool::free),
+        slot(Py_tp_new, quick_pool::make),
+        slot(Py_tp_traverse, quick_pool::traverse),
+        slot(Py_tp_clear, quick_pool::clear),
+        slot(Py_tp_dealloc, quick_pool::free),
         slot(Py_tp_members, &members[0]),
         slot(Py_tp_doc, const_cast<char *>("The base of a class whose calls on small arrays take no word of Python.")),
         {0, nullptr},
