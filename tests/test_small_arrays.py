@@ -286,6 +286,9 @@ def test_only_a_class_of_pools_has_quick_calls():
     for wrong in (object, int, Avg, Uncalled, _engine.QuickPool):
         with pytest.raises(TypeError, match="only a class with a __call__ whose base is QuickPool"):
             _engine.call_quickly(wrong)
+    for wrong in (_engine.QuickPool(), Uncalled(), Avg(), None):
+        with pytest.raises(TypeError):
+            _engine.answer_quickly(wrong)
     for uncalled in (_engine.QuickPool(), Uncalled()):
         with pytest.raises(TypeError, match="not callable"):
             uncalled(np.zeros(3))

@@ -86,6 +86,7 @@ NB_MODULE(_engine, m) {
             return type;
         },
         nb::arg("of"), "Make calls of the class quick: one alone, whose base is QuickPool.");
+    m.def("answer_quickly", &QuickClass::answer, nb::arg("pool"), "Let the engine answer calls of this pool.");
     nb::class_<TensorPlan>(m, "TensorPlan",
                            "A plan for tensors of one size and order in memory, which makes those that it returns.")
         .def(nb::init<nb::object, nb::object, std::vector<i64>, std::vector<i64>, std::vector<i64>, std::vector<i64>,

@@ -10,11 +10,11 @@
 
 namespace ndpool {
 
-// What a pool has in front of its own attributes: who calls it, and the plans of the array before, if small.
+// What a pool has in front of its own attributes: who answers its calls. That is nobody, and so the interpreter calls
+// `__call__`, until a small array was seen.
 struct QuickPool {
     PyObject_HEAD;
     vectorcallfunc call;
-    PyObject *latest;
 };
 
 // The class of pools whose calls are quick, and the function of Python that says what a call means. All that is not
@@ -32,12 +32,18 @@ class QuickClass {
         of->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
     }
 
+    // From now on, calls of this pool are quick: `_latest` has the plans of the array before.
+    static void answer(nb::handle pool) {
+        if (!one().type || !PyType_IsSubtype(Py_TYPE(pool.ptr()), one().type))
+            throw nb::type_error("only a pool answers quickly");
+        reinterpret_cast<QuickPool *>(pool.ptr())->call = call;
+    }
+
     static PyObject *call(PyObject *self, PyObject *const *given, std::size_t count, PyObject *names) {
         const Py_ssize_t plain = PyVectorcall_NARGS(count), named = names ? PyTuple_GET_SIZE(names) : 0;
         const bool are_x_and_out = plain >= 1 && plain + named <= 2 && (!named || is_out(PyTuple_GET_ITEM(names, 0)));
         if (are_x_and_out && one().has_its_meaning(Py_TYPE(self))) {
-            PyObject *y = forward(reinterpret_cast<QuickPool *>(self)->latest, given[0],
-                                  plain + named == 2 ? given[1] : Py_None);
+            PyObject *y = forward(self, given[0], plain + named == 2 ? given[1] : Py_None);
             if (y) return y;
         }
         return call_in_python(self, given, count, names);
@@ -72,11 +78,14 @@ class QuickClass {
     }
 
     // None of the array's business, and any error, is nothing: Python finds it again, and says what it is.
-    static PyObject *forward(PyObject *latest, PyObject *x, PyObject *out) {
-        static PyObject *const name = PyUnicode_InternFromString("quick");
+    static PyObject *forward(PyObject *pool, PyObject *x, PyObject *out) {
+        static PyObject *const latest = PyUnicode_InternFromString("_latest"),
+                               *const quick = PyUnicode_InternFromString("quick");
         static PyObject *const plans = nb::type<ArrayPlan>().ptr();
-        if (!latest || latest == Py_None) return nullptr;
-        nb::object plan = nb::steal(PyObject_GetAttr(latest, name));
+        nb::object known = nb::steal(PyObject_GetAttr(pool, latest));
+        if (!known.is_valid()) return PyErr_Clear(), nullptr;
+        if (known.is_none()) return nullptr;
+        nb::object plan = nb::steal(PyObject_GetAttr(known.ptr(), quick));
         if (!plan.is_valid()) return PyErr_Clear(), nullptr;
         if (reinterpret_cast<PyObject *>(Py_TYPE(plan.ptr())) != plans) return nullptr;
         try {
@@ -96,53 +105,20 @@ class QuickClass {
     }
 };
 
-namespace quick_pool {
-
-inline PyObject *make(PyTypeObject *type, PyObject *, PyObject *) {
-    // As any object is made, so that its attributes are found as quickly.
-    const nb::object nothing = nb::steal(PyTuple_New(0));
-    PyObject *self = nothing.is_valid() ? PyBaseObject_Type.tp_new(type, nothing.ptr(), nullptr) : nullptr;
-    if (self) reinterpret_cast<QuickPool *>(self)->call = QuickClass::call;
-    return self;
-}
-inline int traverse(PyObject *self, visitproc visit, void *arg) {
-    Py_VISIT(reinterpret_cast<QuickPool *>(self)->latest);
-    Py_VISIT(Py_TYPE(self));
-    return 0;
-}
-inline int clear(PyObject *self) {
-    Py_CLEAR(reinterpret_cast<QuickPool *>(self)->latest);
-    return 0;
-}
-inline void free(PyObject *self) {
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
-    clear(self);
-    type->tp_free(self);
-    Py_DECREF(type);
-}
-
-}  // namespace quick_pool
-
 // The base class of such a class, in the module of this name.
 inline nb::object quick_pool_type() {
     static PyMemberDef members[] = {
         {"__vectorcalloffset__", T_PYSSIZET, offsetof(QuickPool, call), READONLY, nullptr},
-        {"_latest", T_OBJECT_EX, offsetof(QuickPool, latest), 0, nullptr},
         {nullptr, 0, 0, 0, nullptr},
     };
     auto slot = [](int number, auto *what) { return PyType_Slot{number, reinterpret_cast<void *>(what)}; };
     PyType_Slot slots[] = {
-        slot(Py_tp_new, quick_pool::make),
-        slot(Py_tp_traverse, quick_pool::traverse),
-        slot(Py_tp_clear, quick_pool::clear),
-        slot(Py_tp_dealloc, quick_pool::free),
         slot(Py_tp_members, &members[0]),
         slot(Py_tp_doc, const_cast<char *>("The base of a class whose calls on small arrays take no word of Python.")),
         {0, nullptr},
     };
     PyType_Spec spec{"ndpool._engine.QuickPool", sizeof(QuickPool), 0,
-                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
+                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
     nb::object type = nb::steal(PyType_FromSpec(&spec));
     if (!type.is_valid()) throw nb::python_error();
     return type;

@@ -137,13 +137,14 @@ def large_array(shape: tuple[int, ...], dtype: Any) -> Any:
 class QuickPool:
     """The base of a class whose calls on small arrays take no word of Python.
 
-    `_latest` has the plan of the array before as its `quick`, or is None.
+    An object's `_latest` has the plan of the array before as its `quick`, or is None.
     """
-
-    _latest: Any
 
 def call_quickly(of: type[T]) -> type[T]:
     """Make calls of the class quick: one alone, whose base is QuickPool."""
+
+def answer_quickly(pool: QuickPool) -> None:
+    """Let the engine answer calls of this pool."""
 
 class TensorPlan:
     """A plan for tensors of one size and order in memory, which makes those that it returns.

@@ -151,7 +151,7 @@ class Pool(_engine.QuickPool):
     @documented
     def __call__(self, x: ArrayLike, out: Array | None = None) -> Array:
         """The pooled array, written into `out` where that is given."""
-        latest: Arrays | None = self._latest
+        latest: Arrays | None = self._latest  # type: ignore[attr-defined]
         if latest is not None and type(x) is np.ndarray:  # a compiler must not see what follows
             try:
                 y: Array | None = latest.quick.forward(x, out)  # type: ignore[union-attr]
@@ -378,6 +378,7 @@ class Pool(_engine.QuickPool):
         if arrays is not None and arrays.quick is not None:
             if usual or not ordered:
                 object.__setattr__(self, "_latest", arrays)
+                _engine.answer_quickly(self)
             if ordered or arrays.plan.finds_first or not self._one_wins:
                 object.__setattr__(self, "_latest_linear", arrays)
         return arrays

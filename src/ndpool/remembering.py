@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from operator import is_
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from ._engine import are_same
 from .plan import put
 
 Made = TypeVar("Made")
@@ -42,7 +42,7 @@ class Remembered(Generic[Made]):
         except (KeyError, TypeError):  # a list has no hash
             pass
         else:
-            if are_same(arguments, kept) or all(map(have_same_types, arguments, kept)):
+            if all(map(is_, arguments, kept)) or all(map(have_same_types, arguments, kept)):
                 return made
         try:
             return self._by_type.get(tuple(map(_typed, arguments)))
