@@ -30,6 +30,31 @@ def everything(pool, x):
         pool.with_indices(x)
 
 
+# --- results --------------------------------------------------------------------------------------
+
+
+def test_a_large_result_is_where_the_last_one_was():
+    """But never where one is that somebody still holds."""
+    pool, x = Pool(Avg(), Window((2, 2))), np.ones((4, 512, 1024), np.float32)
+    y = pool(x)
+    held, last = pool(x), y.ctypes.data
+    assert y.flags.c_contiguous
+    assert y.flags.writeable
+    assert last % 64 == held.ctypes.data % 64 == 0
+    assert not np.shares_memory(y, held)
+    view = y[1:]
+    del y
+    assert pool(x).ctypes.data != last
+    view[:] = 2
+    np.testing.assert_array_equal(pool(x), held)
+    del view
+    again = pool(x)
+    assert again.ctypes.data == last
+    np.testing.assert_array_equal(again, held)
+    with pytest.raises(ValueError, match="resize"):
+        again.resize((3,))
+
+
 # --- leaks ----------------------------------------------------------------------------------------
 
 

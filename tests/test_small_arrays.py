@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import gc
+import pickle
+import weakref
+
 import numpy as np
 import pytest
 
 from ndpool import Adaptive, Avg, Global, Lp, Max, Min, Pool, SmoothMax, Sum, Window, _engine
+from ways import forward_by, ways
 
 KINDS = [Max(), Max("split"), Min("all"), Avg(), Sum(), SmoothMax(2.0), Lp(2)]
 WINDOWS = [Window((2, 2)), Window((3, 2), 1, 1), Adaptive((2, 3)), Global(), Global(keepdims=False)]
@@ -51,9 +57,10 @@ def test_both_ways_are_one(kind, window, dtype, order):
         # The smooth kinds compute integers as floats.
         none = arrays.dtype != x.dtype or (arrays.order is not None and window == Global(keepdims=False))
         assert (arrays.quick is None) == none
-        assert none or kind != Max() or short._latest.plan.finds_first
+        assert none or kind != Max() or short._latest_linear.plan.finds_first
         arrays.quick = None
     object.__setattr__(long, "_latest", None)
+    object.__setattr__(long, "_latest_linear", None)
     wide = np.empty_like(short(x), np.float64)
     wide[...] = np.random.default_rng(1).normal(size=wide.shape)
     for g in (wide.astype(long.vjp(x)[1](wide).dtype), wide):
@@ -200,7 +207,7 @@ def test_the_native_plan_checks_what_it_is_made_for():
     dtypes = [np.dtype(np.float32)] * 3 + [np.dtype(np.uint8)]
 
     def made(shape, y_shape, order=()):
-        return _engine.ArrayPlan(plan, np.ndarray, np.empty, shape, y_shape, order, *dtypes)
+        return _engine.ArrayPlan(plan, np.ndarray, shape, y_shape, order, *dtypes)
 
     assert made((3, 8), (3, 4)).forward(np.zeros((3, 8), np.float32), None).shape == (3, 4)
     for shape, y_shape in (((3, 9), (3, 4)), ((3, 8), (3, 5))):
@@ -211,3 +218,121 @@ def test_the_native_plan_checks_what_it_is_made_for():
     for order in ((0,), (0, 0), (0, 2), (-1, 0), (0, 1, 2)):
         with pytest.raises(ValueError, match="the order does not have each axis once"):
             made((3, 8), (3, 4), order)
+
+
+# --- calls ----------------------------------------------------------------------------------------
+
+
+def called():
+    """A pool that has seen such an array before, and the array."""
+    pool, x = Pool(Max(), Window((2, 2))), np.random.default_rng(0).normal(size=(4, 6)).astype(np.float32)
+    pool(x)
+    return pool, x
+
+
+def test_a_call_may_be_written_in_any_way():
+    pool, x = called()
+    y = Pool(Max(), Window((2, 2)))(x)
+    out = np.empty_like(y)
+    for result in (
+        pool(x, None),
+        pool(x, out),
+        pool(x, out=out),
+        pool(x=x),
+        pool(x=x, out=out),
+        pool(out=out, x=x),
+        pool(*(x,), **{"o" + "ut": out}),
+        pool.__call__(x),
+        Pool.__call__(pool, x, out=out),
+    ):
+        np.testing.assert_array_equal(result, y)
+    for wrong, said in (
+        (lambda: pool(), "missing 1 required positional argument: 'x'"),
+        (lambda: pool(out=out), "missing 1 required positional argument: 'x'"),
+        (lambda: pool(x, x=x), "got multiple values for argument 'x'"),
+        (lambda: pool(x, out, out=out), "got multiple values for argument 'out'"),
+        (lambda: pool(x, wide=out), "got an unexpected keyword argument 'wide'"),
+        (lambda: pool(x, out, out), "takes from 2 to 3 positional arguments but 4 were given"),
+    ):
+        with pytest.raises(TypeError, match=said):
+            wrong()
+
+
+def test_another_meaning_of_a_call_is_heeded(monkeypatch):
+    class Twice(Pool):
+        def __call__(self, x, out=None):
+            return 2 * super().__call__(x, out)
+
+    class Same(Pool):
+        pass
+
+    pool, x = called()
+    y = pool(x)
+    twice, same = Twice(Max(), Window((2, 2))), Same(Max(), Window((2, 2)))
+    for _ in range(3):
+        np.testing.assert_array_equal(twice(x), 2 * y)
+        np.testing.assert_array_equal(same(x), y)
+    with monkeypatch.context() as changed:
+        changed.setattr(Pool, "__call__", lambda self, x, out=None: "another")
+        assert pool(x) == same(x) == "another"
+    np.testing.assert_array_equal(pool(x), y)
+    np.testing.assert_array_equal(same(x), y)
+
+
+def test_only_a_class_of_pools_has_quick_calls():
+    class Uncalled(_engine.QuickPool):
+        pass
+
+    for wrong in (object, int, Avg, Uncalled, _engine.QuickPool):
+        with pytest.raises(TypeError, match="only a class with a __call__ whose base is QuickPool"):
+            _engine.call_quickly(wrong)
+    for wrong in (_engine.QuickPool(), Uncalled(), Avg(), None):
+        with pytest.raises(TypeError):
+            _engine.answer_quickly(wrong)
+    for uncalled in (_engine.QuickPool(), Uncalled()):
+        with pytest.raises(TypeError, match="not callable"):
+            uncalled(np.zeros(3))
+
+
+def test_a_pool_is_an_object_like_others():
+    pool, x = called()
+    for other in (copy.copy(pool), copy.deepcopy(pool), pickle.loads(pickle.dumps(pool))):
+        assert other == pool
+        assert hash(other) == hash(pool)
+        np.testing.assert_array_equal(other(x), pool(x))
+    with pytest.raises(AttributeError, match="cannot assign to field 'kind'"):
+        pool.kind = Avg()
+    object.__setattr__(pool, "_latest", [pool])  # a cycle
+    watched = weakref.ref(pool)
+    del pool
+    gc.collect()
+    assert watched() is None
+
+
+def test_an_order_of_axes_that_was_seen_is_known():
+    """Where the first winner is asked for, a Fortran-ordered array is a view of the plan, which takes its strides."""
+    pool, x = Pool(Max(), Window((2, 2))), np.asfortranarray(np.random.default_rng(0).normal(size=(4, 6)))
+    y, linear = pool.linearize(x)
+    quick, gx = pool._latest_linear.quick, np.empty_like(x)
+    found, kept = quick.linearize(x)
+    np.testing.assert_array_equal(found, y)
+    assert quick.linearize(np.asfortranarray(np.zeros((8, 6)))[::2]) is None
+    assert quick.pull(*kept, np.ones_like(y), gx) is gx
+    np.testing.assert_array_equal(gx, linear.pull(np.ones_like(y)))
+    assert pool(x).flags.f_contiguous
+    assert pool._latest.quick.forward(x, None).flags.f_contiguous
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=repr)
+def test_each_level_goes_its_own_way(kind):
+    """What was decided for one level is not taken for another."""
+    x = np.random.default_rng(0).integers(0, 5, (24, 6, 7)).astype(np.float32)
+    level, pool = _engine.level(), Pool(kind, Window((3, 3), 1, 1))
+    try:
+        for name in 2 * _engine.levels():
+            _engine.set_level(name)
+            expected = forward_by(pool, x, ways(pool, x, "forward")[0])
+            for _ in range(2):
+                np.testing.assert_array_equal(pool(x), expected)
+    finally:
+        _engine.set_level(level)

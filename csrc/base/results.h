@@ -5,6 +5,7 @@
 // ever where the last one was, which the caches still hold. Here the next result of a size is where the last one was.
 #pragma once
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <cstdlib>
@@ -14,9 +15,10 @@ namespace ndpool {
 
 class ResultMemory {
   public:
-    // What is kept at most, as much as the C library of Linux keeps by itself: blocks, the bytes of one, and of all.
+    // What is kept at most: blocks, the bytes of all, and of one. All are a 64th of the machine's memory, but not less
+    // than the C library of Linux keeps by itself.
     static constexpr int MOST = 16;
-    static constexpr std::size_t LARGEST = std::size_t(32) << 20, ALL = 2 * LARGEST;
+    const std::size_t all = most_bytes(), largest = all / 2;
     // The C library is good at less, which it has at hand if it need not be aligned.
     static constexpr std::size_t SMALLEST = 16 << 10;
 
@@ -39,7 +41,7 @@ class ResultMemory {
         if (is_kept(bytes)) {
             const std::unique_lock lock(mutex, std::try_to_lock);
             if (lock.owns_lock()) {
-                while (count == MOST || total + bytes > ALL)
+                while (count == MOST || total + bytes > all)
                     std::free(remove(0));  // the one that nobody took for longest
                 kept[count++] = {block, bytes};
                 total += bytes;
@@ -59,7 +61,15 @@ class ResultMemory {
     int count = 0;
     std::size_t total = 0;
 
-    static bool is_kept(std::size_t bytes) { return bytes >= SMALLEST && bytes <= LARGEST; }
+    bool is_kept(std::size_t bytes) const { return bytes >= SMALLEST && bytes <= largest; }
+
+    static std::size_t most_bytes() {
+        constexpr std::size_t LEAST = std::size_t(64) << 20, MOST_BYTES = std::size_t(512) << 20;
+        const long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
+        if (pages <= 0 || bytes <= 0) return LEAST;
+        const std::size_t part = static_cast<std::size_t>(pages) / 64 * static_cast<std::size_t>(bytes);
+        return part < LEAST ? LEAST : part > MOST_BYTES ? MOST_BYTES : part;
+    }
 
     void *remove(int i) {
         const Block block = kept[i];

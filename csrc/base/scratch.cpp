@@ -13,7 +13,7 @@
 #endif
 
 namespace ndpool {
-namespace {
+namespace scratch_blocks {
 
 // What a thread keeps of each block between calls.
 constexpr std::size_t KEPT = std::size_t(4) << 20;
@@ -44,10 +44,14 @@ struct Block {
     }
 };
 
+namespace {
+
 struct Blocks {
-    Block blocks[scratch_blocks::MOST];
+    Block blocks[MOST];
     int used = 0;  // blocks that were ever taken: the first ones
-    int held = 0;
+
+    Blocks() = default;
+    ~Blocks();
 
     // A free block that is large enough or, if there is none, a free one that can grow; -1 if all are held.
     int find(std::size_t bytes) {
@@ -58,48 +62,60 @@ struct Blocks {
             if (smaller < 0) smaller = i;
         }
         if (smaller >= 0) return smaller;
-        return used < scratch_blocks::MOST ? used++ : -1;
+        return used < MOST ? used++ : -1;
     }
 };
 
-thread_local Blocks own;
+thread_local Blocks *ready = nullptr;
+
+Blocks::~Blocks() { ready = nullptr; }
+
+// The thread's own. What has to be destroyed takes longer to find than a pointer.
+Blocks &own() {
+    if (!ready) {
+        static thread_local Blocks blocks;
+        ready = &blocks;
+    }
+    return *ready;
+}
 
 }  // namespace
 
-namespace scratch_blocks {
-
-void *take(std::size_t bytes, const char *purpose, int *number) {
-    const int found = own.find(bytes);
+void *take(std::size_t bytes, const char *purpose, Block **taken) {
+    Blocks &mine = own();
+    const int found = mine.find(bytes);
     if (found < 0)
         throw std::logic_error(std::string("a thread holds too many blocks of scratch memory to take one more (") +
                                purpose + ")");
-    Block &block = own.blocks[found];
+    Block &block = mine.blocks[found];
     if (!block.memory || block.size < bytes) block.grow(bytes, purpose);
     block.held = true;
-    ++own.held;
     ASAN_UNPOISON_MEMORY_REGION(block.memory, bytes);
     ASAN_POISON_MEMORY_REGION(block.memory + bytes, block.size - bytes);
-    *number = found;
+    *taken = &block;
     return block.memory;
 }
 
-void give_back(int number) {
-    Block &block = own.blocks[number];
-    block.held = false;
-    --own.held;
-    ASAN_POISON_MEMORY_REGION(block.memory, block.size);
+void give_back(Block *block) {
+    block->held = false;
+    ASAN_POISON_MEMORY_REGION(block->memory, block->size);
 }
 
 void trim() {
-    for (int i = 0; i < own.used; ++i)
-        if (!own.blocks[i].held && own.blocks[i].size > KEPT) own.blocks[i].free();
+    if (!ready) return;
+    for (int i = 0; i < ready->used; ++i)
+        if (Block &block = ready->blocks[i]; !block.held && block.size > KEPT) block.free();
 }
 
-int held() { return own.held; }
+int held() {
+    int count = 0;
+    for (const Block &block : own().blocks) count += block.held;
+    return count;
+}
 
 std::size_t total_bytes() {
     std::size_t sum = 0;
-    for (const Block &block : own.blocks) sum += block.size;
+    for (const Block &block : own().blocks) sum += block.size;
     return sum;
 }
 

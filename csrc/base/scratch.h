@@ -21,10 +21,12 @@ namespace scratch_blocks {
 
 constexpr int MOST = 64;  // held at once by one thread
 
-// Takes a free block of at least so many bytes, aligned to 64, and says its number. Throws OutOfMemory, and
-// std::logic_error where MOST are held already. The purpose is for the message.
-void *take(std::size_t bytes, const char *purpose, int *number);
-void give_back(int number);
+struct Block;
+
+// Takes a free block of at least so many bytes, aligned to 64, and says which. Throws OutOfMemory, and std::logic_error
+// where MOST are held already. The purpose is for the message.
+void *take(std::size_t bytes, const char *purpose, Block **block);
+void give_back(Block *block);
 
 // Frees large blocks that nobody holds: a thread keeps little between calls.
 void trim();
@@ -42,17 +44,17 @@ class Scratch {
   public:
     Scratch() = default;  // holds nothing yet
     explicit Scratch(std::int64_t count, const char *purpose)
-        : elements(static_cast<T *>(scratch_blocks::take(bytes_of(count, purpose), purpose, &number))), room(count) {}
+        : elements(static_cast<T *>(scratch_blocks::take(bytes_of(count, purpose), purpose, &block))), room(count) {}
     ~Scratch() {
-        if (elements) scratch_blocks::give_back(number);
+        if (elements) scratch_blocks::give_back(block);
     }
-    Scratch(Scratch &&other) noexcept : number(other.number), elements(other.elements), room(other.room) {
+    Scratch(Scratch &&other) noexcept : block(other.block), elements(other.elements), room(other.room) {
         other.elements = nullptr, other.room = 0;
     }
     Scratch &operator=(Scratch &&other) noexcept {
         if (this == &other) return *this;
-        if (elements) scratch_blocks::give_back(number);
-        number = other.number, elements = other.elements, room = other.room;
+        if (elements) scratch_blocks::give_back(block);
+        block = other.block, elements = other.elements, room = other.room;
         other.elements = nullptr, other.room = 0;
         return *this;
     }
@@ -70,7 +72,7 @@ class Scratch {
     T &operator[](std::int64_t i) const { return elements[i]; }
 
   private:
-    int number = 0;
+    scratch_blocks::Block *block = nullptr;
     T *elements = nullptr;
     std::int64_t room = 0;
 

@@ -41,9 +41,13 @@ struct Job {
     }
 };
 
-thread_local bool inside_job = false;  // then this thread's calls do their work alone
-thread_local int depth = 0;            // of calls within calls
-thread_local int threads_of_call = 0;
+// What a thread knows of its calls. It is looked up once for each, which takes time.
+struct Own {
+    bool inside_job = false;  // then this thread's calls do their work alone
+    int depth = 0;            // of calls within calls
+    int threads_of_call = 0;
+};
+thread_local Own own;
 
 // Sets a variable for as long as it lives, however the scope is left.
 template <class T>
@@ -78,7 +82,7 @@ struct Workers {
 
     void loop(int number) {
         std::uint64_t seen = 0;
-        inside_job = true;
+        own.inside_job = true;
         for (;;) {
             Job *mine;
             look_for([&] { return round != seen; });
@@ -170,24 +174,30 @@ int get_num_threads() {
 
 void set_num_threads(int n) { thread_count = std::max(1, std::min(n, MOST_THREADS)); }
 
-ThreadsOfCall::ThreadsOfCall(int n) : before(threads_of_call) {
+ThreadsOfCall::ThreadsOfCall(int n) : given(n) {
+    if (n == 0) return;
     if (n < 0 || n > MOST_THREADS)
         throw std::invalid_argument("threads=" + std::to_string(n) + " is not a number of threads; give 1 to " +
                                     std::to_string(MOST_THREADS) + ", or 0 for the number of the process");
-    if (n) threads_of_call = n;
+    before = own.threads_of_call;
+    own.threads_of_call = n;
 }
 
-ThreadsOfCall::~ThreadsOfCall() { threads_of_call = before; }
+ThreadsOfCall::~ThreadsOfCall() {
+    if (given) own.threads_of_call = before;
+}
 
 void share_out(i64 count, bool worth_it, void (*work)(const void *, i64, i64), const void *context) {
     if (count <= 0) return;
-    struct Depth {
-        Depth() { ++depth; }
-        ~Depth() {
-            if (--depth == 0 && !inside_job) scratch_blocks::trim();
+    struct Entered {
+        Own &mine;
+        explicit Entered(Own &mine) : mine(mine) { ++mine.depth; }
+        ~Entered() {
+            if (--mine.depth == 0 && !mine.inside_job) scratch_blocks::trim();
         }
-    } entered;
-    const int most = !worth_it || inside_job ? 1 : threads_of_call ? threads_of_call : get_num_threads();
+    } entered(own);
+    Own &mine = entered.mine;
+    const int most = !worth_it || mine.inside_job ? 1 : mine.threads_of_call ? mine.threads_of_call : get_num_threads();
     const i64 threads = std::min<i64>(most, count);
     std::unique_lock<std::mutex> busy;
     if (threads > 1) busy = std::unique_lock<std::mutex>(workers().busy, std::try_to_lock);
@@ -198,7 +208,7 @@ void share_out(i64 count, bool worth_it, void (*work)(const void *, i64, i64), c
     job.work = work;
     job.context = context;
     {
-        Temporarily<bool> inside(inside_job, true);
+        Temporarily<bool> inside(mine.inside_job, true);
         workers().run(job, static_cast<int>(threads) - 1);
     }
     if (job.error) std::rethrow_exception(job.error);

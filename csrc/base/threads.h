@@ -41,7 +41,7 @@ class ThreadsOfCall {
     ThreadsOfCall &operator=(const ThreadsOfCall &) = delete;
 
   private:
-    int before;
+    int given, before = 0;
 };
 
 }  // namespace ndpool

@@ -12,21 +12,22 @@ namespace ndpool {
 // given one to write to. Where an array is not what it was made for, the answer is None.
 class ArrayPlan {
   public:
-    // The shapes are those in memory, where the axes lie in this order; it is empty where that is the usual one.
-    ArrayPlan(nb::object plan, nb::object type, nb::object empty, nb::tuple shape, nb::tuple y_shape,
-              const std::vector<int> &order, nb::object dtype, nb::object result, nb::object derivative,
-              nb::object place)
+    // The shapes are those in memory, where the axes lie in this order; it is empty where that is the usual one. An x
+    // with such strides is known to be right, whichever order these are; none are none.
+    ArrayPlan(nb::object plan, nb::object type, nb::tuple shape, nb::tuple y_shape, const std::vector<int> &order,
+              nb::object dtype, nb::object result, nb::object derivative, nb::object place,
+              const std::vector<Py_ssize_t> &strides)
         : owner(std::move(plan)),
           pool(nb::cast<const BoundPool &>(owner).pool),
-          numpy{std::move(type), std::move(empty)},
-          x(shape, dtype, order),
+          numpy(std::move(type)),
+          x(shape, dtype, order, strides),
           gx(shape, derivative, order),
           y(y_shape, result, order),
           g(y_shape, derivative, order),
           kept_x(shape, dtype),
           kept_y(y_shape, result),
           winners(y_shape, place),
-          cotangents(y_shape.size() == shape.size() ? Lies::ANYHOW : Lies::DENSE) {
+          outputs(y_shape.size() == shape.size() ? Lies::ANYHOW : Lies::DENSE) {
         if (x.elements() != pool.inputs() || y.elements() != pool.outputs())
             throw std::invalid_argument("the shapes are not the plan's");
     }
@@ -35,7 +36,7 @@ class ArrayPlan {
         ViewAxes axes;
         const Array from = x.memory_of(numpy, array, Lies::IN_ORDER, &axes);
         if (!from.data) return nb::none();
-        const Result to(y, numpy, out, {from});
+        const Result to(y, numpy, out, outputs, {from});
         if (to.memory.data) without_gil(pool, [&] { pool.forward(from, to.memory, {}); });
         return to.array;
     }
@@ -59,12 +60,12 @@ class ArrayPlan {
                     nb::handle out) const {
         const Residual &kept = pool.residual();
         ViewAxes axes, input_axes;
-        const Array given = g.memory_of(numpy, cotangent, cotangents, &axes),
+        const Array given = g.memory_of(numpy, cotangent, outputs, &axes),
                     from = kept_x.memory_of(numpy, input, Lies::ANYHOW, &input_axes),
                     value = kept_y.memory_of(numpy, output), won = winners.memory_of(numpy, places);
         if (!given.data || (kept.x && !from.data) || (kept.y && !value.data) || (kept.winners && !won.data))
             return nb::none();
-        const Result to(gx, numpy, out, {given, from, value, won});
+        const Result to(gx, numpy, out, Lies::ANYHOW, {given, from, value, won});
         if (to.memory.data) without_gil(pool, [&] { pool.pull(from, value, won, given, to.memory, {}); });
         return to.array;
     }
@@ -74,16 +75,19 @@ class ArrayPlan {
     const PlannedPool &pool;
     NumpyType numpy;
     ArrayLayout x, gx, y, g, kept_x, kept_y, winners;
-    Lies cotangents;  // they have the axes of x, unless these are gone
+    Lies outputs;  // how those that are given may lie: they have the axes of x, unless these are gone
 
     // An array that is made, or the one that is given; None without memory where that is not fit to be written to.
     struct Result {
         nb::object array;
+        ViewAxes axes;
         Array memory;
 
-        Result(const ArrayLayout &layout, const NumpyType &numpy, nb::handle given, std::initializer_list<Array> read)
+        Result(const ArrayLayout &layout, const NumpyType &numpy, nb::handle given, Lies lies,
+               std::initializer_list<Array> read)
             : array(given.is_none() ? layout.made(numpy) : nb::borrow(given)),
-              memory(given.is_none() ? layout.memory_of(numpy, array) : layout.memory_to_write(numpy, given, read)) {
+              memory(given.is_none() ? layout.memory_of(numpy, array)
+                                     : layout.memory_to_write(numpy, given, lies, &axes, read)) {
             if (!memory.data) array = nb::none();
         }
     };

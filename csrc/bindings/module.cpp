@@ -9,7 +9,9 @@
 #include "bindings/array_plan.h"
 #include "bindings/boxes.h"
 #include "bindings/cuda.h"
+#include "bindings/large_arrays.h"
 #include "bindings/pools.h"
+#include "bindings/quick_calls.h"
 #include "bindings/tensor_plan.h"
 #include "bindings/xla.h"
 #include "kinds/levels.h"
@@ -65,14 +67,26 @@ NB_MODULE(_engine, m) {
              "The way that 'forward', 'linearize', 'push', 'pull' or 'jvp' goes, by its name.")
         .def("paths", &BoundPool::paths, nb::arg("operation"), "All ways that it can go, the engine's choice first.");
     nb::class_<ArrayPlan>(m, "ArrayPlan", "A plan for small arrays of NumPy, which makes those that it returns.")
-        .def(nb::init<nb::object, nb::object, nb::object, nb::tuple, nb::tuple, std::vector<int>, nb::object,
-                      nb::object, nb::object, nb::object>(),
-             nb::arg("plan"), nb::arg("array"), nb::arg("empty"), nb::arg("shape"), nb::arg("y_shape"),
-             nb::arg("order"), nb::arg("dtype"), nb::arg("result"), nb::arg("derivative"), nb::arg("place"))
+        .def(nb::init<nb::object, nb::object, nb::tuple, nb::tuple, std::vector<int>, nb::object, nb::object, nb::object,
+                      nb::object, std::vector<Py_ssize_t>>(),
+             nb::arg("plan"), nb::arg("array"), nb::arg("shape"), nb::arg("y_shape"),
+             nb::arg("order"), nb::arg("dtype"), nb::arg("result"), nb::arg("derivative"), nb::arg("place"),
+             nb::arg("strides") = std::vector<Py_ssize_t>())
         .def("forward", &ArrayPlan::forward, nb::arg("x").none(), nb::arg("out").none())
         .def("linearize", &ArrayPlan::linearize, nb::arg("x").none())
         .def("pull", &ArrayPlan::pull, nb::arg("x").none(), nb::arg("y").none(), nb::arg("winners").none(),
              nb::arg("g").none(), nb::arg("out").none());
+    m.def("large_array", &large_array, nb::arg("shape"), nb::arg("dtype"),
+          "A new array at a whole line of the cache, in memory that is kept for the next one of its size.");
+    m.attr("QuickPool") = quick_pool_type();
+    m.def(
+        "call_quickly",
+        [](nb::object type) {
+            QuickClass::begin(type);
+            return type;
+        },
+        nb::arg("of"), "Make calls of the class quick: one alone, whose base is QuickPool.");
+    m.def("answer_quickly", &QuickClass::answer, nb::arg("pool"), "Let the engine answer calls of this pool.");
     nb::class_<TensorPlan>(m, "TensorPlan",
                            "A plan for tensors of one size and order in memory, which makes those that it returns.")
         .def(nb::init<nb::object, nb::object, std::vector<i64>, std::vector<i64>, std::vector<i64>, std::vector<i64>,

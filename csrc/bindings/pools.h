@@ -113,11 +113,12 @@ void without_gil(const F &f) {
     if (error) std::rethrow_exception(error);
 }
 
-// The same for a pool. To let go of the GIL and take it back takes as long as a small pool does.
+// The same for a pool. To let go of the GIL and take it back takes as long as a small pool does: some microseconds are
+// not worth it.
 template <class F>
 void without_gil(const PlannedPool &pool, const F &f) {
-    constexpr i64 SMALL = 1024;  // elements
-    if (pool.inputs() + pool.outputs() < SMALL) return f();
+    const i64 small = pool.adds_or_compares() ? 8192 : 1024;  // elements
+    if (pool.inputs() + pool.outputs() < small) return f();
     without_gil(f);
 }
 

@@ -226,7 +226,39 @@ void PlannedPool::start(Op op, const Manner &manner, const Set &set) const {
     // are out of order there, and these change no order of cells.
     if (call.winners) call.pooled = nullptr;
     if (views.any() || call.skip.any) call.views = &views;
+    Decision decided;
+    if (is_decided_once(call)) decided = decision(call), call.decided = &decided;
     run(plan, call);
+}
+
+// A way may be asked for; parts of a view have plans of their own; and a tangent makes another choice.
+bool PlannedPool::is_decided_once(const Call &call) const {
+    if (call.asked != Way::NONE || call.views || call.t || call.type != kind.call.type) return false;
+    switch (call.op) {
+        case Op::VALUE:
+        case Op::WINNERS:
+        case Op::WINNERS_VJP:
+        case Op::SUM:
+        case Op::SUM_VJP:
+        case Op::SMOOTH:
+        case Op::SMOOTH_VJP:
+        case Op::ORDER:
+        case Op::ORDER_VJP: return true;
+        default: return false;
+    }
+}
+
+Decision PlannedPool::decision(const Call &call) const {
+    std::atomic<std::uint32_t> &kept = decisions[2 * static_cast<int>(call.op) + (call.winners != nullptr)];
+    const auto level = static_cast<std::uint32_t>(number_of_level() + 1);
+    const std::uint32_t packed = kept.load(std::memory_order_relaxed);
+    auto way = [packed](int shift) { return static_cast<Way>((packed >> shift) & 0xff); };
+    if (packed >> 24 == level) return {(packed & 1) != 0, way(8), way(16)};
+    const Decision made = decide(plan, call);
+    kept.store(level << 24 | static_cast<std::uint32_t>(made.of_strands) << 16 |
+                   static_cast<std::uint32_t>(made.way) << 8 | (made.in_one_row ? 1u : 0u),
+               std::memory_order_relaxed);
+    return made;
 }
 
 void PlannedPool::forward(const Array &x, const Array &y, const Manner &manner) const {

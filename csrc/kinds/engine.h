@@ -1,5 +1,7 @@
 // A kind over a window over a shape, ready to run: the engine without Python.
 #pragma once
+#include <atomic>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -71,6 +73,8 @@ class PlannedPool {
     std::vector<std::string> paths(const std::string &operation) const;
 
     const Residual &residual() const { return kept; }
+    // Whether a cell takes little more than to read it.
+    bool adds_or_compares() const { return kind.family == Family::SELECTION || kind.family == Family::LINEAR; }
     const Plan &geometry() const { return plan; }
     i64 inputs() const { return plan.outer * plan.in_slab; }
     i64 outputs() const { return plan.outer * plan.out_slab; }
@@ -88,12 +92,16 @@ class PlannedPool {
     int leading = 0;                           // of which so many stand before the first that is pooled
 
     std::vector<i64> pooled;  // as in the request; empty where both orders are one
+    // What was decided of an operation, packed: at which level, and how. 0 is nothing yet.
+    mutable std::atomic<std::uint32_t> decisions[2 * OPS] = {};
 
     bool is_empty() const { return inputs() == 0 || outputs() == 0; }
     bool places_fit() const;
     Op forward_op() const;
     Op pull_op() const;
     Way way_of(const std::string &operation, Way asked) const;
+    bool is_decided_once(const Call &call) const;
+    Decision decision(const Call &call) const;
     template <class Set>
     void start(Op op, const Manner &manner, const Set &set) const;
     void push_by_winners(const Array &winners, const Array &t, const Array &dy, const Manner &manner) const;

@@ -12,6 +12,8 @@ void run_linear(const Plan &plan, const Call &call, const Route &route);
 void run_smooth(const Plan &plan, const Call &call, const Route &route);
 void run_order(const Plan &plan, const Call &call, const Route &route);
 
+// How an operation goes on dense arrays: decided here, before anything runs.
+Decision decide(const Plan &plan, const Call &call);
 // Any operation on dense arrays.
 void run_dense(const Plan &plan, const Call &call);
 // The same where cells are skipped.

@@ -11,10 +11,11 @@ namespace {
 struct Level {
     const char *name;
     void (*run)(const Plan &, const Call &);
+    Decision (*decide)(const Plan &, const Call &);
 };
 
 const Level LEVELS[] = {
-#define NDPOOL_BUILT(LEVEL) {#LEVEL, LEVEL::run},
+#define NDPOOL_BUILT(LEVEL) {#LEVEL, LEVEL::run, LEVEL::decide},
 #include <built_levels.def>  // CMakeLists.txt writes it
 #undef NDPOOL_BUILT
 };
@@ -50,6 +51,8 @@ std::vector<std::string> levels_here() {
 
 std::string level_in_use() { return chosen().load()->name; }
 
+int number_of_level() { return static_cast<int>(chosen().load(std::memory_order_relaxed) - LEVELS); }
+
 void use_level(const std::string &name) {
     for (const Level *level : found_here())
         if (name == level->name) {
@@ -60,5 +63,9 @@ void use_level(const std::string &name) {
 }
 
 void run(const Plan &plan, const Call &call) { chosen().load(std::memory_order_relaxed)->run(plan, call); }
+
+Decision decide(const Plan &plan, const Call &call) {
+    return chosen().load(std::memory_order_relaxed)->decide(plan, call);
+}
 
 }  // namespace ndpool

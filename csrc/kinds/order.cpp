@@ -158,7 +158,7 @@ void run_order(const Plan &plan, const Call &call, const Route &given) {
     }
     const bool values = call.op == Op::ORDER && !call.winners && !call.t;
     const OrderTraits traits{is_mode(call.order), call.skip.any, size_of(call.type), values};
-    const Way way = choose_order(plan, traits, call.asked);
+    const Way way = choose_order(plan, traits, given.asked);
     if (given.tell(way)) return;
     if (call.op == Op::ORDER_VJP) return pull(plan, call, way);
     forward(plan, call, way);

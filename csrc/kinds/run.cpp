@@ -8,7 +8,7 @@ namespace NDPOOL_LEVEL {
 namespace {
 
 void run_family(const Plan &plan, const Call &call) {
-    const Route route{call.asked, call.past_the_caches, call.told};
+    const Route route{call.decided ? call.decided->way : call.asked, call.past_the_caches, call.told};
     if (call.order != Order::NONE) return run_order(plan, call, route);
     switch (call.op) {
         case Op::SUM:
@@ -55,9 +55,28 @@ bool is_in_one_row(const Plan &plan, Op op) {
 
 }  // namespace
 
+Decision decide(const Plan &plan, const Call &call) {
+    Decision made;
+    Call own = call;
+    own.decided = nullptr, own.told = &made.way;
+    made.in_one_row = is_in_one_row(plan, call.op);
+    const Plan row = made.in_one_row ? in_one_row(plan) : plan;
+    run_dense(row, own);
+    if (made.way != Way::BATCH) return made;
+    own.asked = Way::NONE, own.told = &made.of_strands;
+    run_family(strands_of(row, own, pieces_of(row, own)).each, own);
+    return made;
+}
+
 void run_dense(const Plan &plan, const Call &call) {
-    if (is_in_one_row(plan, call.op)) return run_dense(in_one_row(plan), call);
-    const bool batch = goes_by_batch(plan, call);
+    const Decision *const decided = call.decided;
+    if (decided ? decided->in_one_row : is_in_one_row(plan, call.op)) {
+        Decision of_row{false, Way::NONE, Way::NONE};
+        Call own = call;
+        if (decided) of_row.way = decided->way, of_row.of_strands = decided->of_strands, own.decided = &of_row;
+        return run_dense(in_one_row(plan), own);
+    }
+    const bool batch = decided ? decided->way == Way::BATCH : goes_by_batch(plan, call);
     if (call.asked == Way::BATCH && !batch) cannot_go(call.asked);
     if (!batch) return run_family(plan, call);
     if (call.told)

@@ -130,6 +130,10 @@ template <class Run>
 void run_block(const Strands &strands, const Call &call, const Block &block, const Run &run) {
     Call own = call;
     own.asked = Way::NONE, own.past_the_caches = false;
+    const Decision of_strands{false, call.decided ? call.decided->of_strands : Way::NONE, Way::NONE};
+    if (call.decided) own.decided = &of_strands;
+    // Lanes without a strand are computed too, and dropped. Max and Min take no longer for what was there before.
+    const bool clears = block.count < strands.lanes && call.op != Op::VALUE && (call.op != Op::WINNERS || call.t);
     Scratch<std::uint64_t> room[MOST_ARRAYS];
     int used = 0;
     auto start = [&](const Strands::Steps &steps) {
@@ -142,8 +146,7 @@ void run_block(const Strands &strands, const Call &call, const Block &block, con
         room[used].grow((elements * bytes + 7) / 8 + 16, "strands side by side");
         auto *lanes = room[used++].data();
         if (is_read(array)) {
-            // Lanes without a strand are computed too, and dropped.
-            if (block.count < strands.lanes) std::memset(lanes, 0, static_cast<std::size_t>(elements * bytes));
+            if (clears) std::memset(lanes, 0, static_cast<std::size_t>(elements * bytes));
             with_bits(bytes, [&](auto zero) {
                 using Bits = decltype(zero);
                 transpose(static_cast<const Bits *>(array) + start(steps), steps.strand,
@@ -176,7 +179,7 @@ void run_rest(const Plan &plan, const Call &call, i64 lo, i64 hi, const Run &run
     const Plan part = plan.part(cells.begin, cells.end, lo, hi);
     for (i64 slab = 0; slab < plan.outer; ++slab) {
         Call own = call;
-        own.asked = Way::NONE, own.past_the_caches = false;
+        own.asked = Way::NONE, own.past_the_caches = false, own.decided = nullptr;
         over_arrays(own, [&](auto *&array, i64 bytes, bool input) {
             using Byte = std::conditional_t<std::is_same_v<decltype(array), void *&>, char, const char>;
             const i64 at =
@@ -187,12 +190,21 @@ void run_rest(const Plan &plan, const Call &call, i64 lo, i64 hi, const Run &run
     }
 }
 
+// How an operation's rows are cut into pieces, if they are, and its strands.
+inline RowPieces pieces_of(const Plan &plan, const Call &call) {
+    const i64 bytes = size_of(call.type);
+    return is_forward(call.op) ? row_pieces(plan, lanes_of(static_cast<int>(bytes)), bytes) : RowPieces();
+}
+inline Strands strands_of(const Plan &plan, const Call &call, const RowPieces &cut) {
+    const i64 bytes = size_of(call.type);
+    return cut.count ? pieces_of_rows(plan, cut, lanes_of(static_cast<int>(bytes))) : whole_slabs(plan, bytes);
+}
+
 // Runs the operation on all strands, with run(plan, call).
 template <class Run>
 void run_in_batches(const Plan &plan, const Call &call, const Run &run) {
-    const i64 bytes = size_of(call.type), lanes = lanes_of(static_cast<int>(bytes));
-    const RowPieces cut = is_forward(call.op) ? row_pieces(plan, lanes, bytes) : RowPieces();
-    const Strands strands = cut.count ? pieces_of_rows(plan, cut, lanes) : whole_slabs(plan, bytes);
+    const RowPieces cut = pieces_of(plan, call);
+    const Strands strands = strands_of(plan, call, cut);
     const i64 each = strands.blocks_of_group();
     parallel(strands.groups * each, worth_threads(plan.outer * plan.in_slab), [&](i64 begin, i64 end) {
         for (i64 unit = begin; unit < end; ++unit) {

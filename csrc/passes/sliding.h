@@ -86,7 +86,11 @@ class SlidingPooler {
         auto offer = [&](const Cut &other) {
             if (least == 0 || other.takes < 0.95 * least) least = other.takes, cut = other;
         };
-        for (i64 cuts = 1; cuts <= 32 && cuts <= second; ++cuts) offer(block_of((second + cuts - 1) / cuts));
+        offer(block_of(second));
+        // Where that is near and has all outputs, smaller blocks would only make more cells twice.
+        const bool in_one = cut.many == all && whole[0].size() * lanes_of_cell(second) <= 2 * LANES_OF_BLOCK;
+        for (i64 cuts = 2; !in_one && cuts <= 32 && cuts <= second; ++cuts)
+            offer(block_of((second + cuts - 1) / cuts));
         if (last && cut.many < all)
             for (i64 cuts = 1; cuts <= 32 && cuts <= second; ++cuts) {
                 const i64 columns = (second + cuts - 1) / cuts;

@@ -19,6 +19,7 @@ enum class Op {
     ORDER,
     ORDER_VJP
 };
+constexpr int OPS = static_cast<int>(Op::ORDER_VJP) + 1;
 
 // Whether windows are computed, each from its cells, and not cells from the windows over them.
 NDPOOL_INLINE bool is_forward(Op op) {
@@ -64,6 +65,13 @@ struct Views {
     bool any() const { return x || t || g || y || gx; }
 };
 
+// How an operation on dense arrays goes. It follows from the plan, and is decided once.
+struct Decision {
+    bool in_one_row = false;  // whether its slabs are one long row
+    Way way = Way::NONE;
+    Way of_strands = Way::NONE;  // by BATCH, the way that these go by themselves
+};
+
 // One operation on arrays whose sizes have been checked.
 struct Call {
     Op op;
@@ -85,6 +93,7 @@ struct Call {
     Way asked = Way::NONE;         // the way that must be gone, if any
     bool past_the_caches = false;  // whether results must be written there, worth it or not
     Way *told = nullptr;           // if set, the way is written here and nothing is run
+    const Decision *decided = nullptr;  // if set, how it goes
     const void *x = nullptr, *y_in = nullptr, *t = nullptr, *g = nullptr, *winners_in = nullptr;
     void *y = nullptr, *dy = nullptr, *gx = nullptr, *winners = nullptr;
     i64 *indices = nullptr;

@@ -87,16 +87,10 @@ struct Dim {
     i64 in_stride;  // in elements
 };
 
-// A window over a contiguous array: (outer, dims..., last pooled axis, inner).
-//
-// The last pooled axis with `inner` is a row. All arrays are C-contiguous, so the output's rows, in the order of
-// (outer, dims...), lie one after the other.
-struct Plan {
+// The numbers of a plan, without its dimensions and axes.
+struct PlanNumbers {
     i64 outer;
-    int dim_count;
-    Dim dims[MAX_DIMS];
-    int axis_count;
-    Axis axes[MAX_DIMS];
+    int dim_count, axis_count;
     i64 inner;
     // Derived.
     i64 in_slab, out_slab;  // elements for each outer index
@@ -107,6 +101,24 @@ struct Plan {
     bool padded;            // whether some window sees a padded cell that counts
     bool same_count;        // whether all windows count the same number of cells, `cells`
     bool same_real;         // whether all windows have the same number of real cells, `cells`
+};
+
+// A window over a contiguous array: (outer, dims..., last pooled axis, inner).
+//
+// The last pooled axis with `inner` is a row. All arrays are C-contiguous, so the output's rows, in the order of
+// (outer, dims...), lie one after the other.
+struct Plan : PlanNumbers {
+    Dim dims[MAX_DIMS];
+    Axis axes[MAX_DIMS];
+
+    Plan() = default;
+    // Those that are there are copied, and not the kilobytes behind them: calls make plans of their own.
+    Plan(const Plan &other) : PlanNumbers(other) { copy_axes(other); }
+    Plan &operator=(const Plan &other) {
+        PlanNumbers::operator=(other);
+        copy_axes(other);
+        return *this;
+    }
 
     NDPOOL_INLINE const Axis &last() const { return axes[axis_count - 1]; }
 
@@ -130,6 +142,12 @@ struct Plan {
         own.in_slab = own.in_rows * own.in_row;
         own.out_slab = own.out_rows * own.out_row;
         return own;
+    }
+
+  private:
+    NDPOOL_INLINE void copy_axes(const Plan &other) {
+        for (int d = 0; d < dim_count; ++d) dims[d] = other.dims[d];
+        for (int a = 0; a < axis_count; ++a) axes[a] = other.axes[a];
     }
 };
 

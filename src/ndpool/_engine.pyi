@@ -1,5 +1,7 @@
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 def are_same(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
     """Whether two tuples have the same objects in them."""
@@ -102,16 +104,15 @@ class ArrayPlan:
     """A plan for small arrays of NumPy, which makes those that it returns, unless it is given one to write to.
 
     The shapes are those in memory, and `order` has the axes as they lie there; it is empty where that is the usual
-    order. The answer is None where an array is not aligned, and of just this type, shape and dtype; where `x` does not
-    lie in that order, with gaps or without; or where `out` is not dense in it, cannot be written, or lies over an array
-    that is read.
+    order. The answer is None where an array is not aligned, and of just this type, shape and dtype; where `x` neither
+    lies in that order, with gaps or without, nor has the `strides`; or where `out` cannot be written, or lies over an
+    array that is read. An `out` without the pooled axes has to be dense.
     """
 
     def __init__(
         self,
         plan: Plan,
         array: type,
-        empty: Any,
         shape: tuple[int, ...],
         y_shape: tuple[int, ...],
         order: Sequence[int],
@@ -119,6 +120,7 @@ class ArrayPlan:
         result: Any,
         derivative: Any,
         place: Any,
+        strides: tuple[int, ...] = (),
     ) -> None: ...
     def forward(self, x: Any, out: Any | None) -> Any | None: ...
     def linearize(self, x: Any) -> tuple[Any, tuple[Any | None, Any | None, Any | None]] | None:
@@ -128,6 +130,21 @@ class ArrayPlan:
         """
 
     def pull(self, x: Any | None, y: Any | None, winners: Any | None, g: Any, out: Any | None) -> Any | None: ...
+
+def large_array(shape: tuple[int, ...], dtype: Any) -> Any:
+    """A new array at a whole line of the cache, in memory that is kept for the next one of its size."""
+
+class QuickPool:
+    """The base of a class whose calls on small arrays take no word of Python.
+
+    An object's `_latest` has the plan of the array before as its `quick`, or is None.
+    """
+
+def call_quickly(of: type[T]) -> type[T]:
+    """Make calls of the class quick: one alone, whose base is QuickPool."""
+
+def answer_quickly(pool: QuickPool) -> None:
+    """Let the engine answer calls of this pool."""
 
 class TensorPlan:
     """A plan for tensors of one size and order in memory, which makes those that it returns.

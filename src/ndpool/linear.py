@@ -59,9 +59,10 @@ class Linear:
     def pull(self, g: ArrayLike, out: Array | None = None) -> Array:
         """`gx = J^T g` of an output cotangent, written into `out` where that is given."""
         arrays, kept = self._arrays, self._kept
+        x, y, winners = kept
         if arrays.quick is not None:
             try:
-                gx: Array | None = arrays.quick.pull(*kept, g, out)
+                gx: Array | None = arrays.quick.pull(x, y, winners, g, out)
             except MemoryError:
                 raise native.starved(arrays.plan) from None
             if gx is not None:
@@ -69,7 +70,6 @@ class Linear:
         g = as_array("g", g)
         arrays.check_direction("g", g, arrays.shape)
         if out is not None:
-            x, y, winners = kept
             check_out(out, arrays.plan.shape, arrays.derivative, g=g, x=x, y=y, winners=winners)
         return arrays.pull(kept, g, out)
 

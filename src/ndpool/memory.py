@@ -60,7 +60,7 @@ class Arrays:
         "threads",
     )
 
-    def __init__(self, plan: Plan, dtype: np.dtype[Any], threads: int = 0) -> None:
+    def __init__(self, plan: Plan, dtype: np.dtype[Any], threads: int = 0, strides: tuple[int, ...] = ()) -> None:
         def known(name: str) -> np.dtype[Any]:
             return dtype if name == plan.input else np.dtype(name)  # NumPy itself has no bfloat16 to be found by name
 
@@ -76,7 +76,7 @@ class Arrays:
         self.dtype = dtype if as_it_is else np.dtype(plan.dtype)
         #: The dtype of the parts of complex numbers.
         self.parts = np.dtype(plan.dtype) if plan.is_complex else None
-        self.quick = self._quick(dtype)
+        self.quick = self._quick(dtype, strides)
         #: How many threads a call may use, apart from the quick ones; 0 is the number of `set_num_threads`.
         self.threads = threads
 
@@ -84,10 +84,11 @@ class Arrays:
     def native(self) -> _engine.Plan:
         return native.engine_plan(self.plan)
 
-    def _quick(self, dtype: np.dtype[Any]) -> _engine.ArrayPlan | None:
+    def _quick(self, dtype: np.dtype[Any], strides: tuple[int, ...]) -> _engine.ArrayPlan | None:
         """The short way for small arrays, which takes and makes them without a word of Python.
 
-        Where axes lie in another order, the output has to have all of them.
+        An input may have these `strides`, whatever order that is. Where axes lie in another order, the output has to
+        have all of them.
         """
         winners, flat = self.plan.residual.winners, len(self.shape) < len(self.plan.shape)
         if not self.small or self.parts is not None or self.dtype != dtype or winners > 4:
@@ -96,7 +97,7 @@ class Arrays:
             return None
         layout = self.inputs, self.outputs, self.order or ()
         dtypes = self.dtype, self.result, self.derivative, _PLACES[winners or 1]
-        return _engine.ArrayPlan(self.native, np.ndarray, np.empty, *layout, *dtypes)
+        return _engine.ArrayPlan(self.native, np.ndarray, *layout, *dtypes, strides)
 
     # --- arrays as memory, and back ---
 
@@ -121,7 +122,7 @@ class Arrays:
             return np.empty(self.outputs, dtype)
         try:
             return _empty_in_lines(self.outputs, dtype)
-        except (MemoryError, ValueError):  # a ValueError is how NumPy refuses more bytes than can be counted
+        except (MemoryError, ValueError, OverflowError):  # the latter two for more bytes than can be counted
             raise self.plan.no_room() from None
 
     def outside(self, y: Array) -> Array:
@@ -256,14 +257,12 @@ def _readable(a: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _empty_in_lines(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Room for an array that, if large, starts at a whole line of the cache: best for the engine's stores past it."""
-    line, elements = 64, math.prod(shape)
-    if elements < _LARGE:
-        return np.empty(shape, dtype)
-    size = elements * dtype.itemsize
-    room = np.empty(size + line, np.uint8)
-    start = -room.ctypes.data % line
-    return room[start : start + size].view(dtype).reshape(shape)
+    """Room for an array that, if large, starts at a whole line of the cache: best for the engine's stores past it.
+
+    And where the last one of its size was, if that is gone.
+    """
+    large = math.prod(shape) >= _LARGE
+    return _engine.large_array(shape, dtype) if large else np.empty(shape, dtype)
 
 
 def check_shape(name: str, a: Array, shape: tuple[int, ...]) -> None:

@@ -56,9 +56,10 @@ class LinearMap(Protocol):
     def indices(self) -> Any: ...
 
 
+@_engine.call_quickly  # on small arrays, of which the engine knows the plan
 @documented
 @dataclass(frozen=True)
-class Pool:
+class Pool(_engine.QuickPool):
     """`kind` in every place of `window`, over `axes` of an array of any rank.
 
     `axes` names the pooled axes, the j-th of which has the window's j-th numbers; by default the last ones.
@@ -120,7 +121,10 @@ class Pool:
         object.__setattr__(self, "min_count", min_count)
         object.__setattr__(self, "handles", {})  # what front ends have made of the pool, by their names
         object.__setattr__(self, "_plans", {})
-        object.__setattr__(self, "_latest", None)  # the plan of the array before, if small: the next is often its like
+        # The plans of the array before, if small: the next is often its like. One is for the pool itself, which the
+        # engine looks up as well, and one for its derivative.
+        object.__setattr__(self, "_latest", None)
+        object.__setattr__(self, "_latest_linear", None)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Pool, (self.kind, self.window, self.axes, self.skip, self.min_count)
@@ -250,7 +254,7 @@ class Pool:
         >>> linear.residual
         Kept(x=None, y=None, winners=None)
         """
-        latest: Arrays | None = self._latest  # type: ignore[attr-defined]
+        latest: Arrays | None = self._latest_linear  # type: ignore[attr-defined]
         if latest is not None and type(x) is np.ndarray:
             try:
                 made = latest.quick.linearize(x)  # type: ignore[union-attr]
@@ -371,15 +375,19 @@ class Pool:
             arrays = plans[key]
         except KeyError:
             arrays = put(plans, key, self._planned(x, usual, ordered), _PLANS_KEPT)
-        if arrays is not None and arrays.quick is not None and (arrays.plan.finds_first or not self._one_wins):
-            object.__setattr__(self, "_latest", arrays)
+        if arrays is not None and arrays.quick is not None:
+            if usual or not ordered:
+                object.__setattr__(self, "_latest", arrays)
+                _engine.answer_quickly(self)
+            if ordered or arrays.plan.finds_first or not self._one_wins:
+                object.__setattr__(self, "_latest_linear", arrays)
         return arrays
 
     def _planned(self, x: Array, usual: bool, ordered: bool) -> Arrays | None:
         order = None if usual else memory_order(x, self._layout(x.shape).axes if ordered else ())
         if type(self.kind).engine and (is_native("x", x.dtype) or computes(self.kind, x.dtype.name)):
             dtype = x.dtype if x.dtype.isnative else x.dtype.newbyteorder("=")
-            return Arrays(plan_of(self, x.shape, x.dtype.name, order), dtype)
+            return Arrays(plan_of(self, x.shape, x.dtype.name, order), dtype, strides=() if usual else x.strides)
         return None
 
     def _check_slow(self, name: str, a: Array) -> None:
