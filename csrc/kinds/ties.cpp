@@ -58,11 +58,12 @@ void ties_as(const Plan &plan, const Call &call, const Route &route) {
 // y, where it is wanted, and with it the sums or shares of the cells that tie, in one pass.
 template <class T>
 void find_tied(const Plan &plan, const Call &call, const void *t, Tied wanted, T *found, const Route &route) {
-    using Bits = typename IntOf<sizeof(T)>::u;
+    using Lane = TiedLane<T>;
+    using Bits = typename IntOf<sizeof(Lane)>::u;
     auto *x = static_cast<const T *>(call.x);
-    const FloatKey<T> key{call.minimum ? Bits(1) << (8 * sizeof(T) - 1) : 0};
+    const FloatKey<Lane> key{call.minimum ? Bits(1) << (8 * sizeof(Lane) - 1) : 0};
     const TiedSink<T> sink{key, static_cast<T *>(call.y), found, wanted, nullptr, nullptr};
-    constexpr Tuned TUNED = std::is_same_v<T, float> ? Tuned::ALL : Tuned::ROWS;
+    constexpr Tuned TUNED = sizeof(T) < 4 ? Tuned::NOT : Tuned::ROWS;
     pool_all<TUNED>(plan, TiedExtreme<T>(key, x, static_cast<const T *>(t)), x, sink, route);
 }
 
@@ -124,15 +125,18 @@ void run_ties(const Plan &plan, const Call &call, const Route &route) {
     const bool one = is_one_window(plan) && (call.op != Op::TIES_JVP || plan.cells > ONE_OF_MANY),
                few = most_terms(plan, call.op) <= FEW && plan.cells < (1 << 24);
     const bool floats = call.derivative != Type::F64 && (one || few);
-    const bool in_one_pass = call.op == Op::TIES_JVP && call.ties != Ties::FIRST && !one &&
-                             (call.type == Type::F64 || (call.type == Type::F32 && floats));
-    if (in_one_pass && (route.asked == Way::NONE ? suits_tied_pass(plan) : route.asked != Way::TIES)) {
-        if (call.type == Type::F64) return void(tied_sums<double>(plan, call, route));
-        if (tied_sums<float>(plan, call, route)) return;
-        Call own = call;
-        if (call.y) own.y_in = call.y;
-        return ties_as<double, float>(plan, own, route);
-    }
+    // Windows that are looked at one by one have sums of another order.
+    const Along along = floats ? Columns<float>::along_of(plan) : Columns<double>::along_of(plan);
+    const bool in_one_pass = call.op == Op::TIES_JVP && call.ties != Ties::FIRST && !one && along != Along::SEGMENTS &&
+                             call.type == call.derivative && (call.type == Type::F64 || floats);
+    if (in_one_pass && route.asked != Way::TIES)
+        return with_float(call.derivative, [&](auto zero) {
+            using G = decltype(zero);
+            if (tied_sums<G>(plan, call, route) || sizeof(G) == sizeof(double)) return;
+            Call own = call;
+            if (call.y) own.y_in = call.y;
+            ties_as<double, G>(plan, own, route);
+        });
     if (call.op == Op::TIES_VJP && floats && route.asked != Way::TAPS && route.asked != Way::AXES &&
         goes_by_squares(plan, call, route)) {
         if (!route.tell(Way::SQUARES)) squares_vjp(plan, call, route);

@@ -238,6 +238,7 @@ void cannot_go(Way asked) {
 Way choose_forward(const Plan &plan, const Lanes &lanes, Way asked) {
     for (const Entry &entry : FORWARD) {
         if (asked != Way::NONE && entry.way != asked) continue;
+        if (lanes.columns_first && entry.way != Way::DIRECT && entry.way != Way::ROWS) continue;
         if (entry.can(plan, lanes) && (asked != Way::NONE || entry.suits(plan, lanes))) return entry.way;
     }
     cannot_go(asked);
@@ -461,10 +462,6 @@ double windows_over(const Plan &plan, int first, int stop) {
                               : static_cast<double>(axis.kernel) / static_cast<double>(axis.stride);
     }
     return over;
-}
-
-bool suits_tied_pass(const Plan &plan) {
-    return plan.inner == 1 && small_steps_of_two(plan.last()) && plan.outer_cells <= 9;
 }
 
 bool suits_tied_taps(const Plan &plan, bool far_apart, i64 lanes) {
