@@ -1,6 +1,7 @@
 // Max and Min by looking, for cells of every type.
 #include "kinds/families.h"
 #include "kinds/one_window.h"
+#include "kinds/tied_apart.h"
 #include "kinds/tied_axes.h"
 #include "kinds/tied_squares.h"
 #include "kinds/tied_sums.h"
@@ -75,6 +76,19 @@ bool tied_sums(const Plan &plan, const Call &call, const Route &route) {
     return route.told || are_finite(dy, plan.outer * plan.out_slab);
 }
 
+// Whether the VJP goes window by window, as each has its cells to itself.
+bool goes_apart(const Plan &plan, const Call &call, const Route &route) {
+    const i64 lanes = lanes_of(static_cast<int>(size_of(call.type)));
+    return call.op == Op::TIES_VJP && call.type == call.derivative && can_tied_apart(plan, lanes, size_of(call.type)) &&
+           (route.asked == Way::NONE || route.asked == Way::OWN);
+}
+void apart_vjp(const Plan &plan, const Call &call, const Route &route) {
+    with_float(call.derivative, [&](auto zero) {
+        using T = decltype(zero);
+        pull_apart<T>(plan, call, Gradient(plan, call.gx, sizeof(T), route));
+    });
+}
+
 // Whether the VJP of floats goes by squares.
 bool goes_by_squares(const Plan &plan, const Call &call, const Route &route) {
     // Planes are added up one after the other, whatever axes they are of.
@@ -137,9 +151,13 @@ void run_ties(const Plan &plan, const Call &call, const Route &route) {
             if (call.y) own.y_in = call.y;
             ties_as<double, G>(plan, own, route);
         });
-    if (call.op == Op::TIES_VJP && floats && route.asked != Way::TAPS && route.asked != Way::AXES &&
+    if (call.op == Op::TIES_VJP && floats && (route.asked == Way::NONE || route.asked == Way::SQUARES) &&
         goes_by_squares(plan, call, route)) {
         if (!route.tell(Way::SQUARES)) squares_vjp(plan, call, route);
+        return;
+    }
+    if (goes_apart(plan, call, route)) {
+        if (!route.tell(Way::OWN)) apart_vjp(plan, call, route);
         return;
     }
     const Way way = way_of_ties(plan, call, floats, route);

@@ -123,6 +123,9 @@ constexpr i64 MOST_IN_NETWORK = 255;
 // Whether they are there in less time than another way would take.
 bool suits_network(const Plan &plan, const OrderTraits &traits);
 
+// Whether ties go back by OWN: windows have their cells to themselves, and these are counted in numbers of so many
+// bytes.
+bool can_tied_apart(const Plan &plan, i64 lanes, i64 bytes);
 // Whether ties go back by TAPS, with so many lanes, and not by the best of each column: along one row, where that is
 // the cell itself; over windows that are `far_apart` and so taken one by one; and with many channels last, where few
 // windows are over a cell.
