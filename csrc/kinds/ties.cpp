@@ -89,26 +89,22 @@ void apart_vjp(const Plan &plan, const Call &call, const Route &route) {
     });
 }
 
-// Whether the VJP of floats goes by squares.
-bool goes_by_squares(const Plan &plan, const Call &call, const Route &route) {
-    // Planes are added up one after the other, whatever axes they are of.
-    const bool can = call.type == Type::F32 && plan.last().length >= 2 * LANES<float> && plan.axis_count <= 3;
-    return way_back<float>(plan, {0, can}, Way::TIES, route) == Way::SQUARES;
+// Whether the VJP goes by squares. Planes are added up one after the other, whatever axes they are of.
+bool goes_by_squares(const Plan &plan, const Call &call, bool floats, const Route &route) {
+    if (call.op != Op::TIES_VJP || (route.asked != Way::NONE && route.asked != Way::SQUARES)) return false;
+    if (call.type != call.derivative || plan.axis_count > 3) return false;
+    // Narrow cells are compared as they are where windows share none.
+    if (route.asked == Way::NONE && size_of(call.type) == 2 && windows_apart(plan)) return false;
+    const i64 length = plan.last().length;
+    if (call.type == Type::F64)
+        return way_back<double>(plan, {0, length >= 2 * LANES<double>}, Way::TIES, route) == Way::SQUARES;
+    return way_back<float>(plan, {0, floats && length >= 2 * LANES<float>}, Way::TIES, route) == Way::SQUARES;
 }
 void squares_vjp(const Plan &plan, const Call &call, const Route &route) {
-    auto *x = static_cast<const float *>(call.x), *g = static_cast<const float *>(call.g);
-    auto *y = static_cast<const float *>(call.y_in);
-    // Ties are counted where they are needed next, so that the cells are near.
-    auto shares = [&](const InputPart &in, Scratch<float> &block) {
-        const float *slab = g + in.slab * plan.out_slab;
-        const OutputPart seen = outputs_over(plan, in.begin, in.end);
-        if (call.ties == Ties::ALL || seen.row_begin == seen.row_end) return slab;
-        block.grow((seen.row_end - seen.row_begin) * plan.out_row, "shares of outputs");
-        SquareShares(plan, x + in.slab * plan.in_slab, y + in.slab * plan.out_slab, slab)
-            .make(seen.row_begin, seen.row_end, block.data());
-        return static_cast<const float *>(block.data()) - seen.row_begin * plan.out_row;
-    };
-    pull_by_squares(plan, Gradient(plan, call.gx, sizeof(float), route), x, y, shares);
+    with_float(call.derivative, [&](auto zero) {
+        using T = decltype(zero);
+        pull_by_squares<T>(plan, call, Gradient(plan, call.gx, sizeof(T), route));
+    });
 }
 
 // Whether the VJP goes tap by tap. Integers of 64 bits have no key to spare for where there is no cell.
@@ -151,8 +147,7 @@ void run_ties(const Plan &plan, const Call &call, const Route &route) {
             if (call.y) own.y_in = call.y;
             ties_as<double, G>(plan, own, route);
         });
-    if (call.op == Op::TIES_VJP && floats && (route.asked == Way::NONE || route.asked == Way::SQUARES) &&
-        goes_by_squares(plan, call, route)) {
+    if (goes_by_squares(plan, call, floats, route)) {
         if (!route.tell(Way::SQUARES)) squares_vjp(plan, call, route);
         return;
     }
