@@ -269,7 +269,7 @@ class TiedApart {
             for (i64 r = 0; r < out_rows.count; ++r) {
                 const T *cell = row_seen(r) + i;
                 prefetch<M>(cell);
-                found = As::template choose<M>(As::template read<M>(cell), best, found + 1, found);
+                found = As::template choose<M>(As::template read<M>(cell), best, found + I(1), found);
             }
             store<M>(to + i, found);
         });
@@ -317,7 +317,7 @@ class TiedApart {
                     i64 stop = end - i < MOST * N ? end : i + MOST * N;
                     for (; i + N <= stop; i += N, ++counted) {
                         prefetch<N>(row + i);
-                        found = As::template choose<N>(As::template read<N>(row + i), best, found + 1, found);
+                        found = As::template choose<N>(As::template read<N>(row + i), best, found + I(1), found);
                     }
                     for (; stop == end && i < end; ++i) {
                         const vec<I, 1> one{1}, none{};
@@ -344,7 +344,7 @@ class TiedApart {
                         NDPOOL_UNROLL
                         for (int u = 0; u < U; ++u)
                             found[u] = As::template choose<N>(As::template read<N>(row + i + u * N),
-                                                              load<N>(wanted + w * inner + e + u * N), found[u] + 1,
+                                                              load<N>(wanted + w * inner + e + u * N), found[u] + I(1),
                                                               found[u]);
                     }
                 }

@@ -191,7 +191,10 @@ class DirectPooler {
                 State<1> column = p.template lift<1>(x + rows.offset[0] + taps.first + k, 0);
                 for (i64 r = 1; r < rows.count; ++r)
                     p.template merge<1>(column, p.template lift<1>(x + rows.offset[r] + taps.first + k, 0));
-                k == 0 ? void(state = column) : p.template merge<1>(state, column);
+                if (k == 0)
+                    state = column;
+                else
+                    p.template merge<1>(state, column);
             }
             return sink.template put<1>(o, state, 1);
         }
