@@ -35,12 +35,16 @@ struct FloatKey {
     using Bits = typename IntOf<sizeof(T)>::u;
     Bits sign;
     template <int N>
+    vec<T, N> turned(vec<T, N> v) const {
+        return bits<vec<T, N>>(bits<vec<Bits, N>>(v) ^ sign);
+    }
+    template <int N>
     vec<T, N> in(const T *p) const {
-        return bits<vec<T, N>>(bits<vec<Bits, N>>(load<N>(p)) ^ sign);
+        return turned<N>(load<N>(p));
     }
     template <int N>
     void out(T *p, vec<T, N> key) const {
-        store<N>(p, bits<vec<T, N>>(bits<vec<Bits, N>>(key) ^ sign));
+        store<N>(p, turned<N>(key));
     }
     template <int N>
     static auto equal(vec<T, N> a, vec<T, N> b) {

@@ -187,14 +187,15 @@ void look_at_all(const Plan &plan, const TiedArrays<A> &arrays, const F &f) {
     });
 }
 
-template <class A>
-bool are_finite(const A *numbers, i64 count) {
+template <class T>
+bool are_finite(const T *numbers, i64 count) {
+    using A = std::conditional_t<std::is_same_v<T, double>, double, float>;
     constexpr int N = LANES<A>;
     vec<A, N> zeros{};  // of finite numbers
     i64 i = 0;
-    for (; i + N <= count; i += N) zeros += load<N>(numbers + i) - load<N>(numbers + i);
+    for (; i + N <= count; i += N) zeros += load_as<A, N>(numbers + i) - load_as<A, N>(numbers + i);
     bool all = true;
-    for (; i < count; ++i) all &= numbers[i] - numbers[i] == 0;
+    for (; i < count; ++i) all &= load_as<A, 1>(numbers + i)[0] - load_as<A, 1>(numbers + i)[0] == 0;
     for (int l = 0; l < N; ++l) all &= zeros[l] == 0;
     return all;
 }

@@ -28,6 +28,10 @@ bool goes_by_batch(const Plan &plan, const Call &call) {
     if (call.asked != Way::NONE) return call.asked == Way::BATCH && can_batch(plan, forward);
     if (call.op == Op::WINNERS_VJP && few_winners(plan, LANES<float>)) return false;
     const i64 bytes = size_of(call.type), lanes = lanes_of(static_cast<int>(bytes));
+    // Windows that have their cells to themselves are laid out over long rows.
+    if (call.op == Op::TIES_VJP && call.type == call.derivative && plan.in_row >= 6 * lanes &&
+        can_tied_apart(plan, lanes, bytes))
+        return false;
     const bool tagged = call.op == Op::WINNERS;
     if ((tagged || call.op == Op::VALUE) && suits_batch_overlapping(plan, tagged, lanes, bytes)) return true;
     const bool sums = call.op == Op::SUM || call.op == Op::SUM_VJP;

@@ -1,5 +1,6 @@
 // Max and Min with all cells that tie: how many they are, and the sum of their tangents, in the pass that finds the
-// value. The rounding error of every addition is kept beside the sum, so that the order of merges does not matter.
+// value. Columns are merged first, each from row to row, and then they are, one after the other: so a sum has the order
+// in which windows look for the cells that tie (ties.h), and its bits.
 #pragma once
 #include "kinds/keys.h"
 #include "kinds/ties.h"
@@ -11,31 +12,23 @@ namespace NDPOOL_LEVEL {
 template <class L>
 struct TiedBest : Untagged {
     using Lane = L;
-    static constexpr int PLANES = 4;
-    static constexpr bool HEAVY = true, IDEMPOTENT = false;
+    static constexpr int PLANES = 3;
+    static constexpr bool COLUMNS_FIRST = true, IDEMPOTENT = false;
 
     template <int N>
     struct State {
-        vec<L, N> v, count, sum, lost;
+        vec<L, N> v, count, sum;
     };
     template <int N>
     static void merge(State<N> &a, const State<N> &b) {
+#if defined(__AVX512F__)  // where the compiler would make vectors of masks
+        if constexpr (sizeof(a.v) == 64) return merge_by_masks(a, b);
+#endif
         const auto better = Order<L>::template better<N>(b.v, a.v), as_good = Order<L>::template as_good<N>(b.v, a.v);
         const vec<L, N> none{};
         a.v = better ? b.v : a.v;
         a.count = (better ? none : a.count) + (as_good ? b.count : none);
-        const vec<L, N> one = better ? none : a.sum, other = as_good ? b.sum : none;
-        a.sum = one + other;
-        a.lost = (better ? none : a.lost) + (as_good ? b.lost : none);
-        if constexpr (N == LANES<L>)  // most cells tie with none
-            if (!any_lane<N, typename IntOf<sizeof(L)>::s>(as_good & ~better)) return;
-        const vec<L, N> part = a.sum - one;
-        a.lost += (one - (a.sum - part)) + (other - part);
-    }
-    // Beside an infinity the error is not a number, and the infinity is the sum.
-    template <int N>
-    static vec<L, N> total(const State<N> &a) {
-        return a.lost - a.lost == 0 ? a.sum + a.lost : a.sum;
+        a.sum = (better ? none : a.sum) + (as_good ? b.sum : none);
     }
     template <int N>
     static void merge_any(State<N> &a, const State<N> &b) {
@@ -44,57 +37,91 @@ struct TiedBest : Untagged {
     // It counts nothing, so that it may tie with the lowest number.
     template <int N>
     static State<N> empty() {
-        return {splat<L, N>(Order<L>::lowest()), vec<L, N>{}, vec<L, N>{}, vec<L, N>{}};
+        return {splat<L, N>(Order<L>::lowest()), vec<L, N>{}, vec<L, N>{}};
     }
     template <int N>
     static State<N> get(const L *p, i64 plane) {
-        return {load<N>(p), load<N>(p + plane), load<N>(p + 2 * plane), load<N>(p + 3 * plane)};
+        return {load<N>(p), load<N>(p + plane), load<N>(p + 2 * plane)};
     }
     template <int N>
     static void put(L *p, i64 plane, const State<N> &a) {
         store<N>(p, a.v);
         store<N>(p + plane, a.count);
         store<N>(p + 2 * plane, a.sum);
-        store<N>(p + 3 * plane, a.lost);
     }
     template <int N>
     static void unzip(State<N> &a, State<N> &b) {
         const State<N> even = {every_second<N, 0>(a.v, b.v), every_second<N, 0>(a.count, b.count),
-                               every_second<N, 0>(a.sum, b.sum), every_second<N, 0>(a.lost, b.lost)};
-        b = {every_second<N, 1>(a.v, b.v), every_second<N, 1>(a.count, b.count), every_second<N, 1>(a.sum, b.sum),
-             every_second<N, 1>(a.lost, b.lost)};
+                               every_second<N, 0>(a.sum, b.sum)};
+        b = {every_second<N, 1>(a.v, b.v), every_second<N, 1>(a.count, b.count), every_second<N, 1>(a.sum, b.sum)};
         a = even;
     }
     template <int N>
     static State<N> shift_in(const State<N> &a, const State<N> &b) {
-        return {shift_lane_in<N>(a.v, b.v), shift_lane_in<N>(a.count, b.count), shift_lane_in<N>(a.sum, b.sum),
-                shift_lane_in<N>(a.lost, b.lost)};
+        return {shift_lane_in<N>(a.v, b.v), shift_lane_in<N>(a.count, b.count), shift_lane_in<N>(a.sum, b.sum)};
     }
+
+#if defined(__AVX512F__)
+  private:
+    NDPOOL_INLINE static void merge_by_masks(State<16> &a, const State<16> &b) {
+        const __m512 v = bits<__m512>(a.v), other = bits<__m512>(b.v);
+        const __mmask16 number = _mm512_cmp_ps_mask(v, v, _CMP_ORD_Q),
+                        nan = _mm512_cmp_ps_mask(other, other, _CMP_UNORD_Q);
+        const __mmask16 better = _mm512_mask_cmp_ps_mask(number, other, v, _CMP_NLE_UQ),
+                        as_good = _mm512_cmp_ps_mask(other, v, _CMP_GE_OQ) | nan,
+                        stays = static_cast<__mmask16>(~better);
+        auto added = [&](vec<float, 16> &to, vec<float, 16> more) NDPOOL_INLINED {
+            const __m512 kept = _mm512_maskz_mov_ps(stays, bits<__m512>(to));
+            to = bits<vec<float, 16>>(_mm512_mask_add_ps(kept, as_good, kept, bits<__m512>(more)));
+        };
+        a.v = bits<vec<float, 16>>(_mm512_mask_mov_ps(v, better, other));
+        added(a.count, b.count);
+        added(a.sum, b.sum);
+    }
+    NDPOOL_INLINE static void merge_by_masks(State<8> &a, const State<8> &b) {
+        const __m512d v = bits<__m512d>(a.v), other = bits<__m512d>(b.v);
+        const __mmask8 number = _mm512_cmp_pd_mask(v, v, _CMP_ORD_Q),
+                       nan = _mm512_cmp_pd_mask(other, other, _CMP_UNORD_Q);
+        const __mmask8 better = _mm512_mask_cmp_pd_mask(number, other, v, _CMP_NLE_UQ),
+                       as_good = _mm512_cmp_pd_mask(other, v, _CMP_GE_OQ) | nan, stays = static_cast<__mmask8>(~better);
+        auto added = [&](vec<double, 8> &to, vec<double, 8> more) NDPOOL_INLINED {
+            const __m512d kept = _mm512_maskz_mov_pd(stays, bits<__m512d>(to));
+            to = bits<vec<double, 8>>(_mm512_mask_add_pd(kept, as_good, kept, bits<__m512d>(more)));
+        };
+        a.v = bits<vec<double, 8>>(_mm512_mask_mov_pd(v, better, other));
+        added(a.count, b.count);
+        added(a.sum, b.sum);
+    }
+#endif
 };
 
-// Floats, with their tangents in an array of the same shape.
+// Floats, with their tangents in an array of the same shape; `sign` turns the order round (Min).
 template <class T>
-struct TiedExtreme : TiedBest<T> {
+using TiedLane = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+template <class T>
+struct TiedExtreme : TiedBest<TiedLane<T>> {
     using In = T;
-    using Lanes = TiedBest<T>;
+    using Lane = TiedLane<T>;
+    using Lanes = TiedBest<Lane>;
     static constexpr bool CARRIES = true;
     template <int N>
     using State = typename Lanes::template State<N>;
-    FloatKey<T> key;
+    FloatKey<Lane> key;
     const T *x, *t;  // where both start
 
-    TiedExtreme(const FloatKey<T> &key, const T *x, const T *t) : key(key), x(x), t(t) {}
+    TiedExtreme(const FloatKey<Lane> &key, const T *x, const T *t) : key(key), x(x), t(t) {}
     Lanes lanes() const { return {}; }
     template <int N>
     State<N> lift(const T *p, i64) const {
         prefetch<N>(t + (p - x));
-        return {key.template in<N>(p), splat<T, N>(1), load<N>(t + (p - x)), vec<T, N>{}};
+        return {key.template turned<N>(load_as<Lane, N>(p)), splat<Lane, N>(1), load_as<Lane, N>(t + (p - x))};
     }
     template <int N>
     State<N> lift_some(const T *p, i64, int count) const {
-        T some[N];
-        for (int i = 0; i < N; ++i) some[i] = p[i < count ? i : 0];
-        return {key.template in<N>(some), splat<T, N>(1), load_some<N>(t + (p - x), count), vec<T, N>{}};
+        T cells[N], tangents[N];
+        for (int i = 0; i < N; ++i) cells[i] = p[i < count ? i : 0], tangents[i] = t[(p - x) + (i < count ? i : 0)];
+        return {key.template turned<N>(load_as<Lane, N>(cells)), splat<Lane, N>(1), load_as<Lane, N>(tangents)};
     }
 };
 
@@ -102,8 +129,9 @@ struct TiedExtreme : TiedBest<T> {
 enum class Tied { SUM, SHARE };
 template <class T, bool PAST = false>
 struct TiedSink {
+    using Lane = TiedLane<T>;
     static constexpr bool STREAMS = std::is_same_v<T, float>;
-    FloatKey<T> key;
+    FloatKey<Lane> key;
     T *y;  // or null
     T *dy;
     Tied wanted;
@@ -123,12 +151,11 @@ struct TiedSink {
         if (y) use(y, row);
     }
     template <int N>
-    void put(i64 at, const typename TiedBest<T>::template State<N> &s, int count) {
-        if (y) put_some<N, PAST>(row + at, count, [&](T *p) { key.template out<N>(p, s.v); });
-        const vec<T, N> one = vec<T, N>{} + 1;
-        const vec<T, N> sum = TiedBest<T>::template total<N>(s);
-        const vec<T, N> found = wanted == Tied::SUM ? sum : sum / (s.count > 1 ? s.count : one);
-        put_some<N, PAST>(dy_row + at, count, [&](T *p) { store<N>(p, found); });
+    void put(i64 at, const typename TiedBest<Lane>::template State<N> &s, int count) {
+        if (y) put_some<N, PAST>(row + at, count, [&](T *p) { store_as<N>(p, key.template turned<N>(s.v)); });
+        const vec<Lane, N> none{}, one = none + 1, sum = s.sum + none;  // which is not -0
+        const vec<Lane, N> found = wanted == Tied::SUM ? sum : sum / (s.count > 1 ? s.count : one);
+        put_some<N, PAST>(dy_row + at, count, [&](T *p) { store_as<N>(p, found); });
     }
 };
 

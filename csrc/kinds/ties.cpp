@@ -1,6 +1,7 @@
 // Max and Min by looking, for cells of every type.
 #include "kinds/families.h"
 #include "kinds/one_window.h"
+#include "kinds/tied_apart.h"
 #include "kinds/tied_axes.h"
 #include "kinds/tied_squares.h"
 #include "kinds/tied_sums.h"
@@ -58,11 +59,12 @@ void ties_as(const Plan &plan, const Call &call, const Route &route) {
 // y, where it is wanted, and with it the sums or shares of the cells that tie, in one pass.
 template <class T>
 void find_tied(const Plan &plan, const Call &call, const void *t, Tied wanted, T *found, const Route &route) {
-    using Bits = typename IntOf<sizeof(T)>::u;
+    using Lane = TiedLane<T>;
+    using Bits = typename IntOf<sizeof(Lane)>::u;
     auto *x = static_cast<const T *>(call.x);
-    const FloatKey<T> key{call.minimum ? Bits(1) << (8 * sizeof(T) - 1) : 0};
+    const FloatKey<Lane> key{call.minimum ? Bits(1) << (8 * sizeof(Lane) - 1) : 0};
     const TiedSink<T> sink{key, static_cast<T *>(call.y), found, wanted, nullptr, nullptr};
-    constexpr Tuned TUNED = std::is_same_v<T, float> ? Tuned::ALL : Tuned::ROWS;
+    constexpr Tuned TUNED = sizeof(T) < 4 ? Tuned::NOT : Tuned::ROWS;
     pool_all<TUNED>(plan, TiedExtreme<T>(key, x, static_cast<const T *>(t)), x, sink, route);
 }
 
@@ -74,26 +76,35 @@ bool tied_sums(const Plan &plan, const Call &call, const Route &route) {
     return route.told || are_finite(dy, plan.outer * plan.out_slab);
 }
 
-// Whether the VJP of floats goes by squares.
-bool goes_by_squares(const Plan &plan, const Call &call, const Route &route) {
-    // Planes are added up one after the other, whatever axes they are of.
-    const bool can = call.type == Type::F32 && plan.last().length >= 2 * LANES<float> && plan.axis_count <= 3;
-    return way_back<float>(plan, {0, can}, Way::TIES, route) == Way::SQUARES;
+// Whether the VJP goes window by window, as each has its cells to itself.
+bool goes_apart(const Plan &plan, const Call &call, const Route &route) {
+    const i64 lanes = lanes_of(static_cast<int>(size_of(call.type)));
+    return call.op == Op::TIES_VJP && call.type == call.derivative && can_tied_apart(plan, lanes, size_of(call.type)) &&
+           (route.asked == Way::NONE || route.asked == Way::OWN);
+}
+void apart_vjp(const Plan &plan, const Call &call, const Route &route) {
+    with_float(call.derivative, [&](auto zero) {
+        using T = decltype(zero);
+        pull_apart<T>(plan, call, Gradient(plan, call.gx, sizeof(T), route));
+    });
+}
+
+// Whether the VJP goes by squares. Planes are added up one after the other, whatever axes they are of.
+bool goes_by_squares(const Plan &plan, const Call &call, bool floats, const Route &route) {
+    if (call.op != Op::TIES_VJP || (route.asked != Way::NONE && route.asked != Way::SQUARES)) return false;
+    if (call.type != call.derivative || plan.axis_count > 3) return false;
+    // Narrow cells are compared as they are where windows share none.
+    if (route.asked == Way::NONE && size_of(call.type) == 2 && windows_apart(plan)) return false;
+    const i64 length = plan.last().length;
+    if (call.type == Type::F64)
+        return way_back<double>(plan, {0, length >= 2 * LANES<double>}, Way::TIES, route) == Way::SQUARES;
+    return way_back<float>(plan, {0, floats && length >= 2 * LANES<float>}, Way::TIES, route) == Way::SQUARES;
 }
 void squares_vjp(const Plan &plan, const Call &call, const Route &route) {
-    auto *x = static_cast<const float *>(call.x), *g = static_cast<const float *>(call.g);
-    auto *y = static_cast<const float *>(call.y_in);
-    // Ties are counted where they are needed next, so that the cells are near.
-    auto shares = [&](const InputPart &in, Scratch<float> &block) {
-        const float *slab = g + in.slab * plan.out_slab;
-        const OutputPart seen = outputs_over(plan, in.begin, in.end);
-        if (call.ties == Ties::ALL || seen.row_begin == seen.row_end) return slab;
-        block.grow((seen.row_end - seen.row_begin) * plan.out_row, "shares of outputs");
-        SquareShares(plan, x + in.slab * plan.in_slab, y + in.slab * plan.out_slab, slab)
-            .make(seen.row_begin, seen.row_end, block.data());
-        return static_cast<const float *>(block.data()) - seen.row_begin * plan.out_row;
-    };
-    pull_by_squares(plan, Gradient(plan, call.gx, sizeof(float), route), x, y, shares);
+    with_float(call.derivative, [&](auto zero) {
+        using T = decltype(zero);
+        pull_by_squares<T>(plan, call, Gradient(plan, call.gx, sizeof(T), route));
+    });
 }
 
 // Whether the VJP goes tap by tap. Integers of 64 bits have no key to spare for where there is no cell.
@@ -124,18 +135,24 @@ void run_ties(const Plan &plan, const Call &call, const Route &route) {
     const bool one = is_one_window(plan) && (call.op != Op::TIES_JVP || plan.cells > ONE_OF_MANY),
                few = most_terms(plan, call.op) <= FEW && plan.cells < (1 << 24);
     const bool floats = call.derivative != Type::F64 && (one || few);
-    const bool in_one_pass = call.op == Op::TIES_JVP && call.ties != Ties::FIRST && !one &&
-                             (call.type == Type::F64 || (call.type == Type::F32 && floats));
-    if (in_one_pass && (route.asked == Way::NONE ? suits_tied_pass(plan) : route.asked != Way::TIES)) {
-        if (call.type == Type::F64) return void(tied_sums<double>(plan, call, route));
-        if (tied_sums<float>(plan, call, route)) return;
-        Call own = call;
-        if (call.y) own.y_in = call.y;
-        return ties_as<double, float>(plan, own, route);
-    }
-    if (call.op == Op::TIES_VJP && floats && route.asked != Way::TAPS && route.asked != Way::AXES &&
-        goes_by_squares(plan, call, route)) {
+    // Windows that are looked at one by one have sums of another order.
+    const Along along = floats ? Columns<float>::along_of(plan) : Columns<double>::along_of(plan);
+    const bool in_one_pass = call.op == Op::TIES_JVP && call.ties != Ties::FIRST && !one && along != Along::SEGMENTS &&
+                             call.type == call.derivative && (call.type == Type::F64 || floats);
+    if (in_one_pass && route.asked != Way::TIES)
+        return with_float(call.derivative, [&](auto zero) {
+            using G = decltype(zero);
+            if (tied_sums<G>(plan, call, route) || sizeof(G) == sizeof(double)) return;
+            Call own = call;
+            if (call.y) own.y_in = call.y;
+            ties_as<double, G>(plan, own, route);
+        });
+    if (goes_by_squares(plan, call, floats, route)) {
         if (!route.tell(Way::SQUARES)) squares_vjp(plan, call, route);
+        return;
+    }
+    if (goes_apart(plan, call, route)) {
+        if (!route.tell(Way::OWN)) apart_vjp(plan, call, route);
         return;
     }
     const Way way = way_of_ties(plan, call, floats, route);

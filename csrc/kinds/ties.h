@@ -49,14 +49,18 @@ void read_keys(const void *from, i64 at, i64 count, I flip, I *to) {
 // Whether any lane of a comparison is true.
 template <int N, class I>
 NDPOOL_INLINE bool any_lane(vec<I, N> mask) {
+    if constexpr (N == 1) {
+        return mask[0] != 0;
+    } else {
 #if defined(__AVX512F__)
-    if constexpr (sizeof(mask) == 64) return _mm512_test_epi32_mask(bits<__m512i>(mask), bits<__m512i>(mask)) != 0;
+        if constexpr (sizeof(mask) == 64) return _mm512_test_epi32_mask(bits<__m512i>(mask), bits<__m512i>(mask)) != 0;
 #endif
-    using Words = vec<std::uint64_t, static_cast<int>(sizeof(mask)) / 8>;
-    const Words words = bits<Words>(mask);
-    std::uint64_t any = 0;
-    for (std::size_t w = 0; w < sizeof(mask) / 8; ++w) any |= words[w];
-    return any != 0;
+        using Words = vec<std::uint64_t, static_cast<int>(sizeof(mask)) / 8>;
+        const Words words = bits<Words>(mask);
+        std::uint64_t any = 0;
+        for (std::size_t w = 0; w < sizeof(mask) / 8; ++w) any |= words[w];
+        return any != 0;
+    }
 }
 // Whether any cell has the key that is wanted of it. These repeat after `period`, which is whole registers.
 template <class I, class T>

@@ -104,12 +104,18 @@ class DirectPooler {
             State<N> pair[2];
             merge_even_and_odd<N>(own, x, rows, 2 * at + shift, pair);
             State<N> state = P::template retag<N>(pair[0], K, K - 2);
-            own.template merge_any<N>(state, P::template retag<N>(pair[1], K, K - 1));
-            if (K == 3) {
-                State<N> cell = P::template shift_in<N>(before, pair[1]);
-                own.template merge_any<N>(state, P::template retag<N>(cell, K, 0));
-                before = pair[1];
+            if constexpr (K == 3 && columns_first<P>()) {
+                state = P::template shift_in<N>(before, pair[1]);
+                own.template merge<N>(state, pair[0]);
+                own.template merge<N>(state, pair[1]);
+            } else {
+                own.template merge_any<N>(state, P::template retag<N>(pair[1], K, K - 1));
+                if (K == 3) {
+                    State<N> cell = P::template shift_in<N>(before, pair[1]);
+                    own.template merge_any<N>(state, P::template retag<N>(cell, K, 0));
+                }
             }
+            if (K == 3) before = pair[1];
             to.template put<N>(at, state, N);
         }
     }
@@ -180,6 +186,18 @@ class DirectPooler {
         Axis::Taps taps = axis.taps(o);
         State<1> state = P::template empty<1>();
         bool any = false;
+        if constexpr (columns_first<P>()) {
+            for (i64 k = 0; k < taps.count && rows.count; ++k) {
+                State<1> column = p.template lift<1>(x + rows.offset[0] + taps.first + k, 0);
+                for (i64 r = 1; r < rows.count; ++r)
+                    p.template merge<1>(column, p.template lift<1>(x + rows.offset[r] + taps.first + k, 0));
+                if (k == 0)
+                    state = column;
+                else
+                    p.template merge<1>(state, column);
+            }
+            return sink.template put<1>(o, state, 1);
+        }
         for (i64 r = 0; r < rows.count; ++r)
             for (i64 k = 0; k < taps.count; ++k) {
                 State<1> next = p.template lift<1>(x + rows.offset[r] + taps.first + k,

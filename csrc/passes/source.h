@@ -10,11 +10,11 @@ namespace NDPOOL_LEVEL {
 
 // Whether the first axis of a kind can go by itself: no place in the window is kept, and merging is cheap.
 template <class P>
-constexpr bool SLIDES = LEVEL_IS_TUNED && !P::TAGGED && !P::HEAVY;
+constexpr bool SLIDES = LEVEL_IS_TUNED && !P::TAGGED && !P::HEAVY && !columns_first<P>();
 
 // Whether the windows along each row can be kept for all windows that see the row.
 template <class L>
-constexpr bool KEEPS = LEVEL_IS_TUNED && !L::HEAVY;
+constexpr bool KEEPS = LEVEL_IS_TUNED && !L::HEAVY && !columns_first<L>();
 
 // The windows in steps of one along a row, whose places have `inner` elements: those from `first` to `stop` are whole,
 // and fill a register at least, if there are any. The others see the cells that `edges` list.

@@ -19,6 +19,7 @@
 //   ADDS_UP               whether it is a sum, which has only_last(a, count): the last `count` lanes, and in the others
 //                         what changes no sum; a sum of floats has merge_beside(a, b), to the bit the same as merge
 //   TAGGED, CARRIES       whether places matter, and whether another array is read along
+//   COLUMNS_FIRST         whether its sums have an order: down the columns of a window, and then along the row
 //   PLANES                how many arrays of lanes a State takes when it rests in memory
 //   put, get              a State to and from memory
 //   unzip(a, b)           the lanes of both at even places in a, those at odd ones in b
@@ -92,7 +93,8 @@ struct TwoLanes {
 
 // A kind to which the places of the cells do not matter.
 struct Untagged {
-    static constexpr bool TAGGED = false, CARRIES = false, HEAVY = false, ADDS_UP = false, IN_PAIRS = false;
+    static constexpr bool TAGGED = false, CARRIES = false, HEAVY = false, ADDS_UP = false, IN_PAIRS = false,
+                          COLUMNS_FIRST = false;
     static constexpr bool PLACED = false;  // whether further() changes anything
     static constexpr i64 MOST_IN_WORDS = 0;
     template <int N, class State>
@@ -127,6 +129,14 @@ constexpr bool in_pairs() {
         return false;
     else
         return P::IN_PAIRS;
+}
+
+template <class P>
+constexpr bool columns_first() {
+    if constexpr (P::TAGGED)
+        return false;
+    else
+        return P::COLUMNS_FIRST;
 }
 
 template <class P>

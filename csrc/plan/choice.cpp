@@ -238,6 +238,7 @@ void cannot_go(Way asked) {
 Way choose_forward(const Plan &plan, const Lanes &lanes, Way asked) {
     for (const Entry &entry : FORWARD) {
         if (asked != Way::NONE && entry.way != asked) continue;
+        if (lanes.columns_first && entry.way != Way::DIRECT && entry.way != Way::ROWS) continue;
         if (entry.can(plan, lanes) && (asked != Way::NONE || entry.suits(plan, lanes))) return entry.way;
     }
     cannot_go(asked);
@@ -463,10 +464,12 @@ double windows_over(const Plan &plan, int first, int stop) {
     return over;
 }
 
-bool suits_tied_pass(const Plan &plan) {
-    return plan.inner == 1 && small_steps_of_two(plan.last()) && plan.outer_cells <= 9;
+bool can_tied_apart(const Plan &plan, i64 lanes, i64 bytes) {
+    // Of one long window, the elements of a place are not laid out over its cells.
+    const bool one_of_few = plan.dim_count == 0 && plan.last().output == 1 && plan.inner > 1 && plan.inner < lanes;
+    return windows_apart(plan) && plan.last().dilation == 1 && plan.cells < i64(1) << (bytes == 2 ? 15 : 24) &&
+           !one_of_few;
 }
-
 bool suits_tied_taps(const Plan &plan, bool far_apart, i64 lanes) {
     if (plan.inner >= lanes)  // the windows over each place are looked up, which takes as long as a register or two
         return plan.inner >= 2 * lanes && (plan.dim_count == 0 || windows_over(plan, 0, plan.axis_count) <= 4);

@@ -60,6 +60,7 @@ struct Lanes {
     bool in_two = false;  // whether one axis after the other takes two numbers for each cell
     i64 in_words = 0;    // of how many narrow integers the sum fits into words of twice their size, if that is compiled
     bool keeps = false;  // whether the windows along each row can be kept
+    bool columns_first = false;  // whether sums are in order: down the columns of a window, and then along the row
 };
 
 // BATCH can cut the one row of a slab into pieces of equal windows, none of which sees padding: `count` pieces of
@@ -122,10 +123,9 @@ constexpr i64 MOST_IN_NETWORK = 255;
 // Whether they are there in less time than another way would take.
 bool suits_network(const Plan &plan, const OrderTraits &traits);
 
-// Whether the cells that tie, and the sum of their tangents, are best found in the pass that finds the value: where it
-// stays in registers. To find the value and look again takes less elsewhere.
-bool suits_tied_pass(const Plan &plan);
-
+// Whether ties go back by OWN: windows have their cells to themselves, and these are counted in numbers of so many
+// bytes.
+bool can_tied_apart(const Plan &plan, i64 lanes, i64 bytes);
 // Whether ties go back by TAPS, with so many lanes, and not by the best of each column: along one row, where that is
 // the cell itself; over windows that are `far_apart` and so taken one by one; and with many channels last, where few
 // windows are over a cell.
