@@ -11,7 +11,7 @@ LAUNCH, BYTE = 1.4e6, 0.25
 #: A cell of a window that is walked over: where the steps are written out, where neighbours share what they have of
 #: their cells, and in a loop. However few outputs there are, the cells of one come one after the other; those of steps
 #: that are written out come sooner.
-CELL, CELL_IN_GROUP, CELL_IN_LOOP, CELL_IN_TURN, WRITTEN_OUT_IN_TURN = 0.4, 0.2, 0.8, 5e4, 3e4
+CELL, CELL_IN_GROUP, CELL_IN_LOOP, CELL_IN_TURN, WRITTEN_OUT_IN_TURN = 0.4, 0.2, 0.86, 5e4, 3e4
 
 #: A cell of a tree along one axis, and over several, whose columns may be more than cells; and what joins the columns.
 CELL_OF_TREE, CELL_OF_TREE_OVER_AXES, JOINED = 1.3, 2.0, 6e5
@@ -21,8 +21,8 @@ CELL_OF_TREE, CELL_OF_TREE_OVER_AXES, JOINED = 1.3, 2.0, 6e5
 CURVED, POWER_AS_DOUBLE, WITH_ERROR, MAXIMUM_OF_DOUBLES = 3, 1.4, 2, 2
 
 #: Neighbours along the last axis that read apart from each other: from so many bytes on, and up to so many, a cell
-#: takes the longer.
-NEAR, SECTOR = 16, 32
+#: takes the longer. In a loop over short rows it takes so many times as long.
+NEAR, SECTOR, APART_IN_SHORT_ROWS = 16, 32, 2.5
 
 #: Rows that do not start at multiples of a vector are moved so much slower: forward, and back; and winners are brought
 #: back along them.
@@ -50,7 +50,7 @@ SLID_BACK, ALONG = 0.2, 1.0
 #: A winner that is visited, and a window that it asks: one of a few, of which all are asked at once, and one of more.
 #: However few winners there are, it takes so long until the place of one, the windows over it and their gradients have
 #: come from memory, and where windows are asked one after the other so long for each.
-VISITED, HANDED, HANDED_OF_MANY, FEW_WINDOWS, IN_TURN, IN_THREE_STEPS = 12.0, 2.5, 3.5, 4, 5e4, 1e6
+VISITED, HANDED, HANDED_OF_MANY, FEW_WINDOWS, IN_TURN, IN_THREE_STEPS = 12.0, 2.5, 3.5, 4, 5e4, 5e5
 
 #: A byte that is cleared before. An array of more bytes is not in the cache any more when its winners are visited. Then
 #: each sector that has one is read from memory, to be changed and written again.

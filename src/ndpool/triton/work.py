@@ -362,6 +362,7 @@ def _time_of_cells(step: Walk, item: int, slow: float, slides: bool, first: bool
         cell = times.CELL_IN_GROUP if slides and alone and in_groups(last) else times.CELL
         work = slow * cell * step.cells * step.outputs * further
         return max(work, times.WRITTEN_OUT_IN_TURN * step.cells)
+    further = times.APART_IN_SHORT_ROWS if apart and last.output < times.SHORT_ROW else further
     work = slow * times.CELL_IN_LOOP * step.cells * step.outputs * further
     return max(work, times.CELL_IN_TURN * step.cells)
 
