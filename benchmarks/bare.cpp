@@ -166,30 +166,31 @@ extern "C" double add_exponentials_of_doubles(const double *from, std::size_t co
 
 // --- windows in steps of one ----------------------------------------------------------------------
 //
-// What such windows are made of: lines in the nearest cache are merged with themselves, some cells further on, again and
-// again. The first merges are along the row, where registers start within others. Cells are read and widened by the
-// first merge, and what the last one makes is narrowed and written.
+// What such windows are made of: some cells of an array after the other become lines in the nearest cache, which are
+// merged with themselves, some cells further on, again and again. The first merges are along the row, where registers
+// start within others. Cells are read and widened by the first merge, and what the last one makes is narrowed and
+// written.
 
 namespace {
 
 constexpr std::size_t CELLS = 2048, ROOM = CELLS + 64, ALONG_ROWS[] = {1, 2, 4}, ACROSS = 32;
 
 template <class V, class Read, class Write, class Merge>
-void merge_lines(std::size_t merges, std::size_t along_rows, std::size_t times, const Read &read, const Write &write, const Merge &merge) {
+void merge_lines(std::size_t merges, std::size_t along_rows, std::size_t count, const Read &read, const Write &write, const Merge &merge) {
     using T = std::decay_t<decltype(V{}[0])>;
     constexpr std::size_t lanes = sizeof(V) / sizeof(T);
     alignas(64) static T lines[2][ROOM];
-    for (; times; --times) {
+    for (std::size_t at = 0; at < count; at += CELLS) {
         for (std::size_t m = 0; m < merges; ++m) {
             const T *from = lines[m % 2];
             T *to = lines[1 - m % 2];
             const std::size_t shift = m < along_rows ? ALONG_ROWS[m % 3] : ACROSS;
             const auto stored = [=](std::size_t i, V v) { __builtin_memcpy(to + i, &v, sizeof v); };
             if (m == 0)
-                for (std::size_t i = 0; i < CELLS; i += lanes) stored(i, merge(read(i), read(i + shift)));
+                for (std::size_t i = 0; i < CELLS; i += lanes) stored(i, merge(read(at + i), read(at + i + shift)));
             else if (m == merges - 1)
                 for (std::size_t i = 0; i < CELLS; i += lanes)
-                    write(i, merge(load<V>(from + i), load<V>(from + i + shift)));
+                    write(at + i, merge(load<V>(from + i), load<V>(from + i + shift)));
             else
                 for (std::size_t i = 0; i < CELLS; i += lanes)
                     stored(i, merge(load<V>(from + i), load<V>(from + i + shift)));
@@ -210,27 +211,27 @@ const auto larger = [](auto a, auto b) { return a > b ? a : b; };
 
 }  // namespace
 
-extern "C" void merge_shorts(const std::int16_t *cells, std::int16_t *windows, std::size_t merges, std::size_t along_rows, std::size_t times) {
+extern "C" void merge_shorts(const std::int16_t *cells, std::int16_t *windows, std::size_t merges, std::size_t along_rows, std::size_t count) {
     using Shorts = Of<std::int16_t, 32>::type;
     merge_lines<Shorts>(
-        merges, along_rows, times, [=](std::size_t i) { return load<Shorts>(cells + i); },
+        merges, along_rows, count, [=](std::size_t i) { return load<Shorts>(cells + i); },
         [=](std::size_t i, Shorts v) { __builtin_memcpy(windows + i, &v, sizeof v); }, larger);
 }
 
-extern "C" void merge_halves(const std::uint16_t *cells, std::uint16_t *windows, std::size_t merges, std::size_t along_rows, std::size_t times) {
+extern "C" void merge_halves(const std::uint16_t *cells, std::uint16_t *windows, std::size_t merges, std::size_t along_rows, std::size_t count) {
     const auto write = [=](std::size_t i, Doubles v) {
         const Halves made = narrowed(__builtin_convertvector(v, Floats));
         __builtin_memcpy(windows + i, &made, sizeof made);
     };
     merge_lines<Doubles>(
-        merges, along_rows, times, [=](std::size_t i) { return widened(widened(load<Halves>(cells + i))); }, write, plus);
+        merges, along_rows, count, [=](std::size_t i) { return widened(widened(load<Halves>(cells + i))); }, write, plus);
 }
 
-extern "C" void merge_floats(const float *cells, float *windows, std::size_t merges, std::size_t along_rows, std::size_t times) {
+extern "C" void merge_floats(const float *cells, float *windows, std::size_t merges, std::size_t along_rows, std::size_t count) {
     const auto write = [=](std::size_t i, Doubles v) {
         const Floats made = __builtin_convertvector(v, Floats);
         __builtin_memcpy(windows + i, &made, sizeof made);
     };
     merge_lines<Doubles>(
-        merges, along_rows, times, [=](std::size_t i) { return widened(load<Floats>(cells + i)); }, write, plus);
+        merges, along_rows, count, [=](std::size_t i) { return widened(load<Floats>(cells + i)); }, write, plus);
 }

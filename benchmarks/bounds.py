@@ -7,8 +7,8 @@ and SmoothMax takes an exponential of each cell: loops that add up, and do nothi
 nanosecond are left. The last column is how many times the memory's limit it takes to read each cell once, without an
 output. Images that no cache holds cost what it takes to read them and to write the result, and with a gradient to read
 its cotangents and winners and to write it: loops that do this alone show how much. Windows in steps of one are merged
-along each axis some times at least: loops that merge lines in the nearest cache so often show how many times the
-memory's limit that takes. Where a library asks the system for
+along each axis some times at least: loops that read and write the arrays, and merge lines in the nearest cache so
+often, show how many times the memory's limit that takes. Where a library asks the system for
 the memory of every large result, as XLA does, the system clears it first: a loop that writes to such memory shows what
 that costs. Small tensors with gradients cost what PyTorch asks for any function that is written in Python: one that
 hands its input through shows how much. All contenders take turns, with one thread.
@@ -211,7 +211,7 @@ STEPS_OF_ONE = {
     "avg k7s1, two axes, float32": (AVG, (7, 7), (2, 1529, 1786), "float32", "merge_floats"),
     "avg k3s1, three axes, float32": (AVG, (3, 3, 3), (3, 149, 87, 80), "float32", "merge_floats"),
 }
-MERGED, OVER_AND_OVER = 2048, 512  # the cells of a loop's lines, and how often it makes their windows
+MERGED, BEYOND = 2048, 64  # the cells of a loop's lines, and how many behind the last of them it reads
 
 
 def merges(kind: ndpool.Kind, side: int) -> int:
@@ -224,7 +224,10 @@ def merges(kind: ndpool.Kind, side: int) -> int:
 
 
 def steps_of_one() -> str:
-    """The pool and the loop, both as multiples of the memory's limit: what moving x and y takes at a copy's speed."""
+    """The pool and the loop, both as multiples of the memory's limit: what moving x and y takes at a copy's speed.
+
+    The loop makes as many windows, of all cells but those of the last lines.
+    """
     loops = library()
     if loops is None:
         return "There is no compiler for the bare loops.\n"
@@ -233,14 +236,14 @@ def steps_of_one() -> str:
         x = np.random.default_rng(0).standard_normal(shape, np.float32).astype(dtype)
         pool = pool_of(kind, sides, 1)
         y, target = pool(x), np.empty_like(x)
-        counts = [merges(kind, side) for side in sides]
-        cells, windows = lines(np.ones(MERGED + 64, dtype)), lines(np.ones(MERGED, dtype))
+        counts, windows = [merges(kind, side) for side in sides], np.empty_like(y)
+        made = min(y.size, x.size - BEYOND) // MERGED * MERGED
         merge = getattr(loops, loop)
         merge.argtypes, merge.restype = [ctypes.c_void_p] * 2 + [ctypes.c_size_t] * 3, None
-        bare = partial(merge, cells.ctypes.data, windows.ctypes.data, sum(counts), counts[-1], OVER_AND_OVER)
+        bare = partial(merge, x.ctypes.data, windows.ctypes.data, sum(counts), counts[-1], made)
         found = best({"pool": partial(pool, x, out=y), "copy": partial(np.copyto, target, x), "loop": bare})
         limit = found["copy"] * (x.nbytes + y.nbytes) / (2 * x.nbytes)
-        least = found["loop"] * y.size / (MERGED * OVER_AND_OVER)
+        least = found["loop"] * y.size / made
         told = [f"{seconds / limit:.1f}" for seconds in (least, found["pool"])]
         rows.append([name, str(sum(counts)), *told, f"{found['pool'] / least:.1f}"])
     return table(["times the memory's limit", "merges a cell", "loop", "pool", "pool / loop"], rows)
