@@ -196,7 +196,9 @@ bool suits_keep(const Plan &plan, const Lanes &lanes) {
     if (can_tiles(plan, lanes) && room > (cells == 2 ? 1024 : 6144) * lanes.many) return false;
     if (rows <= 3 && cells <= 8) return registers >= (lanes.tagged ? 3 : 4);
     if (rows <= 5 && cells <= 5) return registers >= (plan.inner > 1 ? 4 : 8);
-    return lanes.sums && !lanes.in_two && plan.inner > 1 && rows <= 9 && cells <= 4 && registers >= 16;
+    if (lanes.tagged || lanes.in_two || rows > 9 || cells > 4) return false;
+    // Each row of outputs merges so many rows, which is quick over long ones.
+    return plan.inner == 1 ? 2 * registers >= 3 * rows : lanes.sums && registers >= 16;
 }
 
 bool can_rows(const Plan &plan, const Lanes &) { return plan.inner > 1 || !plan.last().adaptive; }
