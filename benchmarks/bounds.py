@@ -2,16 +2,16 @@
 
     python -m benchmarks.bounds
 
-Sums are exact to the last place, which costs additions that other libraries spare, 16-bit floats are widened twice,
-and SmoothMax takes an exponential of each cell: loops that add up, and do nothing else, show how many bytes a
-nanosecond are left. The last column is how many times the memory's limit it takes to read each cell once, without an
-output. Images that no cache holds cost what it takes to read them and to write the result, and with a gradient to read
-its cotangents and winners and to write it: loops that do this alone show how much. Windows in steps of one are merged
-along each axis some times at least: loops that read and write the arrays, and merge lines in the nearest cache so
-often, show how many times the memory's limit that takes. Where a library asks the system for
-the memory of every large result, as XLA does, the system clears it first: a loop that writes to such memory shows what
-that costs. Small tensors with gradients cost what PyTorch asks for any function that is written in Python: one that
-hands its input through shows how much. All contenders take turns, with one thread.
+Sums are exact to the last place, which costs additions that other libraries spare, 16-bit floats are widened twice, and
+SmoothMax takes an exponential of each cell: loops that add up, and do nothing else, show how many bytes a nanosecond
+are left. The last column is how many times the memory's limit it takes to read each cell once, without an output.
+Images that no cache holds cost what it takes to read them and to write the result, and with a gradient to read its
+cotangents and winners and to write it: loops that do this alone show how much. Windows in steps of one are merged along
+each axis some times at least: loops that read and write the arrays, and merge lines in the nearest cache so often, show
+how many times the memory's limit that takes. Where a library asks the system for the memory of every large result, as
+XLA does, the system clears it first: a loop that writes to such memory shows what that costs. Small tensors with
+gradients cost what PyTorch asks for any function that is written in Python: one that hands its input through shows how
+much. All contenders take turns, with one thread.
 """
 
 from __future__ import annotations

@@ -95,10 +95,11 @@ struct TiedBest : Untagged {
 #endif
 };
 
-// Floats, with their tangents in an array of the same shape; `sign` turns the order round (Min).
+// Floats of 16 bits are merged as those of 32.
 template <class T>
 using TiedLane = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
+// Floats, with their tangents in an array of the same shape; the key turns the order round (Min).
 template <class T>
 struct TiedExtreme : TiedBest<TiedLane<T>> {
     using In = T;
