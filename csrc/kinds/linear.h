@@ -55,10 +55,11 @@ struct Divisor {
 struct CountsAlong {
     i64 whole_from = 0, whole_to = 0, left_out = 0;  // elements that count as many as the kernel has, and are not kept
     double common = 1;
-    const double *table = nullptr;
+    double *table = nullptr;
+    i64 listed = 0;  // elements of the table
 
-    // Sets itself up; what it gives is to be held as long as it is used.
-    Scratch<double> fill(const Plan &plan, Count by) {
+    // Sets itself up, with room for `more` tables after its own; what it gives is to be held as long as it is used.
+    Scratch<double> fill(const Plan &plan, Count by, int more = 0) {
         const Axis &axis = plan.last();
         const i64 inner = plan.inner;
         auto cells = [&](i64 o) { return by == Count::REAL ? axis.taps(o).count : axis.counted(o); };
@@ -69,7 +70,8 @@ struct CountsAlong {
         // A register that is not all in the middle starts before it, or less than a register before its end.
         const i64 middle = stop - first - 2 * (MARGIN / inner + 1), gap = first + MARGIN / inner + 1;
         left_out = middle > 0 ? middle : 0;
-        Scratch<double> block((axis.output - left_out) * inner + MARGIN, "divisors of a row");
+        listed = (axis.output - left_out) * inner;
+        Scratch<double> block((1 + more) * (listed + MARGIN), "divisors of a row");
         double *to = block.data();
         for (i64 o = 0; o < axis.output; o += o + 1 == gap ? 1 + left_out : 1) {
             const double count = static_cast<double>(cells(o));  // a division, where bins differ
@@ -83,9 +85,11 @@ struct CountsAlong {
     // Of the outputs from element `at` of the row on.
     template <int N>
     NDPOOL_INLINE vec<double, N> at(i64 at) const {
-        if (are_whole<N>(at)) return splat<double, N>(common);
-        return load<N>(table + (at < whole_from ? at : at - left_out));
+        return are_whole<N>(at) ? splat<double, N>(common) : load<N>(table + place_of(at));
     }
+    // The place of an output in its table, and in those that follow.
+    NDPOOL_INLINE i64 place_of(i64 at) const { return at < whole_from ? at : at - left_out; }
+    double *another_table(int number) const { return table + number * (listed + MARGIN); }
 
     // Whether these all have the common one.
     template <int N>
@@ -95,6 +99,35 @@ struct CountsAlong {
 
   private:
     static constexpr i64 MARGIN = 64;
+};
+
+// One over what the outputs of a row count, for the rows that differ: divisions take longer than sums do. Rows at edges and
+// in bins differ in few ways, so the last ones are kept.
+class SharesAlong {
+  public:
+    static constexpr int KEPT = 4;
+
+    void move_to(const CountsAlong &along, double across) {
+        for (int i = 0; i < KEPT; ++i)
+            if (kept[i] == across) {
+                row = along.another_table(1 + i);
+                return;
+            }
+        oldest = (oldest + 1) % KEPT;
+        kept[oldest] = across;
+        row = along.another_table(1 + oldest);
+        constexpr int N = LANES<double>;
+        for (i64 i = 0; i < along.listed; i += N) store<N>(row + i, 1 / (load<N>(along.table + i) * across));
+    }
+    template <int N>
+    NDPOOL_INLINE vec<double, N> at(i64 place) const {
+        return load<N>(row + place);
+    }
+
+  private:
+    double kept[KEPT] = {};  // how often each of these rows counts
+    int oldest = 0;
+    double *row = nullptr;
 };
 
 // Writes totals of P, divided, as R. A total that is wider than R may be multiplied by the reciprocal of all that its
@@ -110,6 +143,7 @@ struct SumSink {
     Divisor divisor;
     Pointer row = {};
     CountsAlong along = {};       // where divisors vary
+    SharesAlong shares = {};      // and are multiplied by
     double across = 1;            // the row's part of the divisor
     double whole_share = 1;       // one over the divisor of the row's windows that count as many as the kernel has
     EachDivisor each = {};        // the row's divisors, where every output has its own
@@ -117,11 +151,11 @@ struct SumSink {
     Rounder rounder = {};  // by the common divisor
 
     SumSink<P, R, true> past_the_caches() const {
-        return {y, divisor, row, along, across, whole_share, each};
+        return {y, divisor, row, along, shares, across, whole_share, each};
     }
     Scratch<double> take_room(const Plan &plan) {
         if (!divisor.varies()) return {};
-        return along.fill(plan, divisor.by);
+        return along.fill(plan, divisor.by, BY_RECIPROCAL ? SharesAlong::KEPT : 0);
     }
     void move_to(const Plan &plan, i64 index, const OutputRow &rows) {
         row = y + index * plan.out_row;
@@ -130,6 +164,7 @@ struct SumSink {
         const i64 cells = divisor.by == Count::REAL ? rows.real : rows.counted;
         across = static_cast<double>(cells);
         whole_share = 1 / (along.common * across);
+        if (BY_RECIPROCAL) shares.move_to(along, across);
         if (INTEGERS && rounding != Rounding::NONE)
             if (const i64 n = cells * static_cast<i64>(along.common); n != rounder.n) rounder = {rounding, n};
     }
@@ -170,20 +205,13 @@ struct SumSink {
         if (divisor.by == Count::EACH)
             return BY_RECIPROCAL ? sum * each.template share<N>(at) : sum / each.template at<double, N>(at);
         if (divisor.varies() && BY_RECIPROCAL)
-            return sum * (along.are_whole<N>(at) ? splat<double, N>(whole_share) : edge_shares<N>(at));
+            return sum * (along.are_whole<N>(at) ? splat<double, N>(whole_share) : shares.at<N>(along.place_of(at)));
         if (INTEGERS && divisor.varies() && along.are_whole<N>(at))
             return quotient_of_integers<N>(sum, along.common * across, whole_share);
         if (divisor.varies()) return sum / (along.at<N>(at) * across);
         if (BY_RECIPROCAL) return sum * divisor.share;
         if (divisor.by == Count::NONE) return sum;
         return divisor.whole ? quotient<N>(sum, divisor.fixed, divisor.share) : sum / divisor.fixed;
-    }
-
-    // One over what windows count that do not all count as many as the kernel has. Not inlined, so that what others
-    // need can be.
-    template <int N>
-    __attribute__((noinline)) vec<double, N> edge_shares(i64 at) const {
-        return 1 / (along.at<N>(at) * across);
     }
 
     // --- integers ---

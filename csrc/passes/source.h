@@ -3,6 +3,8 @@
 // The type of the cells ends here: a RowSource reads them, and what comes after it knows lanes alone. So the passes are
 // compiled once for each type of lanes, and not for each type of cells.
 #pragma once
+#include <limits>
+
 #include "passes/segments.h"
 
 namespace ndpool {
@@ -91,7 +93,8 @@ struct Cells {
             const Axis::Taps taps = axis.taps(o);
             const Place place{x + taps.first * inner, rows, axis.kernel, taps, step};
             const In *last = place.x + furthest + (taps.count - 1) * step;
-            if (inner < N && axis.dilation == 1 && rows.count && taps.count * inner >= 8 * N) {
+            const i64 shortest_run = inner < N ? 8 * N : !P::TAGGED && inner <= 4 * N ? 64 * N : NO_RUN;
+            if (axis.dilation == 1 && rows.count && taps.count * inner >= shortest_run) {
                 merge_runs(own, place, inner, to, plane);
                 continue;
             }
@@ -104,18 +107,16 @@ struct Cells {
             const bool in_quarters = U > 1 && !together && inner < U * N && taps.count >= 16;
             // Whether a register may be read at every cell of a place that is shorter.
             const bool can_read = inner >= N || beyond - last >= N;
-            if constexpr (U > 1 && !P::TAGGED)
-                if (inner == 2 * N && axis.dilation == 1 && !together && rows.count * taps.count >= 16 &&
-                    taps.count > 1) {
-                    merge_two_places(own, place, to, plane);
-                    continue;
-                }
+            // Of a long sum, twice as many registers of a place: memory is read in longer stretches.
+            const bool is_long = adds_up<L>() && U > 1 && !together && rows.count * taps.count >= 64;
             for (i64 i = 0; i < inner;) {
                 if (inner - i < N && inner >= N) i = inner - N;  // the last block overlaps its neighbour
                 if (rows.count == 0 || taps.count == 0)
                     L::template put<N>(to + i, plane, L::template empty<N>());
                 else if (!can_read)
                     merge_some(own, place, static_cast<int>(inner), to, plane);
+                else if (is_long && inner - i >= 2 * U * N)
+                    merge_all<2 * U>(own, place, i, across, to + i, plane), i += (2 * U - 1) * N;
                 else if (U > 1 && (together || inner - i >= U * N))
                     merge_all<U>(own, place, i, across, to + i, plane), i += together ? 0 : (U - 1) * N;
                 else if (in_quarters)
@@ -143,6 +144,8 @@ struct Cells {
     }
 
   private:
+    static constexpr i64 NO_RUN = std::numeric_limits<i64>::max();
+
     // Those of one row, of K cells, or of as many as the kernel says.
     template <int K>
     NDPOOL_INLINE static void windows_of(const P &own, const In *x, const In *beyond, const RowWindows &by, Lane *to,
@@ -393,26 +396,6 @@ struct Cells {
         L::template put<N>(to, plane, state);
     }
 
-    // Places of two registers: two cells at a time, of which the four registers lie side by side.
-    static void merge_two_places(const P &own, const Place &place, Lane *to, i64 plane) {
-        const i64 count = place.taps.count;
-        const Axis::Taps pairs{place.taps.first, count / 2, place.taps.skipped}, one{place.taps.first, 1, 0};
-        constexpr i64 apart = 6 * N;
-        Lane lanes[L::PLANES * apart];
-        merge_all<4>(own, {place.x, place.rows, place.kernel, pairs, 2 * place.step}, 0, {N, 1, 0, N}, lanes, apart);
-        const auto l = own.lanes();
-        for (i64 i = 0; i < 2 * N; i += N) {
-            auto state = L::template get<N>(lanes + i, apart);
-            l.template merge_any<N>(state, L::template get<N>(lanes + 2 * N + i, apart));
-            if (count % 2) {
-                merge_all<1>(own, {place.x + (count - 1) * place.step, place.rows, place.kernel, one, place.step}, i,
-                             {N, 1, 0, N}, lanes + 4 * N + i, apart);
-                l.template merge_any<N>(state, L::template get<N>(lanes + 4 * N + i, apart));
-            }
-            L::template put<N>(to + i, plane, state);
-        }
-    }
-
     // Long windows over places shorter than a register: a row's cells lie side by side, and whole registers of them are
     // merged. After so many registers that places start where the first one does, it is the turn of the first again.
     static void merge_runs(const P &own, const Place &place, i64 inner, Lane *to, i64 plane) {
@@ -433,6 +416,14 @@ struct Cells {
         for (i64 r = 0; r < place.rows.count; ++r) {
             const In *p = place.x + place.rows.offset[r];
             i64 tag = place.rows.tag[r] * place.kernel + place.taps.skipped, i = 0;
+            auto whole_periods = [&](auto count) NDPOOL_INLINED {
+                i = merge_periods<decltype(count)::value>(own, p, length, tag, places, r == 0, turn);
+                tag += i / period * places;
+            };
+            if (registers == 4)
+                whole_periods(Size<4>());
+            else if (registers == 6)  // of three channels
+                whole_periods(Size<6>());
             for (; i + period <= length; i += period, tag += places)
                 for (i64 at = 0; at < period; at += N) {
                     prefetch<N>(p + i + at);
@@ -450,6 +441,32 @@ struct Cells {
                     state, L::template retag<1>(L::template get<1>(turn + at, period), 1, at / inner));
             L::template put<1>(to + e, plane, state);
         }
+    }
+
+    // The whole periods of a row, each of R registers, into what these have at `turn`, or, of the `first` row, instead of
+    // it; says how many elements that are. Tags grow by `places` from period to period.
+    template <int R>
+    static i64 merge_periods(const P &own, const In *p, i64 length, i64 tag, i64 places, bool first, Lane *turn) {
+        constexpr i64 PERIOD = R * N;
+        if (length < PERIOD) return 0;
+        const auto l = own.lanes();
+        typename L::template State<N> state[R];
+        i64 i = 0;
+        NDPOOL_UNROLL_ALL
+        for (int u = 0; u < R; ++u)
+            if (first)
+                state[u] = own.template lift<N>(p + u * N, tag);
+            else
+                state[u] = L::template get<N>(turn + u * N, PERIOD);
+        if (first) i = PERIOD, tag += places;
+        for (; i + PERIOD <= length; i += PERIOD, tag += places) {
+            prefetch<PERIOD>(p + i);
+            NDPOOL_UNROLL_ALL
+            for (int u = 0; u < R; ++u) l.template merge_any<N>(state[u], own.template lift<N>(p + i + u * N, tag));
+        }
+        NDPOOL_UNROLL_ALL
+        for (int u = 0; u < R; ++u) L::template put<N>(turn + u * N, PERIOD, state[u]);
+        return i;
     }
 
     // Places of `count` < N elements at the end of the array, after which nothing may be read.
