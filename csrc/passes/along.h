@@ -115,6 +115,7 @@ class LanePooler {
 
   private:
     static constexpr i64 FEW_ROWS = 4, MOST_ROWS = 8;
+    static constexpr int SHORT = sizeof(Lane) < 4 ? 16 / static_cast<int>(sizeof(Lane)) : 4;  // a place of few channels
     const Plan &plan;
     const Axis &axis;
     const L &l;
@@ -473,13 +474,22 @@ class LanePooler {
         const i64 apart = room_for((end - first) * inner, phases);
         const Axis::Taps one{0, 1, 0};
         for (i64 o = first; o < end; ++o)
-            merge_windows<1>(cell + (o - begin) * axis.stride * inner, one, phases.data() + (o - first) * inner, apart);
+            merge_windows<1, N>(cell + (o - begin) * axis.stride * inner, one, phases.data() + (o - first) * inner, apart);
         put_lanes(sink, first * inner, phases.data(), apart, (end - first) * inner);
     }
 
     // Merged rows, then the places of each window.
     void pool_places(i64 base, const OutputRow &rows, Sink &sink, i64 begin, i64 end) {
         const i64 origin = merge_span(base, rows, begin, end), apart = room_for((end - begin) * inner, phases);
+        if (SHORT < N && inner <= SHORT)
+            merge_places<SHORT>(origin, begin, end, apart);
+        else
+            merge_places<N>(origin, begin, end, apart);
+        put_lanes(sink, begin * inner, phases.data(), apart, (end - begin) * inner);
+    }
+    // By registers of M lanes, from the merged row, which starts with cell `origin`.
+    template <int M>
+    void merge_places(i64 origin, i64 begin, i64 end, i64 apart) {
         const WholeOutputs whole = whole_outputs(axis, begin, end);
         constexpr int U = L::HEAVY ? 1 : 4;
         for (i64 o = begin; o < end;) {
@@ -487,33 +497,32 @@ class LanePooler {
             const Lane *cell = merged.data() + (taps.first - origin) * inner;
             Lane *to = phases.data() + (o - begin) * inner;
             if (U > 1 && o >= whole.first && o + U <= whole.stop)
-                merge_windows<U>(cell, taps, to, apart), o += U;
+                merge_windows<U, M>(cell, taps, to, apart), o += U;
             else
-                merge_windows<1>(cell, taps, to, apart), ++o;
+                merge_windows<1, M>(cell, taps, to, apart), ++o;
         }
-        put_lanes(sink, begin * inner, phases.data(), apart, (end - begin) * inner);
     }
     // U windows that follow each other, side by side. A place that is shorter than a register is written over by the
     // next one.
-    template <int U>
+    template <int U, int M>
     NDPOOL_INLINE void merge_windows(const Lane *first, const Axis::Taps &taps, Lane *to, i64 apart) {
         const i64 step = axis.dilation * inner, next_window = axis.stride * inner;
-        for (i64 i = 0; i < inner; i += N) {
-            const i64 at = i + N <= inner || inner < N ? i : inner - N;
+        for (i64 i = 0; i < inner; i += M) {
+            const i64 at = i + M <= inner || inner < M ? i : inner - M;
             const Lane *cell = first + at;
             auto get = [&](i64 c, int u) NDPOOL_INLINED {
-                return L::template retag<N>(L::template get<N>(cell + c * step + u * next_window, plane), radix,
+                return L::template retag<M>(L::template get<M>(cell + c * step + u * next_window, plane), radix,
                                             taps.skipped + c);
             };
-            State<N> state[U];
+            State<M> state[U];
             NDPOOL_UNROLL
-            for (int u = 0; u < U; ++u) state[u] = taps.count ? get(0, u) : L::template empty<N>();
+            for (int u = 0; u < U; ++u) state[u] = taps.count ? get(0, u) : L::template empty<M>();
             for (i64 c = 1; c < taps.count; ++c) {
                 NDPOOL_UNROLL
-                for (int u = 0; u < U; ++u) l.template merge_any<N>(state[u], get(c, u));
+                for (int u = 0; u < U; ++u) l.template merge_any<M>(state[u], get(c, u));
             }
             NDPOOL_UNROLL
-            for (int u = 0; u < U; ++u) L::template put<N>(to + u * inner + at, apart, state[u]);
+            for (int u = 0; u < U; ++u) L::template put<M>(to + u * inner + at, apart, state[u]);
         }
     }
 
