@@ -152,6 +152,9 @@ bool suits_cells(const Plan &plan, const Lanes &lanes) {
     const bool one_window = plan.out_row == plan.inner;
     // A long window that is all of its rows is read from end to end.
     if (one_window && plan.outer_cells > 1 && plan.in_row >= 32 * lanes.many) return true;
+    // Cells that are widened are better widened a row at a time, unless places are long.
+    if (lanes.sums && !lanes.in_two && plan.outer_cells > 1 && plan.inner <= (lanes.narrow ? 16 : 2) * lanes.many)
+        return false;
     // Memory is not read ahead where short parts of many rows take turns.
     const bool far = plan.outer * plan.in_slab >= 1 << 20;
     if (far && !one_window && plan.outer_cells >= 8 && axis.kernel * plan.inner < 2048) return false;
