@@ -59,7 +59,7 @@ struct Strands {
     i64 lanes;  // strands at a time
     i64 groups, in_group;
     struct Steps {
-        i64 elements;              // of a strand
+        i64 elements, seen;        // of a strand, and up to the last that a window sees
         i64 first, strand, group;  // where the first one starts, and from one to the next
     } in, out;
 
@@ -82,6 +82,17 @@ inline Plan with_lanes(const Plan &plan, i64 lanes) {
     return own;
 }
 
+// Up to the last one that a window sees, of the elements of a slab.
+inline i64 seen_elements(const Plan &plan) {
+    auto last_seen = [&](const Axis &axis) { return cells_under(axis, 0, axis.output).end - 1; };
+    i64 last = last_seen(plan.last()) * plan.inner;
+    for (int d = 0; d < plan.dim_count; ++d) {
+        const Dim &dim = plan.dims[d];
+        last += (dim.axis < 0 ? dim.in_count - 1 : last_seen(plan.axes[dim.axis])) * dim.in_stride;
+    }
+    return last + plan.inner;
+}
+
 // Every slab is a strand. As many at a time as have BATCH_BYTES, and a register of them at least.
 inline Strands whole_slabs(const Plan &plan, i64 bytes) {
     const i64 register_of = lanes_of(static_cast<int>(bytes)),
@@ -92,8 +103,8 @@ inline Strands whole_slabs(const Plan &plan, i64 bytes) {
             lanes,
             1,
             plan.outer,
-            {plan.in_slab, 0, plan.in_slab, 0},
-            {plan.out_slab, 0, plan.out_slab, 0}};
+            {plan.in_slab, seen_elements(plan), 0, plan.in_slab, 0},
+            {plan.out_slab, plan.out_slab, 0, plan.out_slab, 0}};
 }
 
 // Every row is cut into pieces that see no padding.
@@ -113,14 +124,14 @@ inline Strands pieces_of_rows(const Plan &plan, const RowPieces &cut, i64 lanes)
                 lanes,
                 cut.count,
                 plan.outer,
-                {piece.in_slab, first_in, plan.in_slab, in_step},
-                {piece.out_slab, first_out, plan.out_slab, out_step}};
+                {piece.in_slab, piece.in_slab, first_in, plan.in_slab, in_step},
+                {piece.out_slab, piece.out_slab, first_out, plan.out_slab, out_step}};
     return {each,
             lanes,
             plan.outer,
             cut.count,
-            {piece.in_slab, first_in, in_step, plan.in_slab},
-            {piece.out_slab, first_out, out_step, plan.out_slab}};
+            {piece.in_slab, piece.in_slab, first_in, in_step, plan.in_slab},
+            {piece.out_slab, piece.out_slab, first_out, out_step, plan.out_slab}};
 }
 
 // --- running them -----------------------------------------------------------------------------------
@@ -134,6 +145,7 @@ void run_block(const Strands &strands, const Call &call, const Block &block, con
     if (call.decided) own.decided = &of_strands;
     // Lanes without a strand are computed too, and dropped. Max and Min take no longer for what was there before.
     const bool clears = block.count < strands.lanes && call.op != Op::VALUE && (call.op != Op::WINNERS || call.t);
+    const bool of_windows = call.op == Op::VALUE || call.op == Op::WINNERS || call.op == Op::SUM;
     Scratch<std::uint64_t> room[MOST_ARRAYS];
     int used = 0;
     auto start = [&](const Strands::Steps &steps) {
@@ -150,7 +162,8 @@ void run_block(const Strands &strands, const Call &call, const Block &block, con
             with_bits(bytes, [&](auto zero) {
                 using Bits = decltype(zero);
                 transpose(static_cast<const Bits *>(array) + start(steps), steps.strand,
-                          reinterpret_cast<Bits *>(lanes), strands.lanes, block.count, steps.elements);
+                          reinterpret_cast<Bits *>(lanes), strands.lanes, block.count,
+                          of_windows ? steps.seen : steps.elements);
             });
         }
         array = lanes;
