@@ -241,7 +241,7 @@ void pool_all(const Plan &plan, const P &p, const typename P::In *x, const Sink 
         choose_forward(plan,
                        {MANY, turned ? MANY : FEW, P::TAGGED, slides, turned && HERE == Tuned::ALL ? Tuned::ROWS : HERE,
                         sizeof(In) < 4 && sizeof(In) < sizeof(typename P::Lane), !LEVEL_IS_TUNED, adds_up<P>(), in_two,
-                        most_in_words<P>(), KEEPS<typename P::Lanes>, columns_first<P>()},
+                        most_in_words<P>(), KEEPS<typename P::Lanes>, columns_first<P>(), in_pairs<P>()},
                        route.asked);
     if (route.tell(way)) return;
     const bool streamed = streams_outputs<In>(plan, sink.y, route);

@@ -109,7 +109,12 @@ bool can_tiles(const Plan &plan, const Lanes &lanes) {
            plan.last().kernel == plan.outer_cells && (plan.last().kernel == 2 || plan.last().kernel == 3);
 }
 // In steps of one, rows that are merged once serve two or three windows.
-bool suits_tiles(const Plan &plan, const Lanes &lanes) { return plan.last().stride > 1 || plan.inner > 2 * lanes.many; }
+// Narrow cells are better widened a row at a time where places are short, or where two of them are widened together.
+bool suits_tiles(const Plan &plan, const Lanes &lanes) {
+    if (lanes.sums && lanes.narrow && (plan.inner <= 3 * lanes.many || (lanes.in_pairs && plan.outer_cells == 3)))
+        return false;
+    return plan.last().stride > 1 || plan.inner > 2 * lanes.many;
+}
 
 // Windows over a cell, or so, along the axes before `stop`.
 double windows_before(const Plan &plan, int stop) {

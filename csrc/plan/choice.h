@@ -61,6 +61,7 @@ struct Lanes {
     i64 in_words = 0;    // of how many narrow integers the sum fits into words of twice their size, if that is compiled
     bool keeps = false;  // whether the windows along each row can be kept
     bool columns_first = false;  // whether sums are in order: down the columns of a window, and then along the row
+    bool in_pairs = false;       // whether narrow cells are widened two at a time
 };
 
 // BATCH can cut the one row of a slab into pieces of equal windows, none of which sees padding: `count` pieces of
