@@ -194,14 +194,15 @@ bool can_keep(const Plan &plan, const Lanes &lanes) {
     return plan.in_slab % plan.in_row == 0;
 }
 // Windows of few cells, in rows of some registers. Over several rows, only where each row is seen by some windows, and
-// all that is kept stays in the second-level cache; instead of much of it, TILES keeps nothing.
+// all that is kept stays in the second-level cache; of 2 x 2 cells, TILES is better than to keep much.
 bool suits_keep(const Plan &plan, const Lanes &lanes) {
     if (plan.outer_cells == 1) return plan.last().kernel <= (lanes.tagged ? 11 : 8) && plan.out_row >= 4 * lanes.many;
     if (windows_before(plan, plan.axis_count - 1) < 2) return false;
     const i64 registers = plan.out_row / lanes.many, rows = plan.outer_cells, cells = plan.last().kernel;
     const i64 planes = lanes.tagged || lanes.in_two ? 2 : 1, room = planes * rows_to_keep(plan) * plan.out_row;
     if (room > 8192 * lanes.many) return false;
-    if (can_tiles(plan, lanes) && room > (cells == 2 ? 1024 : 6144) * lanes.many) return false;
+    const bool tiles = can_tiles(plan, lanes) && suits_tiles(plan, lanes);
+    if (tiles && cells == 2 && room > 1024 * lanes.many) return false;
     if (rows <= 3 && cells <= 8) return registers >= (lanes.tagged ? 3 : 4);
     if (rows <= 5 && cells <= 5) return registers >= (plan.inner > 1 ? 4 : 8);
     if (lanes.tagged || lanes.in_two || rows > 9 || cells > 4) return false;
