@@ -108,7 +108,7 @@ struct Cells {
             // Whether a register may be read at every cell of a place that is shorter.
             const bool can_read = inner >= N || beyond - last >= N;
             // Of a long sum, twice as many registers of a place: memory is read in longer stretches.
-            const bool is_long = adds_up<L>() && U > 1 && !together && rows.count * taps.count >= 64;
+            const bool is_long = adds_up<L>() && U > 1 && !together && rows.count * taps.count >= 8;
             for (i64 i = 0; i < inner;) {
                 if (inner - i < N && inner >= N) i = inner - N;  // the last block overlaps its neighbour
                 if (rows.count == 0 || taps.count == 0)
