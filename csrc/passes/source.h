@@ -311,7 +311,7 @@ struct Cells {
     NDPOOL_INLINE static void merge_all(const P &kind, const Place &place, i64 i, const Registers &across, Lane *to,
                                         i64 plane) {
         // As so many registers that a short window does not pay for it.
-        if constexpr (WIDENS_FLOATS<P> && N > WIDENED && U > 1)
+        if constexpr (WIDENS_FLOATS<P> && N > WIDENED && U == 4)
             if (place.rows.count * place.taps.count >= 64)
                 return merge_all_by<U, WIDENED>(kind, place, i, across, to, plane);
         merge_all_by<U, N>(kind, place, i, across, to, plane);
