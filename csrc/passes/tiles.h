@@ -1,4 +1,4 @@
-// Channels last, windows of 2 by 2 or 3 by 3 cells: all cells of a window at once, in registers, along the elements of
+// Channels last, windows of 2 or 3 cells along a row, or 2 by 2 or 3 by 3 of them: all cells of a window at once, in registers, along the elements of
 // a place.
 #pragma once
 #include "passes/direct.h"
@@ -50,22 +50,26 @@ class TilePooler {
     template <class To>
     void pool_to(i64 base, const OutputRow &rows, const To &sink, i64 begin, i64 end) {
         if (rows.count == 2 && axis.kernel == 2)
-            pool_tiles<2>(base, rows, sink, begin, end);
+            pool_tiles<2, 2>(base, rows, sink, begin, end);
         else if (rows.count == 3 && axis.kernel == 3)
-            pool_tiles<3>(base, rows, sink, begin, end);
+            pool_tiles<3, 3>(base, rows, sink, begin, end);
+        else if (rows.count == 1 && axis.kernel == 2)
+            pool_tiles<1, 2>(base, rows, sink, begin, end);
+        else if (rows.count == 1 && axis.kernel == 3)
+            pool_tiles<1, 3>(base, rows, sink, begin, end);
         else
             for (i64 o = begin; o < end; ++o) pool_cells(base, rows, sink, o);
     }
 
-    // With K rows and windows of K cells along them.
-    template <int K, class To>
+    // With R rows and windows of K cells along them.
+    template <int R, int K, class To>
     void pool_tiles(i64 base, const OutputRow &rows, const To &sink, i64 begin, i64 end) {
         // Copies, which no store can change.
         const P own = p;
-        const FewRows<K> few(rows);
+        const FewRows<R> few(rows);
         const i64 inner = this->inner, step = axis.dilation * inner;
         const i64 shared = K - axis.stride;  // columns that a window has in common with the next one, if above 0
-        const bool keeps = !P::TAGGED && shared == 1 && columns[0];
+        const bool keeps = R > 1 && !P::TAGGED && shared == 1 && columns[0];
         To to = sink;
         const Lane *known = nullptr;  // the window's first column, if the one before had it
         for (i64 o = begin; o < end; ++o) {
@@ -92,8 +96,8 @@ class TilePooler {
             };
             if (!keeps) {
                 over_elements([&](auto &state, i64 i)
-                                  NDPOOL_INLINED { merge_tile<K>(own, cell + i, few, step, shared, state); });
-            } else if constexpr (!P::TAGGED) {
+                                  NDPOOL_INLINED { merge_tile<R, K>(own, cell + i, few, step, shared, state); });
+            } else if constexpr (R > 1 && !P::TAGGED) {
                 Lane *last = columns[o % 2];
                 if (!known) known = merge_first_column<K>(own, cell, few, columns[1 - o % 2]);
                 over_elements([&](auto &state, i64 i) NDPOOL_INLINED {
@@ -104,12 +108,12 @@ class TilePooler {
         }
     }
 
-    // The States of U registers of elements over K rows of K cells, from `cell` on in steps of `step` elements.
-    template <int K, std::size_t U, class Rows>
+    // The States of U registers of elements over R rows of K cells, from `cell` on in steps of `step` elements.
+    template <int R, int K, std::size_t U, class Rows>
     NDPOOL_INLINE void merge_tile(const P &own, const In *cell, const Rows &rows, i64 step, i64 shared,
                                   State<N> (&state)[U]) const {
         NDPOOL_UNROLL
-        for (int r = 0; r < K; ++r) NDPOOL_UNROLL
+        for (int r = 0; r < R; ++r) NDPOOL_UNROLL
         for (int k = 0; k < K; ++k) {
             const In *next = cell + rows.offset[r] + k * step;
             if (k >= shared) prefetch<U * N>(next);

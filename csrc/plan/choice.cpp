@@ -106,7 +106,8 @@ bool suits_direct(const Plan &plan, const Lanes &lanes) {
 
 bool can_tiles(const Plan &plan, const Lanes &lanes) {
     return lanes.tuned == Tuned::ALL && plan.inner >= lanes.many && !plan.last().adaptive &&
-           plan.last().kernel == plan.outer_cells && (plan.last().kernel == 2 || plan.last().kernel == 3);
+           (plan.outer_cells == 1 || plan.outer_cells == plan.last().kernel) &&
+           (plan.last().kernel == 2 || plan.last().kernel == 3);
 }
 // In steps of one, rows that are merged once serve two or three windows.
 // Narrow cells are better widened a row at a time where places are short, or where two of them are widened together.
@@ -196,12 +197,13 @@ bool can_keep(const Plan &plan, const Lanes &lanes) {
 // Windows of few cells, in rows of some registers. Over several rows, only where each row is seen by some windows, and
 // all that is kept stays in the second-level cache; of 2 x 2 cells, TILES is better than to keep much.
 bool suits_keep(const Plan &plan, const Lanes &lanes) {
-    if (plan.outer_cells == 1) return plan.last().kernel <= (lanes.tagged ? 11 : 8) && plan.out_row >= 4 * lanes.many;
+    const bool tiles = can_tiles(plan, lanes) && suits_tiles(plan, lanes);
+    if (plan.outer_cells == 1)
+        return !tiles && plan.last().kernel <= (lanes.tagged ? 11 : 8) && plan.out_row >= 4 * lanes.many;
     if (windows_before(plan, plan.axis_count - 1) < 2) return false;
     const i64 registers = plan.out_row / lanes.many, rows = plan.outer_cells, cells = plan.last().kernel;
     const i64 planes = lanes.tagged || lanes.in_two ? 2 : 1, room = planes * rows_to_keep(plan) * plan.out_row;
     if (room > 8192 * lanes.many) return false;
-    const bool tiles = can_tiles(plan, lanes) && suits_tiles(plan, lanes);
     if (tiles && cells == 2 && room > 1024 * lanes.many) return false;
     if (rows <= 3 && cells <= 8) return registers >= (lanes.tagged ? 3 : 4);
     if (rows <= 5 && cells <= 5) return registers >= (plan.inner > 1 ? 4 : 8);

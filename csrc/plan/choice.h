@@ -13,7 +13,7 @@ enum class Way {
     SLIDE,     // one pooled axis after the other, each over whole planes
     PAIRS,     // windows of 2 narrow integers in steps of 2, as halves of words
     DIRECT,    // windows of 2 or 3 cells in steps of 2, in registers
-    TILES,     // channels last, windows of 2 by 2 or 3 by 3 cells, in registers
+    TILES,     // channels last, windows of 2 or 3 cells, or 2 by 2 or 3 by 3 of them, in registers
     CELLS,     // channels last, all cells of a window in turn
     SEGMENTS,  // windows that hardly overlap, each a register by itself, and some folded together
     KEPT,  // windows in steps of one along each row, cell by cell, kept until all windows over the row have merged them
