@@ -372,6 +372,7 @@ struct ForwardBatch {
         const i64 cells_of_row = plan.in_slab / plan.out_rows;
         if (plan.inner >= lanes) return fill && cells_of_row < 100 && plan.inner <= 2 * lanes;
         const bool rows_of_a_register = is_full && bytes <= 2 && 2 * plan.in_row <= lanes;
+        if (fill && is_one_short_row()) return true;
         if (fill && has_short_rows() && (cells_of_row < few_cells() || rows_of_a_register)) return true;
         return plan.dim_count == 0 && suits_pieces() && (fill || row_pieces(plan, lanes, bytes).count > 0);
     }
@@ -412,8 +413,14 @@ struct ForwardBatch {
     bool has_small_steps() const {
         if (axis.adaptive) return false;
         if (plan.inner > 1) return axis.stride <= (plan.dim_count == 0 ? 2 : 1);
-        if (result_bytes == 1 && !sums) return axis.stride <= 2;
+        if (result_bytes == 1 && !sums) return axis.stride <= 3;
+        if (one_row && sums && bytes == 8) return axis.stride <= (axis.kernel > 3 ? 1 : 2);
         return axis.stride <= (bytes == 8 || one_row ? 4 : 5);
+    }
+    // The one row of a slab has so few outputs that to split it into phases takes longer; lanes of sums are wide.
+    bool is_one_short_row() const {
+        const i64 few = sums && bytes <= 2 ? 96 : (bytes == 1 ? 3 : 6) * lanes;
+        return one_row && !axis.adaptive && axis.stride > 1 && plan.out_row < few;
     }
     bool has_short_rows() const {
         const bool longer = !has_small_steps() || loses_more() || (sums && bytes == 8);
