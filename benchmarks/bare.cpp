@@ -93,15 +93,20 @@ Floats widened(Halves v) {
 #endif
 }
 
+template <class T>
+constexpr T inverse_factorial(int n) {
+    return n < 2 ? T(1) : inverse_factorial<T>(n - 1) / n;
+}
+
 // exp(x), for x that is not large: 2 to the power of a whole number, which is added to the exponent, times a polynomial.
 template <int DEGREE, int MANTISSA, class Bits, class V>
 V exponential(V x) {
     using T = std::decay_t<decltype(x[0])>;
     constexpr T WHOLE = T(1.5) * (std::uint64_t(1) << MANTISSA), LOG2_E = T(1.4426950408889634), LN_2 = T(0.6931471805599453);
     const V shifted = x * LOG2_E + WHOLE, rest = x - (shifted - WHOLE) * LN_2;
-    V series = V{} + T(1) / DEGREE;
+    V series = V{} + inverse_factorial<T>(DEGREE);
 #pragma GCC unroll 16
-    for (int k = DEGREE - 1; k >= 0; --k) series = series * rest + T(1) / (k + 1);
+    for (int k = DEGREE - 1; k >= 0; --k) series = series * rest + inverse_factorial<T>(k);
     return reinterpret_cast<V>(reinterpret_cast<Bits>(series) + (reinterpret_cast<Bits>(shifted) << MANTISSA));
 }
 
@@ -300,7 +305,7 @@ V logarithm(V x) {
     constexpr Whole ONE = sizeof(T) == 4 ? Whole(0x3f800000) : Whole(0x3ff0000000000000);
     const Bits bits = reinterpret_cast<Bits>(x), high = (bits - ONE) >> MANTISSA;
     const V rest = reinterpret_cast<V>(bits - (high << MANTISSA)) - T(1);
-    V series = V{} + T(1) / DEGREE;
+    V series = V{} + T(DEGREE % 2 ? 1 : -1) / DEGREE;
 #pragma GCC unroll 24
     for (int k = DEGREE - 1; k >= 1; --k) series = series * rest + T(k % 2 ? 1 : -1) / k;
     return series * rest + __builtin_convertvector(high, V) * T(0.6931471805599453);

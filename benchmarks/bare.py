@@ -16,6 +16,7 @@ import numpy as np
 from .cases import Case, Data
 
 SOURCE = Path(__file__).with_name("bare.cpp")
+OPTIONS = ["-O3", "-march=native", "-fno-math-errno", "-shared", "-fPIC"]
 LINE = 64
 
 
@@ -25,7 +26,7 @@ def library() -> ctypes.CDLL | None:
     with tempfile.TemporaryDirectory() as folder:
         built = Path(folder, "bare.so")
         try:
-            subprocess.run(["c++", "-O3", "-march=native", "-shared", "-fPIC", SOURCE, "-o", built], check=True)
+            subprocess.run(["c++", *OPTIONS, SOURCE, "-o", built], check=True)
         except (OSError, subprocess.CalledProcessError):
             return None
         return ctypes.CDLL(str(built))  # stays loaded when its file is gone

@@ -29,6 +29,7 @@ import torch
 import ndpool
 import ndpool.torch.functional
 
+from . import windows
 from .bare import library, lines
 from .measure import Stopwatch
 from .report import table
@@ -201,51 +202,36 @@ def values_and_gradients() -> str:
 
 # --- windows in steps of one ------------------------------------------------------------------------
 
-#: Pools, the shapes of their inputs, and the loops that make as many windows. They have the shapes of the map's pools
-#: whose time beside the memory's limit is the longest.
+#: Pools and the shapes of their inputs: those of the map's pools whose time beside the memory's limit is the longest.
 STEPS_OF_ONE = {
-    "max k6s1, three axes, float16": (MAX, (6, 6, 6), (3, 149, 87, 80), "float16", "merge_shorts"),
-    "max k3s1, four axes, float16": (MAX, (3, 3, 3, 3), (29, 37, 59, 32), "float16", "merge_shorts"),
-    "avg k13s1, two axes, float16": (AVG, (13, 13), (2, 1529, 1786), "float16", "merge_halves"),
-    "avg k10s1, one axis, float16": (AVG, (10,), (3, 1682849), "float16", "merge_halves"),
-    "avg k7s1, two axes, float32": (AVG, (7, 7), (2, 1529, 1786), "float32", "merge_floats"),
-    "avg k3s1, three axes, float32": (AVG, (3, 3, 3), (3, 149, 87, 80), "float32", "merge_floats"),
+    "max k6s1, three axes, float16": (MAX, (6, 6, 6), (3, 149, 87, 80), "float16"),
+    "max k3s1, four axes, float16": (MAX, (3, 3, 3, 3), (29, 37, 59, 32), "float16"),
+    "avg k13s1, two axes, float16": (AVG, (13, 13), (2, 1529, 1786), "float16"),
+    "avg k10s1, one axis, float16": (AVG, (10,), (3, 1682849), "float16"),
+    "avg k7s1, two axes, float32": (AVG, (7, 7), (2, 1529, 1786), "float32"),
+    "avg k3s1, three axes, float32": (AVG, (3, 3, 3), (3, 149, 87, 80), "float32"),
+    "smooth max k3s1, two axes, float32": (SMOOTH, (3, 3), (2, 1529, 1786), "float32"),
+    "smooth max k3s1, two axes, float64": (SMOOTH, (3, 3), (2, 764, 893), "float64"),
+    "Lp(2) k5s1, two axes, float32": (ndpool.Lp(2), (5, 5), (2, 1529, 1786), "float32"),
 }
-MERGED, BEYOND = 2048, 64  # the cells of a loop's lines, and how many behind the last of them it reads
-
-
-def merges(kind: ndpool.Kind, side: int) -> int:
-    """How often cells are merged along an axis, at least, for each to become a window of so many.
-
-    The halves of a window of Max may overlap; those of a sum do not. The ends of two blocks take three.
-    """
-    halvings = (side - 1).bit_length() if kind == MAX else side.bit_length() + side.bit_count() - 2
-    return min(halvings, 3)
 
 
 def steps_of_one() -> str:
-    """The pool and the loop, both as multiples of the memory's limit: what moving x and y takes at a copy's speed.
-
-    The loop makes as many windows, of all cells but those of the last lines.
-    """
-    loops = library()
-    if loops is None:
+    """The pool and the loop, both as multiples of the memory's limit: what moving x and y takes at a copy's speed."""
+    if library() is None:
         return "There is no compiler for the bare loops.\n"
     rows = []
-    for name, (kind, sides, shape, dtype, loop) in STEPS_OF_ONE.items():
+    for name, (kind, sides, shape, dtype) in STEPS_OF_ONE.items():
         x = np.random.default_rng(0).standard_normal(shape, np.float32).astype(dtype)
-        pool = pool_of(kind, sides, 1)
+        pool = pool_of(kind, sides, 1, axes=tuple(range(-len(sides), 0)))
         y, target = pool(x), np.empty_like(x)
-        counts, windows = [merges(kind, side) for side in sides], np.empty_like(y)
-        made = min(y.size, x.size - BEYOND) // MERGED * MERGED
-        merge = getattr(loops, loop)
-        merge.argtypes, merge.restype = [ctypes.c_void_p] * 2 + [ctypes.c_size_t] * 3, None
-        bare = partial(merge, x.ctypes.data, windows.ctypes.data, sum(counts), counts[-1], made)
+        bare = windows.loop(pool, shape, dtype, row=len(sides) - 1)
+        assert bare is not None
         found = best({"pool": partial(pool, x, out=y), "copy": partial(np.copyto, target, x), "loop": bare})
         limit = found["copy"] * (x.nbytes + y.nbytes) / (2 * x.nbytes)
-        least = found["loop"] * y.size / made
-        told = [f"{seconds / limit:.1f}" for seconds in (least, found["pool"])]
-        rows.append([name, str(sum(counts)), *told, f"{found['pool'] / least:.1f}"])
+        merged = sum(windows.merges(axis, kind == MAX) for axis in windows.axes_of(pool, shape))
+        told = [f"{found[which] / limit:.1f}" for which in ("loop", "pool")]
+        rows.append([name, str(merged), *told, f"{found['pool'] / found['loop']:.1f}"])
     return table(["times the memory's limit", "merges a cell", "loop", "pool", "pool / loop"], rows)
 
 

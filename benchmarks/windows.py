@@ -1,17 +1,17 @@
 """The bare loop of any window: what it takes to move the cells and to merge them, in lines that the nearest cache holds.
 
-It reads all of x, merges lines along one pooled axis after the other as often as such windows need at least, and writes
-as many outputs as there are; `bare.cpp` has the loops. Cells become lanes as exactness asks: floats of up to 32 bits are
-added up as doubles, doubles with what they lose. SmoothMax takes an exponential of each cell and a logarithm of each
-output, Lp(2) squares and roots. On the way back of a sum, outputs are merged into cells in the same way.
+It reads as many cells as x has, merges lines along one pooled axis after the other as often as such windows need at
+least, and writes as many outputs; `bare.cpp` has the loops. Cells become lanes as exactness asks: floats of up to 32
+bits are added up as doubles, doubles with what they lose. SmoothMax takes an exponential of each cell and a logarithm of
+each output, Lp(2) squares and roots. On the way back of a sum, outputs are merged into cells in the same way.
 """
 
 from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+import math
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,12 +20,13 @@ import ndpool
 from ndpool import Avg, Lp, Max, Min, SmoothMax, Sum
 
 from .bare import library, lines
+from .cases import numpy_dtype
 
-PIECE = 8 << 10  # bytes of lanes, as in bare.cpp
+REGISTER, REGISTERS = 64, 128  # bytes, and of a piece before or after an axis, as in bare.cpp
 
 
 class Axis(NamedTuple):
-    """One pooled axis. A bin is a window of as many cells as the longest."""
+    """One pooled axis. Bins are windows of as many cells as the longest."""
 
     length: int
     output: int
@@ -33,34 +34,30 @@ class Axis(NamedTuple):
     stride: int
 
 
-class Along(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_size_t) for name in ("registers", "merges", "step", "apart")]
-
-
-class Pieces(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_size_t) for name in ("count", "registers")]
-    _fields_ += [("axes", ctypes.POINTER(Along)), ("axis_count", ctypes.c_size_t)]
-
-
-# --- what windows need ------------------------------------------------------------------------------
-
-
-def axes_of(pool: ndpool.Pool, shape: Sequence[int]) -> list[Axis]:
+def axes_of(pool: ndpool.Pool, shape: tuple[int, ...]) -> list[Axis]:
     """The pooled axes of a pool over the last ones of a shape."""
-    rank = len(pool.axes or ())
+    outputs, window = pool.output_shape(shape), pool.window
     found = []
-    for a, (length, output) in enumerate(zip(shape[-rank:], pool.output_shape(tuple(shape))[-rank:], strict=True)):
-        if isinstance(pool.window, ndpool.Window):
-            numbers = (pool.window.kernel_size, pool.window.stride or pool.window.kernel_size)
-            kernel, stride = (n[a] if isinstance(n, tuple) else n for n in numbers)
+    for a in range(-len(pool.axes or ()), 0):
+        length, output = shape[a], outputs[a]
+        if isinstance(window, ndpool.Window):
+            kernel, stride = _along(window.kernel_size, a), _along(window.stride or window.kernel_size, a)
         else:
             kernel, stride = -(-length // output), max(1, length // output)
         found.append(Axis(length, output, kernel, stride))
     return found
 
 
+def _along(numbers: int | Sequence[int], axis: int) -> int:
+    return numbers if isinstance(numbers, int) else numbers[axis]
+
+
+def overlap(pool: ndpool.Pool, shape: tuple[int, ...]) -> bool:
+    return any(axis.kernel > axis.stride and axis.output > 1 for axis in axes_of(pool, shape))
+
+
 def merges(axis: Axis, may_overlap: bool) -> int:
-    """Those of an output along an axis, by whichever method takes the fewest.
+    """How often cells are merged for an output along an axis, by whichever method takes the fewest.
 
     All cells in turn; the end of a block and the beginning of the next; in steps of one, windows of 2, 4, 8, ... cells.
     Two of these may overlap where a cell that is merged twice counts once.
@@ -72,91 +69,122 @@ def merges(axis: Axis, may_overlap: bool) -> int:
 
 
 def merges_back(axis: Axis) -> int:
-    """Those of a cell: with what the outputs over it hand on, which are a window in steps of one."""
+    """How often outputs are merged for a cell: those over it are a window in steps of one."""
     over = -(-axis.kernel // axis.stride)
-    return merges(Axis(0, 0, over, 1), may_overlap=False)
+    return merges(Axis(axis.output, axis.length, over, 1), may_overlap=False)
 
 
-# --- loops ------------------------------------------------------------------------------------------
+# --- the work of a loop -----------------------------------------------------------------------------
 
 
-class Shape(NamedTuple):
-    """How one axis turns some cells into others: `of` each `to`, and the merges of each of these."""
+class Turn(NamedTuple):
+    """What an axis does to the lines of a piece: of so many it makes so many, with so many merges each."""
 
     of: int
     to: int
     merges: int
-    in_row: bool
+    in_row: bool  # whether lines start within registers
 
 
-def passes(shapes: Iterable[Shape], registers: int, lanes: int) -> list[Along]:
+class Along(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in ("registers", "merges", "step", "apart")]
+
+
+class Pieces(ctypes.Structure):
+    _fields_ = [
+        ("count", ctypes.c_size_t),
+        ("registers", ctypes.c_size_t),
+        ("axes", ctypes.POINTER(Along)),
+        ("axis_count", ctypes.c_size_t),
+    ]
+
+
+def one_after_the_other(turns: Iterable[Turn], registers: int, lanes: int) -> list[Along]:
     """The work of each axis on a piece of so many registers."""
     made = []
-    for shape in shapes:
-        count = max(1, round(registers * shape.to / shape.of))
-        step = registers * lanes // count
-        merges = min(shape.merges, max(1, registers - 1)) if shape.merges else 0
-        apart = max(1, step // (merges + 1))
-        if not shape.in_row:
+    for turn in turns:
+        count = max(1, round(registers * turn.to / turn.of))
+        step, merged = registers * lanes // count, min(turn.merges, registers - 1)
+        apart = max(1, step // (merged + 1))
+        if not turn.in_row:
             apart = max(1, round(apart / lanes)) * lanes
-        made.append(Along(count, merges, step, apart))
+        made.append(Along(count, merged, step, apart))
         registers = count
     return made
 
 
 def work_of(made: Iterable[Along]) -> int:
+    """Loads, merges and stores."""
     return sum(along.registers * (along.merges + 2) for along in made)
 
 
 class Lanes(NamedTuple):
     loop: str  # its name in bare.cpp
-    lanes: int
-    registers: int  # of a piece
+    bytes: int  # of a lane
+    result: int  # bytes of an output
 
 
-def lanes_of(kind: ndpool.Kind, dtype: str, back: bool = False) -> Lanes | None:
+def lanes_of(kind: ndpool.Kind, dtype: str, back: bool) -> Lanes | None:
     """None where there is no such loop."""
-    size = {"bfloat16": 2}.get(dtype) or np.dtype(dtype).itemsize
+    size = numpy_dtype(dtype).itemsize
     match kind:
         case Max() | Min() if not back:
-            return Lanes(f"max {size if size < 4 else dtype}", 64 // size, PIECE // 64)
-        case Sum() | Avg():
-            name, lane = "sum", 4 if dtype in ("uint8", "int16") else 8
-        case SmoothMax() | Lp(p=2) if "float" in dtype:
-            name, lane = "lp" if isinstance(kind, Lp) else "smooth", 8
+            return Lanes(f"max {size if size < 4 else dtype}", size, size)
+        case Sum() | Avg() if "float" in dtype:
+            name = "sum"
+        case Sum() | Avg() if not back:
+            return Lanes(f"sum {dtype}", max(4, min(8, 2 * size)), 8)
+        case SmoothMax() if "float" in dtype:
+            name = "smooth"
+        case Lp(p=2) if "float" in dtype:
+            name = "lp"
         case _:
             return None
-    return Lanes(f"{name} {dtype}{' back' * back}", 64 // lane, PIECE // 64)
+    return Lanes(f"{name} {dtype}{' back' if back else ''}", 8, size)
 
 
-def loop(pool: ndpool.Pool, shape: Sequence[int], dtype: str, row: int | None, back: bool = False) -> Callable[[], Any] | None:
-    """The loop of a pool over the last axes of an array, of which `row` lies along the rows of memory, if one does."""
-    found, loops = lanes_of(pool.kind, dtype, back), library()
-    if found is None or loops is None:
+class Loop:
+    """The loop of a pool, a call without arguments, over arrays of its own, which are full of ones."""
+
+    def __init__(self, lanes: Lanes, dtype: str, turns: Sequence[Turn], cells: int) -> None:
+        grown = math.prod(turn.to / turn.of for turn in turns)
+        registers, in_register = max(1, int(REGISTERS / max(1, grown))), REGISTER // lanes.bytes
+        orders = itertools.permutations(turns)
+        made = min((one_after_the_other(order, registers, in_register) for order in orders), key=work_of)
+        count = max(1, cells // (registers * in_register))
+        self.name, self.axes = lanes.loop, made
+        self.read, self.written = count * registers * in_register, count * made[-1].registers * in_register
+        self.source = _ones(self.read, dtype)
+        self.target = _ones(self.written, "int64" if lanes.result > self.source.itemsize else dtype)
+        self.x = _ones(self.written, dtype)
+        self._pieces = Pieces(count, registers, (Along * len(made))(*made), len(made))
+
+    def __call__(self) -> None:
+        loops = library()
+        assert loops is not None
+        addresses = (ctypes.c_void_p(array.ctypes.data) for array in (self.source, self.x, self.target))
+        if not loops.run_windows(self.name.encode(), ctypes.byref(self._pieces), *addresses):
+            raise ValueError(f"bare.cpp has no loop '{self.name}'")
+
+
+def _ones(count: int, dtype: str) -> np.ndarray[Any, Any]:
+    array = lines(np.empty(count, numpy_dtype(dtype))).view(numpy_dtype(dtype))
+    array[...] = 1
+    return array
+
+
+def loop(pool: ndpool.Pool, shape: tuple[int, ...], dtype: str, row: int | None, back: bool = False) -> Loop | None:
+    """The loop of a pool over the last axes of an array, of which number `row` lies along the rows of memory, if any does.
+
+    None where there is none, or no compiler.
+    """
+    lanes = lanes_of(pool.kind, dtype, back)
+    if lanes is None or library() is None:
         return None
-    axes = axes_of(pool, shape)
-    if back:
-        shapes = [Shape(axis.output, axis.length, merges_back(axis), a == row) for a, axis in enumerate(axes)]
-    else:
-        one = isinstance(pool.kind, Max | Min)
-        shapes = [Shape(axis.length, axis.output, merges(axis, one), a == row) for a, axis in enumerate(axes)]
-    grown = np.prod([shape.to / shape.of for shape in shapes])  # how many there are in the end, of each at first
-    registers = max(1, int(found.registers / max(1, grown)))
-    made = min((passes(order, registers, found.lanes) for order in itertools.permutations(shapes)), key=work_of)
-    cells = int(np.prod(shape)) if not back else int(np.prod(pool.output_shape(tuple(shape))))
-    count = max(1, cells // (registers * found.lanes))
-    size = {"bfloat16": 2}.get(dtype) or np.dtype(dtype).itemsize
-    out = 8 if "int" in dtype and "sum" in found.loop else size
-    source = lines(np.empty(count * registers * found.lanes * size, np.uint8))
-    target = lines(np.empty(count * made[-1].registers * found.lanes * out, np.uint8))
-    x = lines(np.empty(target.nbytes if back else 0, np.uint8))
-    kept = (Along * len(made))(*made)
-    pieces = Pieces(count, registers, kept, len(made))
-    arguments = (ctypes.byref(pieces), *(ctypes.c_void_p(a.ctypes.data) for a in (source, x, target)))
-    if not loops.run_windows(found.loop.encode(), *arguments):
-        return None
-    return partial(_run, loops.run_windows, found.loop.encode(), arguments, (source, x, target, pieces, kept))
-
-
-def _run(function: Any, name: bytes, arguments: tuple[Any, ...], kept: object) -> None:
-    function(name, *arguments)
+    turns = []
+    for a, axis in enumerate(axes_of(pool, shape)):
+        if back:
+            turns.append(Turn(axis.output, axis.length, merges_back(axis), a == row))
+        else:
+            turns.append(Turn(axis.length, axis.output, merges(axis, isinstance(pool.kind, Max | Min)), a == row))
+    return Loop(lanes, dtype, turns, math.prod(pool.output_shape(shape) if back else shape))

@@ -125,6 +125,81 @@ def test_wrong_numbers_are_found(drawing, truth, kind, dtype):
         truth.check_gradient(found, g, gx * np.asarray(1.03, dtype))
 
 
+# --- bare loops -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def windows():
+    return importlib.import_module("benchmarks.windows")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "of_max", "of_sum", "back"),
+    [
+        (1, 1, 0, 0, 0),
+        (2, 1, 1, 1, 1),
+        (3, 1, 2, 2, 2),
+        (5, 1, 3, 3, 3),
+        (13, 1, 3, 3, 3),
+        (2, 2, 1, 1, 0),
+        (9, 2, 5, 5, 3),
+    ],
+)
+def test_cells_are_merged_as_often_as_windows_need(windows, kernel, stride, of_max, of_sum, back):
+    axis = windows.Axis(100, 50, kernel, stride)
+    assert (windows.merges(axis, True), windows.merges(axis, False)) == (of_max, of_sum)
+    assert windows.merges_back(axis) == back
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["forward", "back"])
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("kind", [Max(), Min(), Sum(), Avg(), SmoothMax(2.0), Lp(2), Lp(3)], ids=repr)
+def test_bare_loops_merge_ones(windows, kind, dtype, back):
+    """So many cells are read, so many outputs written, and each is made of as many ones as its axes merge."""
+    pool, shape = ndpool.Pool(kind, Window((3, 2), (1, 2)), axes=(-2, -1)), (20, 60, 80)
+    loop = windows.loop(pool, shape, dtype, row=1, back=back)
+    selects, plain = isinstance(kind, Max | Min), isinstance(kind, Max | Min | Sum | Avg)
+    if kind == Lp(3) or ("int" in dtype and (back or not plain)) or (back and selects):
+        assert loop is None
+        return
+    if loop is None:
+        pytest.skip("there is no compiler")
+    loop()
+    cells, outputs = np.prod(shape), np.prod(pool.output_shape(shape))
+    assert loop.read == pytest.approx(outputs if back else cells, rel=0.2)
+    assert loop.written == pytest.approx(cells if back else outputs, rel=0.2)
+    merged = np.prod([axis.merges + 1 for axis in loop.axes])
+    assert merged == (3 if back else 6)
+    value = {SmoothMax: merged * np.e if back else 1 + np.log(merged), Lp: merged if back else np.sqrt(merged)}
+    right = np.isclose(loop.target.astype(float), 1 if selects else value.get(type(kind), merged), rtol=0.02)
+    assert right.mean() > 0.98  # at the end of a piece there may be no line to merge
+
+
+def test_windows_that_overlap_are_told(windows):
+    def overlap(window, axes=(-2, -1)):
+        return windows.overlap(ndpool.Pool(Avg(), window, axes=axes), (2, 7, 8))
+
+    assert overlap(Window((2, 3), (2, 2)))
+    assert overlap(Adaptive((2, 3)))
+    assert not overlap(Window((2, 3)))
+    assert not overlap(Window((7, 8), 1))
+    assert not overlap(Adaptive((7, 4)))
+    assert not overlap(Global())
+
+
+def test_what_a_pool_takes_at_least():
+    measures = importlib.import_module("benchmarks.map.measures")
+    one = record(seconds={"forward": 5.0, "vjp": 12.0, "copy": 1.0}, limits={"forward": 1.0, "vjp": 3.0})
+    assert (measures.least(one, "forward"), measures.least(one, "vjp")) == (1.0, 3.0)
+    one["seconds"] |= {"forward loop": 4.0, "back loop": 3.5}
+    assert (measures.least(one, "forward"), measures.least(one, "vjp")) == (4.0, 7.5)
+    one["seconds"] |= {"forward loop": 6.0}  # which the pool is better than
+    assert (measures.least(one, "forward"), measures.least(one, "vjp")) == (5.0, 9.5)
+    assert measures.least_against_limit("vjp", "plain")(one) == pytest.approx(9.5 / 3)
+    assert measures.against_least("vjp", "plain")(one) == pytest.approx(12 / 9.5)
+    assert measures.against_least("vjp", "smooth")(one) is None
+
+
 # --- the command ----------------------------------------------------------------------------------
 
 
@@ -189,7 +264,7 @@ def test_times_that_look_slow_are_measured_again():
 
 def test_quantiles_stand_beside_their_goals():
     report = importlib.import_module("benchmarks.map.report")
-    torch_row, array_row, limit_row, bound_row, least_row = report.quantile_rows([record()] * 3)
+    torch_row, array_row, limit_row, loop_row, left_row, bound_row, least_row = report.quantile_rows([record()] * 3)
     assert (torch_row[0], array_row[0]) == tuple(f"PyTorch / ndpool on {on}, forward" for on in ("tensors", "arrays"))
     assert (
         torch_row[1:]
@@ -201,6 +276,8 @@ def test_quantiles_stand_beside_their_goals():
         ]
     )
     assert limit_row[2:] == ["median 2.00, 95 % 2.00, worst 2.00", "95 % ≤ 3: met"]
+    assert loop_row[0].startswith("bare loop / memory's limit, forward")
+    assert (loop_row[2], left_row[2]) == ("median 1.00, 95 % 1.00, worst 1.00", "median 2.00, 95 % 2.00, worst 2.00")
     assert bound_row[0] == "PyTorch / memory's limit, forward"
     assert least_row[0].startswith("PyTorch / the longer of")
     assert least_row[2] == "worst 2.00, 1 % 2.00, 5 % 2.00, 25 % 2.00, median 2.00"

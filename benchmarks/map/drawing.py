@@ -81,6 +81,13 @@ class Drawn:
         return "smooth" if isinstance(self.kind, SmoothMax) or self.kind == Lp(2) else "powers"
 
     @property
+    def row(self) -> int | None:
+        """Which pooled axis lies along the rows of memory, if one does."""
+        if self.layout == "channels last" and self.shape[1] > 1:
+            return None
+        return 0 if self.layout == "fortran" else self.rank - 1
+
+    @property
     def sort(self) -> str:
         """The sort of window, by which points are coloured."""
         window = self.window

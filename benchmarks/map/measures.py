@@ -3,6 +3,9 @@
 The memory's limit of a pool is the time in which its bytes would be moved at the speed of a copy of x, which reads and
 writes x once and takes its turns with the pool. Forward moves x and y. Forward and VJP move x and y, then g, what the
 derivative keeps (read, and the winners also written) and gx.
+
+What a pool takes at least is that limit or, of a large array, a bare loop that also merges cells as often as its windows
+need, or takes the exponentials of its kind: whichever is longer. A loop that takes longer than the pool does not count.
 """
 
 from __future__ import annotations
@@ -95,6 +98,35 @@ def against_limit(mode: str, family: str, least: int = LARGE) -> Callable[[Recor
     return value
 
 
+def least(record: Record, mode: str) -> float:
+    """What the pool takes at least."""
+    seconds, limits = record["seconds"], record["limits"]
+    found = max(limits["forward"], seconds.get("forward loop", 0.0))
+    if mode == "vjp":
+        found += max(limits["vjp"] - limits["forward"], seconds.get("back loop", 0.0))
+    return float(max(limits[mode], min(found, seconds[mode])))
+
+
+def least_against_limit(mode: str, family: str) -> Callable[[Record], float | None]:
+    """What the pool takes at least over the memory's limit, which bounds `against_limit`."""
+
+    def value(record: Record) -> float | None:
+        took = against_limit(mode, family)(record)
+        return None if took is None else least(record, mode) / record["limits"][mode]
+
+    return value
+
+
+def against_least(mode: str, family: str) -> Callable[[Record], float | None]:
+    """Ndpool's time over what the pool takes at least."""
+
+    def value(record: Record) -> float | None:
+        took = against_limit(mode, family)(record)
+        return None if took is None else record["seconds"][mode] / least(record, mode)
+
+    return value
+
+
 LOW, HIGH = (0.0, 0.01, 0.05, 0.25, 0.5), (0.5, 0.95, 1.0)
 FAMILIES = {
     "plain": "max, min, avg, sum",
@@ -130,15 +162,26 @@ def _limit_measure(mode: str, family: str) -> Measure:
     return Measure(title, mode, mode, against_limit(mode, family), HIGH, goals, least_is_worst=False)
 
 
+def _loop_measures(mode: str, family: str) -> tuple[Measure, Measure]:
+    """What stands beside the memory's limit: the share of it that bare loops have, and what is left."""
+    of = f"{WORDS[mode]}, {FAMILIES[family]}"
+    return (
+        Measure(f"bare loop / memory's limit, {of}", mode, mode, least_against_limit(mode, family), HIGH, (), False),
+        Measure(f"time / bare loop, {of}", mode, mode, against_least(mode, family), HIGH, (), False),
+    )
+
+
 MEASURES = (
     *(_torch_measure("forward", on, 1.2, 8.0) for on in PLACES),
     *(_torch_measure("vjp", on, 1.5, 6.0) for on in PLACES),
     *(_limit_measure(mode, family) for family in FAMILIES for mode in WORDS),
 )
 
-BOUNDS = tuple(
-    measure(mode) for measure in (_bound_measure, _least_measure) for mode in WORDS
-)  # shown beside them, with no worst
+# Shown beside them, with no worst.
+BOUNDS = (
+    *(measure for mode, family in MOST for measure in _loop_measures(mode, family)),
+    *(measure(mode) for measure in (_bound_measure, _least_measure) for mode in WORDS),
+)
 
 
 def is_suspect(record: Record) -> bool:

@@ -13,11 +13,12 @@ from ndpool import native
 from ndpool.memory import memory_order
 from ndpool.plan import Plan, plan_of
 
+from .. import windows
 from ..measure import best_times, copier
 from ..peers import Contender
 from . import data, truth
 from .drawing import Drawn
-from .measures import Record, is_suspect
+from .measures import LARGE, Record, is_suspect
 from .rivals import Call, bare, rivals
 
 Work = Callable[[], Any]
@@ -97,7 +98,18 @@ class Bench:
             if theirs is not None:
                 nothing = self.tensor_vjp(bare(y, torch.empty_like(self.x)))
                 works |= {"vjp torch": self.tensor_vjp(theirs), "vjp bare": nothing}
-        return works
+        return works | self.loops()
+
+    def loops(self) -> dict[str, Work]:
+        """The bare loops of a pool on a large array, where more than its bytes takes time: merges, or curved kinds."""
+        drawn, found = self.drawn, dict[str, Work | None]()
+        takes = drawn.family == "smooth" or (drawn.family == "plain" and windows.overlap(drawn.pool, drawn.shape))
+        if not takes or self.threads > 1 or self.x.numel() * self.x.element_size() < LARGE:
+            return {}
+        for name, back in (("forward loop", False), ("back loop", True)):
+            if not back or self.g is not None:
+                found[name] = windows.loop(drawn.pool, drawn.shape, drawn.dtype, drawn.row, back)
+        return {name: work for name, work in found.items() if work is not None}
 
     # --- checks ---
 
