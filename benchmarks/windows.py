@@ -1,9 +1,9 @@
-"""The bare loop of any window: what it takes to move the cells and to merge them, in lines that the nearest cache holds.
+"""The bare loop of any window: what it takes to move cells, and to merge them in lines that the nearest cache holds.
 
 It reads as many cells as x has, merges lines along one pooled axis after the other as often as such windows need at
 least, and writes as many outputs; `bare.cpp` has the loops. Cells become lanes as exactness asks: floats of up to 32
-bits are added up as doubles, doubles with what they lose. SmoothMax takes an exponential of each cell and a logarithm of
-each output, Lp(2) squares and roots. On the way back of a sum, outputs are merged into cells in the same way.
+bits are added up as doubles, doubles with what they lose. SmoothMax takes an exponential of each cell and a logarithm
+of each output, Lp(2) squares and roots. On the way back of a sum, outputs are merged into cells in the same way.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def _ones(count: int, dtype: str) -> np.ndarray[Any, Any]:
 
 
 def loop(pool: ndpool.Pool, shape: tuple[int, ...], dtype: str, row: int | None, back: bool = False) -> Loop | None:
-    """The loop of a pool over the last axes of an array, of which number `row` lies along the rows of memory, if any does.
+    """The loop of a pool over the last axes of an array, of which number `row` lies along the rows of memory.
 
     None where there is none, or no compiler.
     """

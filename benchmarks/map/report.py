@@ -78,9 +78,9 @@ took turns. ndpool is called on tensors, where forward + VJP are autograd's as P
 copy: x and y; with VJP also g, gx and what the derivative keeps. Where x is every second number of an array, all of
 the array counts. The limit is compared with arrays of 4 MB and more. There, a bare loop takes its turns too, where it
 takes longer: it moves the same bytes, merges lines in the nearest cache as often as such windows need at least, and
-takes the exponentials or squares of the kind. So no more than that can be asked for, and where the loop is beyond a
-target, so is the pool. The last lines of the table have PyTorch's time over that limit, and over a bare call: a function in Python that returns tensors made before. No engine behind Python
-can do better on tensors than these lines.
+takes the exponentials or squares of the kind. No more than that can be asked for, and where the loop is beyond a
+target, so is the pool. The last lines of the table have PyTorch's time over that limit, and over a bare call: a
+function in Python that returns tensors made before. No engine behind Python can do better on tensors than these lines.
 
 ![Ratios of times for pools drawn at random](map-light.svg#only-light)
 ![Ratios of times for pools drawn at random](map-dark.svg#only-dark)
