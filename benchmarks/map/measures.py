@@ -5,8 +5,8 @@ writes x once and takes its turns with the pool. Forward moves x and y. Forward 
 derivative keeps (read, and the winners also written) and gx.
 
 What a pool takes at least is that limit or, of a large array, a bare loop that also merges cells as often as its
-windows need, or takes the exponentials of its kind: whichever is longer. A loop that takes longer than the pool does not
-count.
+windows need, or takes the exponentials of its kind: whichever is longer. A loop that takes longer than the pool does
+not count.
 """
 
 from __future__ import annotations
