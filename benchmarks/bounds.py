@@ -11,7 +11,8 @@ each axis some times at least: loops that read and write the arrays, and merge l
 how many times the memory's limit that takes. Where a library asks the system for the memory of every large result, as
 XLA does, the system clears it first: a loop that writes to such memory shows what that costs. Small tensors with
 gradients cost what PyTorch asks for any function that is written in Python: one that hands its input through shows how
-much. All contenders take turns, with one thread.
+much. All contenders take turns, with one thread. The last table shows how many times as fast pools are with all
+processors, and loops that move the same bytes: several threads share the memory.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import ctypes
 import itertools
 import mmap
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -32,7 +34,9 @@ import ndpool.torch.functional
 from . import windows
 from .bare import library, lines
 from .measure import Stopwatch
+from .peers import with_threads
 from .report import table
+from .worker import processors
 
 NEAR, FAR, TIMES = 2048, 2**21, 4  # cells in the nearest cache, in the last one, and so many times these in memory
 BUDGET_S = 0.2
@@ -200,6 +204,49 @@ def values_and_gradients() -> str:
     return table([f"{LARGE} from memory, value and gradient, milliseconds", "loop", "pool", "pool / loop"], rows)
 
 
+# --- threads ----------------------------------------------------------------------------------------
+
+THREADED = {**POOLS, "max k3s1p1": pool_of(MAX, (3, 3), 1, 1), "avg k3s1p1": pool_of(AVG, (3, 3), 1, 1)}
+BATCH, CALLS = 32, 20  # images, and how often a thread of a loop goes over its part, so that to start it is free
+
+
+def threads(count: int) -> str:
+    """How many times as fast a pool is with so many threads, value and gradient, and a loop that moves as much.
+
+    Each thread of the loop has a part of the arrays to itself, and never waits for another: the memory is all there is.
+    """
+    moving = moves()
+    if count == 1 or not moving:
+        return "There is one processor, or no compiler for the bare loops.\n"
+    rows = []
+    with ThreadPoolExecutor(count) as executor:
+        for name, pool in THREADED.items():
+            x = images((BATCH, *pool_shape(pool)[1:]))[0]
+            y, gx = in_lines(pool(x)), in_lines(x)
+            kept = lines(np.empty(winner_bytes(pool, x), np.uint8))
+            works: dict[str, Callable[[], Any]] = {}
+            for n in (1, count):
+
+                def moved(n: int = n, parts: tuple[Array, ...] = (x, y, kept, gx)) -> None:
+                    shares = zip(*(np.array_split(part.reshape(-1), n) for part in parts), strict=True)
+                    list(
+                        executor.map(
+                            lambda share: [bare_gradient(moving["loop 1"], *share) for _ in range(CALLS)], shares
+                        )
+                    )
+
+                works[f"loop {n}"] = moved
+                works[f"pool {n}"] = with_threads(n, lambda pool=pool, x=x, y=y, gx=gx: pool.vjp(x)[1](y, out=gx))
+            found = best(works)
+            gain = {of: found[f"{of} 1"] / found[f"{of} {count}"] for of in ("loop", "pool")}
+            rows.append(
+                [name, *(f"{found[f'pool {n}'] * 1e3:.2f}" for n in (1, count)), *map("{:.1f}".format, gain.values())]
+            )
+    ndpool.set_num_threads(1)
+    heads = ["1 thread, ms", f"{count} threads, ms", "loop, times as fast", "pool, times as fast"]
+    return table([f"value and gradient of {(BATCH, *LARGE[1:])}", *heads], rows)
+
+
 # --- windows in steps of one ------------------------------------------------------------------------
 
 #: Pools and the shapes of their inputs: those of the map's pools whose time beside the memory's limit is the longest.
@@ -308,6 +355,7 @@ def main() -> None:
     print(steps_of_one())
     print(fresh_gradients())
     print(small_tensors())
+    print(threads(len(processors())))
 
 
 if __name__ == "__main__":
