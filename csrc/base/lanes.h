@@ -184,6 +184,9 @@ inline vec<To, N> convert(V v) {
     if constexpr (N == 4 && std::is_same_v<To, float> && std::is_same_v<From, double>)
         return bits<vec<To, N>>(_mm256_cvtpd_ps(bits<__m256d>(v)));
 #endif
+    // Narrow integers become floats by way of wider ones, for which there are instructions.
+    if constexpr (std::is_floating_point_v<To> && std::is_integral_v<From> && sizeof(From) < 4)
+        return convert<To, N>(convert<std::int32_t, N>(v));
     vec<To, N> resized;
     if (resize<To, From, N>(v, &resized)) return resized;
     return __builtin_convertvector(v, vec<To, N>);

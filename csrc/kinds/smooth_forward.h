@@ -3,6 +3,7 @@
 #include "kinds/bands.h"
 #include "kinds/far_windows.h"
 #include "kinds/own_squares.h"
+#include "kinds/whole_powers.h"
 #include "plan/call.h"
 
 namespace ndpool {
@@ -21,13 +22,20 @@ struct TermsForward {
     void run() const {
         const TermUse use{true, t != nullptr};
         over_output_parts(plan, [&](const SmoothPart &part) {
-            if (value && !t && kind.is_root_of_squares() && fill_roots(part)) return;
+            if (value && !t && fill_right_from_cells(part)) return;
             over_terms(plan, kind, type, x, part, plan.axes[0].length, 0, use, [&](auto &sums) { fill(sums); });
         });
     }
 
   private:
-    // Of Lp(2), right from the cells; says whether all sums were in range.
+    // Without terms; says whether that did.
+    bool fill_right_from_cells(const SmoothPart &part) const {
+        if (is_float(type)) return kind.is_root_of_squares() && fill_roots(part);
+        if (!WholePowers::suit(kind, type)) return false;
+        PartTerms<double> terms(plan, kind, type, x, part, plan.axes[0].length, 0, true);
+        return WholePowers(terms).fill(static_cast<double *>(y), past_the_caches);
+    }
+    // Of Lp(2) of floats; says whether all sums were in range.
     bool fill_roots(const SmoothPart &part) const {
         PartTerms<float> terms(plan, kind, type, x, part, plan.axes[0].length, 0, false);
         if (!terms.has_plan() || plan.cells > PIECE) return false;

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from . import _engine
+from .kind import INTEGERS
 from .plan import COMPUTED_AS, Plan
 from .skipping import Skipped, encoded
 
@@ -66,6 +67,24 @@ def _skip_in_bits(plan: Plan, skipped: Skipped) -> tuple[int, int, int]:
 def forward(plan: Plan, x: Memory, y: Memory, threads: int = 0) -> None:
     try:
         engine_plan(plan).forward(x, y, threads=threads)
+    except MemoryError:
+        raise starved(plan) from None
+
+
+def reads_integers(plan: Plan) -> bool:
+    """Whether integers that the plan computes as floats can go to `forward_of_integers` as they are."""
+    return plan.input in INTEGERS and plan.dtype not in INTEGERS and plan.skipped is None
+
+
+def forward_of_integers(plan: Plan, x: Memory, y: Memory, threads: int = 0) -> None:
+    """The same as `forward` of these numbers as floats, which nobody has to make, to the bit."""
+    try:
+        made = plan.handles["native of integers"]
+    except KeyError:
+        own = request(plan) | {"dtype": COMPUTED_AS.get(plan.input, plan.input)}
+        made = plan.handles["native of integers"] = _engine.Plan(**own)
+    try:
+        made.forward(x, y, threads=threads)
     except MemoryError:
         raise starved(plan) from None
 
