@@ -73,6 +73,7 @@ struct Smooth {
     bool exact;        // whether results have as many bits as doubles
     bool narrow;       // whether terms have no more bits than floats, wherever they are held
     bool squares;      // whether terms are squares of floats, which are added up right from the cells
+    bool values_alone; // whether no weights are asked for
     bool rough;        // whether results have so few bits that floats do for powers of sums, too
     // If set, how many cells each output sees that are not skipped, in bytes or doubles. Those that are have no term.
     const std::uint8_t *few = nullptr;
@@ -86,6 +87,7 @@ struct Smooth {
           exact(call.derivative == Type::F64),
           narrow(!exact && floats_do(call.derivative)),
           squares(narrow && lp && parameter == 2),
+          values_alone(call.op == Op::SMOOTH && !call.t),
           rough(FUSED && narrow && size_of(call.derivative) == 2) {
         if (call.count_bytes == 1)
             few = static_cast<const std::uint8_t *>(call.counts);
@@ -188,6 +190,9 @@ struct Smooth {
                (parameter < 0 ? -parameter : parameter) * PER_LOG_2;
     }
 
+    // By how much the scales of two passes over the same windows may differ, if each sum is good in one of them.
+    double pass_apart() const { return room_above() + 800; }
+
     // How far the exponents of 2 of the largest terms of SmoothMax are apart, of so many cells each.
     template <class E>
     double best_apart(const E *x, i64 length, i64 each) const {
@@ -271,7 +276,7 @@ struct Smooth {
     auto good(S sum) const {
         using A = std::decay_t<decltype(sum[0])>;
         constexpr bool floats = std::is_same_v<E, float>;
-        const double wide = !exact ? 0x1p-700 : lp ? 0x1p-900 : 0x1p60;
+        const double wide = !exact ? 0x1p-700 : lp || values_alone ? 0x1p-900 : 0x1p60;
         const double least = floats ? 0x1p-60 : wide, most = floats ? 0x1p60 : 0x1p1000;
         auto some = (sum >= static_cast<A>(least)) & (sum <= static_cast<A>(most));
         return lp ? some | (sum == 0) : some;
@@ -279,7 +284,7 @@ struct Smooth {
 
   private:
     // By which power of 2 the largest terms of SmoothMax are above 1, where they are doubles.
-    double room_above() const { return exact ? 700 : 600; }
+    double room_above() const { return !exact ? 600 : values_alone ? 900 : 700; }
     static double nearest(double v) { return v + WHOLE_DOUBLE - WHOLE_DOUBLE; }
 
     // The terms of SmoothMax whose exponents are near the scale's, with less to do; says whether all are.

@@ -69,7 +69,9 @@ struct TermsForward {
     void fill(Sums &sums) const {
         // The part is contiguous.
         const i64 first = sums.terms.slab * plan.out_slab + sums.start();
-        if (!fill_far(sums, first)) fill_near(sums, first);
+        const bool in_passes = kind.exact && kind.values_alone && !sums.unknown;
+        if (in_passes || !fill_far(sums, first)) fill_near(sums, first);
+        if (in_passes) fill_far(sums, first);
         sums.over_bad([&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
             const LoneWindow window(plan, kind, type, x, slab * plan.in_slab, rows, o, e);
             const i64 to = (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e;
@@ -109,7 +111,30 @@ struct TermsForward {
         }
         if constexpr (std::is_same_v<S, double>)
             if constexpr (std::is_same_v<typename Sums::Term, double>)
-                if (sums.bad) fill_in_bands(sums, first);
+                if (sums.bad) fill_in_passes(sums, first), fill_in_bands(sums, first);
+    }
+
+    // Values of windows whose sums are not good, if they are many: with the scale of the largest cells, and then with
+    // lower and lower ones. They get a good sum.
+    void fill_in_passes(WindowSums<double, double> &sums, i64 first) const {
+        auto &terms = sums.terms;
+        const i64 count = sums.count();
+        if (!kind.exact || !kind.values_alone || kind.lp || terms.in_pieces || !sums.are_many_bad()) return;
+        const TermScale scale = terms.scale;
+        terms.measure_scale();
+        if (terms.reach > MOST_PASSES * kind.pass_apart()) return;
+        const Scratch<double> values(count + 64, "outputs of a part");
+        for (double left = terms.reach; left >= 0 && sums.are_many_bad(); left -= kind.pass_apart()) {
+            WindowSums<double, double> own(terms, false);
+            own.values(0, count, values.data());
+            for (i64 i = 0; i < count; ++i) {
+                if (sums.is_good(i) || !own.is_good(i)) continue;
+                write(result, y, first + i, values.data()[i]);
+                sums.sum[i] = own.sum[i], --sums.bad;
+            }
+            terms.scale.term -= kind.pass_apart();
+        }
+        terms.scale = scale;
     }
 
     // Each window with a scale of its own, where many need one. Says whether that was so; all sums are good then but

@@ -333,6 +333,9 @@ struct WindowSums {
     }
 };
 
+// In how many passes, with lower and lower scales, values of windows are found that are far from each other.
+constexpr int MOST_PASSES = 4;
+
 // What terms are for: whether they may be taken in pieces, and whether weights are wanted with them.
 struct TermUse {
     bool pieces, weights;
@@ -369,12 +372,15 @@ void over_terms(const Plan &plan, const Smooth &kind, Type type, const void *x, 
     }
     PartTerms<double> terms(plan, kind, type, x, part, begin, end, use.pieces);
     terms.guess_scale();
+    // Several passes find the values of windows that are not too far from each other.
+    const bool in_passes = kind.exact && kind.values_alone && !kind.lp && !terms.in_pieces && !kind.is_extreme();
     // Windows so far from each other are not tried with a scale that they have in common.
-    if (terms.apart > (kind.exact ? 640 : 1300) && !terms.in_pieces && !kind.is_extreme()) {
+    const double most = in_passes ? MOST_PASSES * kind.pass_apart() : kind.exact ? 640 : 1300;
+    if (terms.apart > most && !terms.in_pieces && !kind.is_extreme()) {
         WindowSums<double, double> sums(terms, use.weights, true);
         return f(sums);
     }
-    if (!kind.narrow && done_as(terms, double(), false)) return;
+    if (!kind.narrow && done_as(terms, double(), in_passes)) return;
     terms.measure_scale();
     done_as(terms, double(), true);
 }
