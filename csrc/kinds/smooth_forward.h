@@ -69,7 +69,7 @@ struct TermsForward {
     void fill(Sums &sums) const {
         // The part is contiguous.
         const i64 first = sums.terms.slab * plan.out_slab + sums.start();
-        const bool in_passes = kind.exact && kind.values_alone && !sums.unknown;
+        const bool in_passes = can_go_in_passes(sums);
         if (in_passes || !fill_far(sums, first)) fill_near(sums, first);
         if (in_passes) fill_far(sums, first);
         sums.over_bad([&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
@@ -111,15 +111,19 @@ struct TermsForward {
         }
         if constexpr (std::is_same_v<S, double>)
             if constexpr (std::is_same_v<typename Sums::Term, double>)
-                if (sums.bad) fill_in_passes(sums, first), fill_in_bands(sums, first);
+                if (sums.bad) can_go_in_passes(sums) ? fill_in_passes(sums, first) : fill_in_bands(sums, first);
     }
 
+    template <class Sums>
+    bool can_go_in_passes(const Sums &sums) const {
+        return can_find_in_passes(kind) && !sums.unknown && !sums.terms.in_pieces;
+    }
     // Values of windows whose sums are not good, if they are many: with the scale of the largest cells, and then with
     // lower and lower ones. They get a good sum.
     void fill_in_passes(WindowSums<double, double> &sums, i64 first) const {
         auto &terms = sums.terms;
         const i64 count = sums.count();
-        if (!kind.exact || !kind.values_alone || kind.lp || terms.in_pieces || !sums.are_many_bad()) return;
+        if (!sums.are_many_bad()) return;
         const TermScale scale = terms.scale;
         terms.measure_scale();
         if (terms.reach > MOST_PASSES * kind.pass_apart()) return;

@@ -333,8 +333,11 @@ struct WindowSums {
     }
 };
 
-// In how many passes, with lower and lower scales, values of windows are found that are far from each other.
+// Whether values of windows that are far from each other can be found in so many passes, with lower and lower scales.
 constexpr int MOST_PASSES = 4;
+inline bool can_find_in_passes(const Smooth &kind) {
+    return kind.exact && kind.values_alone && !kind.lp && !kind.is_extreme();
+}
 
 // What terms are for: whether they may be taken in pieces, and whether weights are wanted with them.
 struct TermUse {
@@ -373,7 +376,7 @@ void over_terms(const Plan &plan, const Smooth &kind, Type type, const void *x, 
     PartTerms<double> terms(plan, kind, type, x, part, begin, end, use.pieces);
     terms.guess_scale();
     // Several passes find the values of windows that are not too far from each other.
-    const bool in_passes = kind.exact && kind.values_alone && !kind.lp && !terms.in_pieces && !kind.is_extreme();
+    const bool in_passes = can_find_in_passes(kind) && !terms.in_pieces;
     // Windows so far from each other are not tried with a scale that they have in common.
     const double most = in_passes ? MOST_PASSES * kind.pass_apart() : kind.exact ? 640 : 1300;
     if (terms.apart > most && !terms.in_pieces && !kind.is_extreme()) {
