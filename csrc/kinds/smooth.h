@@ -303,6 +303,13 @@ struct Smooth {
         }
         return false;
     }
+    // The least of numbers, but of those alone of which something is true. The next register waits for no more than a
+    // minimum.
+    template <class V, class Truth>
+    NDPOOL_INLINE static void take_least(V &least, const Truth &counts, V v) {
+        const V seen = counts ? v : V{} + static_cast<std::decay_t<decltype(v[0])>>(__builtin_inf());
+        least = seen < least ? seen : least;
+    }
     // The terms of SmoothMax; of floats, `least` becomes the least of those that are not 0 by right.
     template <class E, class V>
     NDPOOL_INLINE void fill_exps(const E *x, i64 length, const TermScale &scale, E *e, V &least) const {
@@ -311,7 +318,7 @@ struct Smooth {
             over_cells(x, length, [=, &least](i64 i, V v) NDPOOL_INLINED {
                 const Scaled<E, LANES<E>> parts = term_of(v);
                 const V term = times_power<LANES<E>>(parts.p, parts.n - shift);
-                if (std::is_same_v<E, float>) least = ((term < least) & (v - v == 0)) ? term : least;
+                if (std::is_same_v<E, float>) take_least(least, v - v == 0, term);
                 store<LANES<E>>(e + i, term);
             });
         };
@@ -331,7 +338,7 @@ struct Smooth {
             over_cells(x, length, [=, &least](i64 i, V v) NDPOOL_INLINED {
                 V size = size_of_each<LANES<E>>(v), none{};
                 const auto [w, term] = power(size, size * inverse);
-                if (curved.value && std::is_same_v<E, float>) least = ((w < least) & (size > 0)) ? w : least;
+                if (curved.value && std::is_same_v<E, float> && slope) take_least(least, size > 0, w);
                 // However small: a sum is 0 if all of its cells are, and else is not.
                 const V tiny = size < LEAST_TERM<E> ? size : splat<E, LANES<E>>(LEAST_TERM<E>);
                 store<LANES<E>>(e + i, term < tiny ? tiny : term);
