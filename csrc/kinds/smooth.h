@@ -39,15 +39,22 @@ inline i64 least_cells(const Plan &plan, bool counted) {
 }
 
 // Calls f(i, cells) for registers of cells, the last of which may repeat some.
-template <class E, class F>
-NDPOOL_INLINE void over_cells(const E *x, i64 length, const F &f) {
+template <class E, class T, class F>
+NDPOOL_INLINE void over_cells_as(const T *x, i64 length, const F &f) {
     constexpr int N = LANES<E>;
     i64 i = 0;
     for (; i + N <= length; i += N) {
         prefetch<N>(x + i);
-        f(i, load<N>(x + i));
+        f(i, load_as<E, N>(x + i));
     }
-    if (i < length) f(i, load_some<N>(x + i, static_cast<int>(length - i)));
+    if (i == length) return;
+    E last[N];
+    for (int l = 0; l < N; ++l) last[l] = load_as<E, 1>(x + (i + l < length ? i + l : i))[0];
+    f(i, load<N>(last));
+}
+template <class E, class F>
+NDPOOL_INLINE void over_cells(const E *x, i64 length, const F &f) {
+    over_cells_as<E>(x, length, f);
 }
 
 template <class E>
@@ -239,6 +246,13 @@ struct Smooth {
         return normal;
     }
 
+    // The terms of SmoothMax, of cells of 16 bits whose exponents are near the scale's; says whether all are.
+    bool near_terms(Type type, const void *x, i64 from, i64 length, const TermScale &scale, float *e) const {
+        if (lp || is_extreme()) return false;
+        if (type == Type::F16) return fill_near(static_cast<const Half *>(x) + from, length, scale, e);
+        return type == Type::BF16 && fill_near(static_cast<const BFloat *>(x) + from, length, scale, e);
+    }
+
     // The terms of SmoothMax as mantissas and exponents. Those that no power of 2 can help are NaN, with an infinite
     // exponent; and a cell of -infinity (beta > 0) has no term.
     void split(const double *x, i64 length, double *mantissa, double *exponent) const {
@@ -288,15 +302,15 @@ struct Smooth {
     static double nearest(double v) { return v + WHOLE_DOUBLE - WHOLE_DOUBLE; }
 
     // The terms of SmoothMax whose exponents are near the scale's, with less to do; says whether all are.
-    template <class E>
-    NDPOOL_INLINE bool fill_near([[maybe_unused]] const E *x, [[maybe_unused]] i64 length,
+    template <class T, class E>
+    NDPOOL_INLINE bool fill_near([[maybe_unused]] const T *x, [[maybe_unused]] i64 length,
                                  [[maybe_unused]] const TermScale &scale, [[maybe_unused]] E *e) const {
         if constexpr (std::is_same_v<E, float> && FUSED) {
             constexpr int N = LANES<float>;
             using U = vec<std::uint32_t, N>;
             U far{};
             const auto shift = static_cast<float>(scale.term);
-            over_cells(x, length, [=, &far, exp = ExpTerm<float>(parameter)](i64 i, vec<float, N> v) NDPOOL_INLINED {
+            over_cells_as<E>(x, length, [=, &far, exp = ExpTerm<float>(parameter)](i64 i, vec<E, N> v) NDPOOL_INLINED {
                 store<N>(e + i, exp.near<N>(v, shift, far));
             });
             return all_zero<N>(far);

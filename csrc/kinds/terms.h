@@ -191,6 +191,11 @@ struct PartTerms {
             if (!keep) slopes = weights;
         }
         over_chunks(many, [&](i64 first, i64 some) {
+            if constexpr (std::is_same_v<E, float>) {  // right from the cells, where that is enough
+                const i64 start = slab * plan.in_slab + from + first;
+                if (near && size_of(type) == 2)
+                    if ((near = kind.near_terms(type, x, start, some, scale, terms + first))) return;
+            }
             E room[CHUNK];
             const E *own = cells(from + first, some, keep ? weights + first : room);
             accurate &= kind.terms(own, some, scale, terms + first, slopes ? slopes + first : nullptr, &near);

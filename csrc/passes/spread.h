@@ -731,7 +731,8 @@ class PartSpreader {
     }
 
     template <class To>
-    NDPOOL_INLINE static void put_lanes(const To &target, const A *lanes, i64 at, i64 length) {
+    NDPOOL_INLINE static void put_lanes(const To &to, const A *lanes, i64 at, i64 length) {
+        const To target = to;  // a copy, which no store can change
         i64 i = 0;
         if constexpr (PUTS_JOINED<To, N>)
             for (; i + 2 * N <= length; i += 2 * N)
