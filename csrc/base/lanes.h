@@ -605,8 +605,7 @@ inline void narrow(vec<float, N> v, BFloat *p) {
     U b = bits<U>(v);
     U rounded = (b + 0x7fffu + ((b >> 16) & 1u)) >> 16;
     U nan = (b >> 16) | 0x40u;
-    U is_nan = (b & 0x7fffffffu) > 0x7f800000u;
-    store<N>(&p->bits, convert<std::uint16_t, N>((is_nan & nan) | (~is_nan & rounded)));
+    store<N>(&p->bits, convert<std::uint16_t, N>((b & 0x7fffffffu) > 0x7f800000u ? nan : rounded));
 }
 template <int N>
 inline void narrow(vec<float, N> v, Half *p) {
