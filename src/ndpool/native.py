@@ -18,7 +18,6 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from . import _engine
-from .kind import INTEGERS
 from .plan import COMPUTED_AS, Plan
 from .skipping import Skipped, encoded
 
@@ -72,8 +71,8 @@ def forward(plan: Plan, x: Memory, y: Memory, threads: int = 0) -> None:
 
 
 def reads_integers(plan: Plan) -> bool:
-    """Whether integers that the plan computes as floats can go to `forward_of_integers` as they are."""
-    return plan.input in INTEGERS and plan.dtype not in INTEGERS and plan.skipped is None
+    """Whether integers of which floats would have to be made can go to `forward_of_integers` as they are."""
+    return plan.makes_floats and plan.skipped is None
 
 
 def forward_of_integers(plan: Plan, x: Memory, y: Memory, threads: int = 0) -> None:
