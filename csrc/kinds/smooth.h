@@ -80,7 +80,7 @@ struct Smooth {
     bool exact;        // whether results have as many bits as doubles
     bool narrow;       // whether terms have no more bits than floats, wherever they are held
     bool squares;      // whether terms are squares of floats, which are added up right from the cells
-    bool values_alone; // whether no weights are asked for
+    bool only_values;  // whether no weights are asked for
     bool rough;        // whether results have so few bits that floats do for powers of sums, too
     // If set, how many cells each output sees that are not skipped, in bytes or doubles. Those that are have no term.
     const std::uint8_t *few = nullptr;
@@ -94,7 +94,7 @@ struct Smooth {
           exact(call.derivative == Type::F64),
           narrow(!exact && floats_do(call.derivative)),
           squares(narrow && lp && parameter == 2),
-          values_alone(call.op == Op::SMOOTH && !call.t),
+          only_values(call.op == Op::SMOOTH && !call.t),
           rough(FUSED && narrow && size_of(call.derivative) == 2) {
         if (call.count_bytes == 1)
             few = static_cast<const std::uint8_t *>(call.counts);
@@ -290,7 +290,7 @@ struct Smooth {
     auto good(S sum) const {
         using A = std::decay_t<decltype(sum[0])>;
         constexpr bool floats = std::is_same_v<E, float>;
-        const double wide = !exact ? 0x1p-700 : lp || values_alone ? 0x1p-900 : 0x1p60;
+        const double wide = !exact ? 0x1p-700 : lp || only_values ? 0x1p-900 : 0x1p60;
         const double least = floats ? 0x1p-60 : wide, most = floats ? 0x1p60 : 0x1p1000;
         auto some = (sum >= static_cast<A>(least)) & (sum <= static_cast<A>(most));
         return lp ? some | (sum == 0) : some;
@@ -298,7 +298,7 @@ struct Smooth {
 
   private:
     // By which power of 2 the largest terms of SmoothMax are above 1, where they are doubles.
-    double room_above() const { return !exact ? 600 : values_alone ? 900 : 700; }
+    double room_above() const { return !exact ? 600 : only_values ? 900 : 700; }
     static double nearest(double v) { return v + WHOLE_DOUBLE - WHOLE_DOUBLE; }
 
     // The terms of SmoothMax whose exponents are near the scale's, with less to do; says whether all are.

@@ -1,8 +1,8 @@
 // Lp of integers, for p = 1, 2, 3 and 4: sums of whole numbers, right from the cells.
 //
-// Powers of integers are integers. Those of a part of the input are written down in as few bytes as hold them, and added
-// up as Sum adds up integers. Where no sum can have more than 53 bits, nothing is lost. So the bits are those of sums of
-// doubles with their errors, which all other cells go by.
+// Powers of integers are integers. Those of a part of the input are written down in as few bytes as hold them, and
+// added up as Sum adds up integers. Where no sum can have more than 53 bits, nothing is lost. So the bits are those of
+// sums of doubles with their errors, which all other cells go by.
 #pragma once
 #include "kinds/window_sums.h"
 

@@ -336,7 +336,7 @@ struct WindowSums {
 // Whether values of windows that are far from each other can be found in so many passes, with lower and lower scales.
 constexpr int MOST_PASSES = 4;
 inline bool can_find_in_passes(const Smooth &kind) {
-    return kind.exact && kind.values_alone && !kind.lp && !kind.is_extreme();
+    return kind.exact && kind.only_values && !kind.lp && !kind.is_extreme();
 }
 
 // What terms are for: whether they may be taken in pieces, and whether weights are wanted with them.
