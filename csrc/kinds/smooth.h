@@ -298,7 +298,7 @@ struct Smooth {
 
   private:
     // By which power of 2 the largest terms of SmoothMax are above 1, where they are doubles.
-    double room_above() const { return !exact ? 600 : only_values ? 900 : 700; }
+    double room_above() const { return exact ? 700 : 600; }
     static double nearest(double v) { return v + WHOLE_DOUBLE - WHOLE_DOUBLE; }
 
     // The terms of SmoothMax whose exponents are near the scale's, with less to do; says whether all are.
