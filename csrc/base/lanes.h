@@ -177,6 +177,10 @@ inline vec<To, N> convert(V v) {
         return bits<vec<To, N>>(_mm512_cvtps_pd(bits<__m256>(v)));
     if constexpr (N == 8 && std::is_same_v<To, float> && std::is_same_v<From, double>)
         return bits<vec<To, N>>(_mm512_cvtpd_ps(bits<__m512d>(v)));
+    if constexpr (N == 8 && std::is_same_v<To, double> && std::is_same_v<From, std::int32_t>)
+        return bits<vec<To, N>>(_mm512_cvtepi32_pd(bits<__m256i>(v)));
+    if constexpr (N == 8 && std::is_same_v<To, double> && std::is_same_v<From, std::uint32_t>)
+        return bits<vec<To, N>>(_mm512_cvtepu32_pd(bits<__m256i>(v)));
 #endif
 #if defined(__AVX2__)
     if constexpr (N == 4 && std::is_same_v<To, double> && std::is_same_v<From, float>)

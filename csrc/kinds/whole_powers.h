@@ -58,7 +58,7 @@ class WholePowers {
         if (most < 0x1p16 && all < 0x1p31)
             add_up<std::uint16_t, std::int32_t>(y, route);
         else
-            add_up<std::uint32_t, std::int64_t>(y, route);
+            add_up<std::uint32_t, double>(y, route);
         if (!has_its_sink() || terms.in_pieces) take_roots(y);
         return true;
     }
