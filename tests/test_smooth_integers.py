@@ -8,7 +8,20 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ndpool import Adaptive, Global, Lp, Pool, SmoothMax, Window, get_num_threads, set_num_threads, spec
+from ndpool import (
+    Adaptive,
+    Global,
+    Lp,
+    Pool,
+    SmoothMax,
+    Window,
+    _engine,
+    get_num_threads,
+    native,
+    set_num_threads,
+    spec,
+)
+from ndpool.plan import plan_of
 
 DTYPES = ["bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))]
 KINDS = [Lp(1), Lp(2), Lp(3), Lp(4), Lp(2.5), SmoothMax(2), SmoothMax(-0.5, False), SmoothMax(30)]
@@ -71,7 +84,8 @@ def test_norms_of_integers_are_those_of_the_definition(dtype, p):
     for seed, most in enumerate((3, 300, 70000, None)):
         x = integers(seed, dtype, (7, 20), most)
         y = Pool(Lp(p), Window((3, 4), 2))(x)
-        for got, want in zip(y.flat, spec.forward(Pool(Lp(1), Window((3, 4), 2)), np.abs(x.astype(object)) ** p).flat):
+        sums = spec.forward(Pool(Lp(1), Window((3, 4), 2)), np.abs(x.astype(object)) ** p)
+        for got, want in zip(y.flat, sums.flat, strict=True):
             # The power of a result is as far from the sum as p times its own error, which is some last places.
             error = abs(Fraction(float(got)) ** p - Fraction(want))
             assert error <= 4 * p * Fraction(want) * Fraction(2) ** -52, (got, want)
@@ -128,6 +142,30 @@ def test_integers_of_either_byte_order_and_of_views():
     out = np.empty((13, 20))
     assert Pool(Lp(2), Window((3, 3)))(x, out) is out
     same_bits(out, y)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int64"])
+@pytest.mark.parametrize("kind", [Lp(1), Lp(2), Lp(3), SmoothMax(2), SmoothMax(-0.01)])
+@pytest.mark.parametrize(("window", "shape"), [ROADS[1], ROADS[3], ROADS[6]], ids=str)
+def test_the_engine_derives_integers_as_the_same_floats(window, shape, kind, dtype):
+    x, rng = integers(10, dtype, shape), np.random.default_rng(11)
+    plan = plan_of(Pool(kind, window, axes=(1, 2)), shape, dtype)
+    t, g = rng.standard_normal(shape), rng.standard_normal(plan.output_shape)
+    found = []
+    for cells in (x, x.astype(np.float64)):
+        engine = _engine.Plan(**native.request(plan) | {"dtype": cells.dtype.name})
+        y, dy, gx = np.empty(plan.output_shape), np.empty(plan.output_shape), np.empty(shape)
+        engine.jvp(cells, t, y, dy)
+        engine.pull(cells, None, None, g, gx)
+        found.append((y, dy, gx))
+    for of_integers, of_floats in zip(*found, strict=True):
+        same_bits(of_integers, of_floats)
+
+
+def test_the_engine_refuses_integers_that_are_skipped():
+    plan = plan_of(Pool(SmoothMax(2), Window((2,)), skip=3), (8,), "uint8")
+    with pytest.raises(ValueError, match="'smooth_max' of integers that are skipped is computed in floats"):
+        _engine.Plan(**native.request(plan) | {"dtype": "uint8"})
 
 
 def test_skipped_integers_are_not_there():

@@ -32,7 +32,7 @@ struct TermsForward {
     bool fill_right_from_cells(const SmoothPart &part) const {
         if (is_float(type)) return kind.is_root_of_squares() && fill_roots(part);
         if (!WholePowers::suit(kind, type)) return false;
-        PartTerms<double> terms(plan, kind, type, x, part, plan.axes[0].length, 0, true);
+        const PartTerms<double> terms(plan, kind, type, x, part, plan.axes[0].length, 0, true);
         return WholePowers(terms).fill(static_cast<double *>(y), past_the_caches);
     }
     // Of Lp(2) of floats; says whether all sums were in range.
@@ -126,9 +126,10 @@ struct TermsForward {
         if (!sums.are_many_bad()) return;
         const TermScale scale = terms.scale;
         terms.measure_scale();
-        if (terms.reach > MOST_PASSES * kind.pass_apart()) return;
+        const double none = -1, most = MOST_PASSES * kind.pass_apart();
         const Scratch<double> values(count + 64, "outputs of a part");
-        for (double left = terms.reach; left >= 0 && sums.are_many_bad(); left -= kind.pass_apart()) {
+        double left = terms.reach > most ? none : terms.reach;
+        for (; left >= 0 && sums.are_many_bad(); left -= kind.pass_apart()) {
             WindowSums<double, double> own(terms, false);
             own.values(0, count, values.data());
             for (i64 i = 0; i < count; ++i) {

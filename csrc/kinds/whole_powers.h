@@ -1,15 +1,15 @@
 // Lp of integers, for p = 1, 2, 3 and 4: sums of whole numbers, right from the cells.
 //
-// Powers of integers are integers. Those of a part of the input are written down in as few bytes as hold them, and
-// added up as Sum adds up integers. Where no sum can have more than 53 bits, nothing is lost. So the bits are those of
-// sums of doubles with their errors, which all other cells go by.
+// Powers of integers are integers. Those of a part of the input are written down in 16 or 32 bits, and added up in
+// words or in doubles. Where no sum can have more than 53 bits, nothing is lost. So the bits are those of sums of
+// doubles with their errors, which all other cells go by.
 #pragma once
 #include "kinds/window_sums.h"
 
 namespace ndpool {
 namespace NDPOOL_LEVEL {
 
-// As PlainSum, but for ways of narrow integers alone whose results are integers.
+// As PlainSum, but without the way of narrow integers whose results are integers, too.
 template <class U, class A>
 struct PowerSum : PlainSum<U, A> {
     static constexpr i64 MOST_IN_WORDS = 0;
@@ -44,7 +44,7 @@ class WholePowers {
         return !is_float(type) && kind.lp && whole;
     }
 
-    explicit WholePowers(PartTerms<double> &terms)
+    explicit WholePowers(const PartTerms<double> &terms)
         : terms(terms), plan(terms.plan), p(static_cast<int>(terms.kind.parameter)) {}
 
     // Writes them, if it is sure that no sum has more than 53 bits; says whether it is.
@@ -64,7 +64,7 @@ class WholePowers {
     }
 
   private:
-    PartTerms<double> &terms;
+    const PartTerms<double> &terms;
     const Plan &plan;
     const int p;
 
