@@ -100,7 +100,7 @@ def given_for_max():
         ({"kind": "avg", "option": "fixed", "parameter": 0.0}, "the divisor must be"),
         ({"kind": "smooth_max", "option": "real", "parameter": 0.0}, "beta must be finite and not 0"),
         ({"kind": "lp", "option": "", "parameter": 0.5}, "p must be finite and at least 1"),
-        ({"kind": "lp", "option": "", "parameter": 2.0, "dtype": "int32"}, "convert integers to float64"),
+        ({"kind": "lp", "option": "", "parameter": 2.0, "dtype": "int32"}, "'lp' of int32 does not give int32"),
         ({"kind": "sum", "option": "", "dtype": "int8", "result": "uint64"}, "'sum' of int8 does not give uint64"),
         (
             {"kind": "sum", "option": "", "dtype": "bool", "derivative": "float32"},

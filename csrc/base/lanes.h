@@ -177,6 +177,10 @@ inline vec<To, N> convert(V v) {
         return bits<vec<To, N>>(_mm512_cvtps_pd(bits<__m256>(v)));
     if constexpr (N == 8 && std::is_same_v<To, float> && std::is_same_v<From, double>)
         return bits<vec<To, N>>(_mm512_cvtpd_ps(bits<__m512d>(v)));
+    if constexpr (N == 8 && std::is_same_v<To, double> && std::is_same_v<From, std::int32_t>)
+        return bits<vec<To, N>>(_mm512_cvtepi32_pd(bits<__m256i>(v)));
+    if constexpr (N == 8 && std::is_same_v<To, double> && std::is_same_v<From, std::uint32_t>)
+        return bits<vec<To, N>>(_mm512_cvtepu32_pd(bits<__m256i>(v)));
 #endif
 #if defined(__AVX2__)
     if constexpr (N == 4 && std::is_same_v<To, double> && std::is_same_v<From, float>)
@@ -184,6 +188,9 @@ inline vec<To, N> convert(V v) {
     if constexpr (N == 4 && std::is_same_v<To, float> && std::is_same_v<From, double>)
         return bits<vec<To, N>>(_mm256_cvtpd_ps(bits<__m256d>(v)));
 #endif
+    // Narrow integers become floats by way of wider ones, for which there are instructions.
+    if constexpr (std::is_floating_point_v<To> && std::is_integral_v<From> && sizeof(From) < 4)
+        return convert<To, N>(convert<std::int32_t, N>(v));
     vec<To, N> resized;
     if (resize<To, From, N>(v, &resized)) return resized;
     return __builtin_convertvector(v, vec<To, N>);
@@ -602,8 +609,7 @@ inline void narrow(vec<float, N> v, BFloat *p) {
     U b = bits<U>(v);
     U rounded = (b + 0x7fffu + ((b >> 16) & 1u)) >> 16;
     U nan = (b >> 16) | 0x40u;
-    U is_nan = (b & 0x7fffffffu) > 0x7f800000u;
-    store<N>(&p->bits, convert<std::uint16_t, N>((is_nan & nan) | (~is_nan & rounded)));
+    store<N>(&p->bits, convert<std::uint16_t, N>((b & 0x7fffffffu) > 0x7f800000u ? nan : rounded));
 }
 template <int N>
 inline void narrow(vec<float, N> v, Half *p) {

@@ -139,6 +139,10 @@ PlannedPool::PlannedPool(const Request &request)
     check_rounding(call, plan.cells);
     call.skip = checked_skip(request.skip);
     call.skip.beyond = plan.cells;
+    // No integer can stand in for a cell that is not there, as an infinity does.
+    if (call.skip.any && kind.family == Family::SMOOTH && !is_float(call.type))
+        throw std::invalid_argument("'" + request.kind + "' of integers that are skipped is computed in floats; " +
+                                    "convert integers to float64");
     check_pooled(request.pooled, request.dims);
     call.winner_bytes = checked_winner_bytes(request.winner_bytes, kind, plan.cells, call.skip.any);
     const bool wins = one_wins(kind), ties = kind.family == Family::SELECTION && !wins;

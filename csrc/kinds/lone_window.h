@@ -65,10 +65,7 @@ class LoneWindow {
         if (kind.lp && best == 0) return;
         if (!is_plain()) return weigh_oddly(g, f);
         const double share = share_of(g);
-        over([&](i64 cell, double v) {
-            const Both term = term_of(v);
-            f(cell, kind.lp ? term.slope : term.value, share);
-        });
+        over_plain([&](i64 cell, double term, double slope) { f(cell, kind.lp ? slope : term, share); });
     }
     // Whether no cell is so large, or so far beyond all numbers, that no power of 2 would bring the terms into range.
     bool is_plain() const {
@@ -124,18 +121,28 @@ class LoneWindow {
 
     // --- as all others ---
 
-    struct Both {
-        double value, slope;
-    };
-    Both term_of(double v) const {
-        double value[2 * N], slope[2 * N];
-        kind.terms(&v, 1, scale, value, kind.lp ? slope : nullptr);
-        return {value[0], kind.lp ? slope[0] : 0};
+    // Calls f(cell, term, slope) for all cells, some of which are computed together.
+    template <class F>
+    void over_plain(const F &f) const {
+        constexpr int MOST = 8 * N;
+        double v[MOST], term[MOST + N], slope[MOST + N];
+        i64 cells[MOST];
+        int many = 0;
+        auto compute = [&] {
+            kind.terms(v, many, scale, term, kind.lp ? slope : nullptr);
+            for (int i = 0; i < many; ++i) f(cells[i], term[i], kind.lp ? slope[i] : 0);
+            many = 0;
+        };
+        over([&](i64 cell, double own) {
+            cells[many] = cell, v[many] = own;
+            if (++many == MOST) compute();
+        });
+        compute();
     }
     void add_up() {
         scale = scale_by(kind, best);
         CarefulSum sum;
-        over([&](i64, double v) { sum.add(term_of(v).value); });
+        over_plain([&](i64, double term, double) { sum.add(term); });
         total = sum.total();
         if (zeros == 0) return;
         if (kind.narrow) total = to_float_bits<N>(all(total))[0];

@@ -1,4 +1,4 @@
-// Cells of any float, read and written as lanes: one, or many side by side.
+// Numbers of any type read, and floats written, as lanes: one, or many side by side.
 #pragma once
 #include "passes/rows.h"
 
@@ -10,9 +10,10 @@ inline double read(Type type, const void *x, i64 i) {
 #define NDPOOL_READ(NAME, T) \
     case Type::NAME: return load_as<double, 1>(static_cast<const T *>(x) + i)[0];
         NDPOOL_FLOATS(NDPOOL_READ)
+        NDPOOL_INTEGERS(NDPOOL_READ)
 #undef NDPOOL_READ
-        default: return 0;
     }
+    return 0;
 }
 inline void write(Type type, void *y, i64 i, double v) {
     switch (type) {
@@ -40,8 +41,8 @@ void load_plane(Type type, const void *x, i64 from, i64 length, To *to) {
         break;                                                    \
     }
         NDPOOL_FLOATS(NDPOOL_LOAD)
+        NDPOOL_INTEGERS(NDPOOL_LOAD)
 #undef NDPOOL_LOAD
-        default: break;
     }
 }
 

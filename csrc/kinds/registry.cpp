@@ -116,7 +116,7 @@ bool gives(const Kind &kind, Type input, Type result) {
     const bool keeps = kind.family == Family::SELECTION || kind.call.rounding != Rounding::NONE;
     if (keeps || is_float(input)) return result == input;
     if (kind.family == Family::ORDER) return result == (is_between_cells(kind.call.order) ? Type::F64 : input);
-    if (kind.call.count != Count::NONE) return result == Type::F64;
+    if (kind.call.count != Count::NONE || kind.family == Family::SMOOTH) return result == Type::F64;
     // Sums are modulo 2**64, so those of unsigned numbers have the same bits in both types.
     return result == Type::I64 || (result == Type::U64 && is_unsigned(input));
 }
@@ -137,8 +137,6 @@ Kind kind_named(const string &name, const string &option, double parameter) {
 }
 
 void check_types(const Kind &kind, const string &name, Type input, Type result, Type derivative) {
-    check(kind.family != Family::SMOOTH || is_float(input),
-          "'" + name + "' is computed in floats; convert integers to float64");
     check(kind.call.rounding == Rounding::NONE || !is_float(input),
           "'" + name + "' rounds means of integers, not of " + name_of(input));
     check(gives(kind, input, result), "'" + name + "' of " + name_of(input) + " does not give " + name_of(result));

@@ -39,15 +39,22 @@ inline i64 least_cells(const Plan &plan, bool counted) {
 }
 
 // Calls f(i, cells) for registers of cells, the last of which may repeat some.
-template <class E, class F>
-NDPOOL_INLINE void over_cells(const E *x, i64 length, const F &f) {
+template <class E, class T, class F>
+NDPOOL_INLINE void over_cells_as(const T *x, i64 length, const F &f) {
     constexpr int N = LANES<E>;
     i64 i = 0;
     for (; i + N <= length; i += N) {
         prefetch<N>(x + i);
-        f(i, load<N>(x + i));
+        f(i, load_as<E, N>(x + i));
     }
-    if (i < length) f(i, load_some<N>(x + i, static_cast<int>(length - i)));
+    if (i == length) return;
+    E last[N];
+    for (int l = 0; l < N; ++l) last[l] = load_as<E, 1>(x + (i + l < length ? i + l : i))[0];
+    f(i, load<N>(last));
+}
+template <class E, class F>
+NDPOOL_INLINE void over_cells(const E *x, i64 length, const F &f) {
+    over_cells_as<E>(x, length, f);
 }
 
 template <class E>
@@ -73,6 +80,7 @@ struct Smooth {
     bool exact;        // whether results have as many bits as doubles
     bool narrow;       // whether terms have no more bits than floats, wherever they are held
     bool squares;      // whether terms are squares of floats, which are added up right from the cells
+    bool only_values;  // whether no weights are asked for
     bool rough;        // whether results have so few bits that floats do for powers of sums, too
     // If set, how many cells each output sees that are not skipped, in bytes or doubles. Those that are have no term.
     const std::uint8_t *few = nullptr;
@@ -86,6 +94,7 @@ struct Smooth {
           exact(call.derivative == Type::F64),
           narrow(!exact && floats_do(call.derivative)),
           squares(narrow && lp && parameter == 2),
+          only_values(call.op == Op::SMOOTH && !call.t),
           rough(FUSED && narrow && size_of(call.derivative) == 2) {
         if (call.count_bytes == 1)
             few = static_cast<const std::uint8_t *>(call.counts);
@@ -188,6 +197,9 @@ struct Smooth {
                (parameter < 0 ? -parameter : parameter) * PER_LOG_2;
     }
 
+    // By how much the scales of two passes over the same windows may differ, if each sum is good in one of them.
+    double pass_apart() const { return room_above() + 800; }
+
     // How far the exponents of 2 of the largest terms of SmoothMax are apart, of so many cells each.
     template <class E>
     double best_apart(const E *x, i64 length, i64 each) const {
@@ -234,6 +246,13 @@ struct Smooth {
         return normal;
     }
 
+    // The terms of SmoothMax, of cells of 16 bits whose exponents are near the scale's; says whether all are.
+    bool near_terms(Type type, const void *x, i64 from, i64 length, const TermScale &scale, float *e) const {
+        if (lp || is_extreme()) return false;
+        if (type == Type::F16) return fill_near(static_cast<const Half *>(x) + from, length, scale, e);
+        return type == Type::BF16 && fill_near(static_cast<const BFloat *>(x) + from, length, scale, e);
+    }
+
     // The terms of SmoothMax as mantissas and exponents. Those that no power of 2 can help are NaN, with an infinite
     // exponent; and a cell of -infinity (beta > 0) has no term.
     void split(const double *x, i64 length, double *mantissa, double *exponent) const {
@@ -271,7 +290,7 @@ struct Smooth {
     auto good(S sum) const {
         using A = std::decay_t<decltype(sum[0])>;
         constexpr bool floats = std::is_same_v<E, float>;
-        const double wide = !exact ? 0x1p-700 : lp ? 0x1p-900 : 0x1p60;
+        const double wide = !exact ? 0x1p-700 : lp || only_values ? 0x1p-900 : 0x1p60;
         const double least = floats ? 0x1p-60 : wide, most = floats ? 0x1p60 : 0x1p1000;
         auto some = (sum >= static_cast<A>(least)) & (sum <= static_cast<A>(most));
         return lp ? some | (sum == 0) : some;
@@ -283,20 +302,27 @@ struct Smooth {
     static double nearest(double v) { return v + WHOLE_DOUBLE - WHOLE_DOUBLE; }
 
     // The terms of SmoothMax whose exponents are near the scale's, with less to do; says whether all are.
-    template <class E>
-    NDPOOL_INLINE bool fill_near([[maybe_unused]] const E *x, [[maybe_unused]] i64 length,
+    template <class T, class E>
+    NDPOOL_INLINE bool fill_near([[maybe_unused]] const T *x, [[maybe_unused]] i64 length,
                                  [[maybe_unused]] const TermScale &scale, [[maybe_unused]] E *e) const {
         if constexpr (std::is_same_v<E, float> && FUSED) {
             constexpr int N = LANES<float>;
             using U = vec<std::uint32_t, N>;
             U far{};
             const auto shift = static_cast<float>(scale.term);
-            over_cells(x, length, [=, &far, exp = ExpTerm<float>(parameter)](i64 i, vec<float, N> v) NDPOOL_INLINED {
+            over_cells_as<E>(x, length, [=, &far, exp = ExpTerm<float>(parameter)](i64 i, vec<E, N> v) NDPOOL_INLINED {
                 store<N>(e + i, exp.near<N>(v, shift, far));
             });
             return all_zero<N>(far);
         }
         return false;
+    }
+    // The least of numbers, but of those alone of which something is true. The next register waits for no more than a
+    // minimum.
+    template <class V, class Truth>
+    NDPOOL_INLINE static void take_least(V &least, const Truth &counts, V v) {
+        const V seen = counts ? v : V{} + static_cast<std::decay_t<decltype(v[0])>>(__builtin_inf());
+        least = seen < least ? seen : least;
     }
     // The terms of SmoothMax; of floats, `least` becomes the least of those that are not 0 by right.
     template <class E, class V>
@@ -306,7 +332,7 @@ struct Smooth {
             over_cells(x, length, [=, &least](i64 i, V v) NDPOOL_INLINED {
                 const Scaled<E, LANES<E>> parts = term_of(v);
                 const V term = times_power<LANES<E>>(parts.p, parts.n - shift);
-                if (std::is_same_v<E, float>) least = ((term < least) & (v - v == 0)) ? term : least;
+                if (std::is_same_v<E, float>) take_least(least, v - v == 0, term);
                 store<LANES<E>>(e + i, term);
             });
         };
@@ -326,7 +352,7 @@ struct Smooth {
             over_cells(x, length, [=, &least](i64 i, V v) NDPOOL_INLINED {
                 V size = size_of_each<LANES<E>>(v), none{};
                 const auto [w, term] = power(size, size * inverse);
-                if (curved.value && std::is_same_v<E, float>) least = ((w < least) & (size > 0)) ? w : least;
+                if (curved.value && std::is_same_v<E, float> && slope) take_least(least, size > 0, w);
                 // However small: a sum is 0 if all of its cells are, and else is not.
                 const V tiny = size < LEAST_TERM<E> ? size : splat<E, LANES<E>>(LEAST_TERM<E>);
                 store<LANES<E>>(e + i, term < tiny ? tiny : term);

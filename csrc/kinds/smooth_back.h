@@ -35,6 +35,11 @@ struct SmoothTarget {
             put_all<N>(at, out, count);
         }
     }
+    // Of two registers that lie side by side.
+    template <int N>
+    NDPOOL_INLINE void put_joined(i64 at, vec<double, N> first, vec<double, N> second) const {
+        put_all<2 * N>(at, weighed<2 * N>(joined_as_floats<2 * N>(first, second), load<2 * N>(weight + at)), 2 * N);
+    }
     template <int N>
     NDPOOL_INLINE void put_zipped(i64 at, vec<double, N> even, vec<double, N> odd) const {
         put_all<2 * N>(at, weighed<2 * N>(zipped_as_floats<N>(even, odd), load<2 * N>(weight + at)), 2 * N);
@@ -69,6 +74,8 @@ struct SmoothTarget {
             put_some<N>(p, count, [&](T *some) NDPOOL_INLINED { store_as<N>(some, v); });
     }
 };
+template <bool STREAMING, int N>
+constexpr bool PUTS_JOINED<SmoothTarget<float, STREAMING>, N> = 2 * N == LANES<float>;
 template <bool STREAMING, int N>
 constexpr bool PUTS_ZIPPED<SmoothTarget<float, STREAMING>, N> = ZIPS_AS_FLOATS<N>;
 

@@ -3,6 +3,7 @@
 #include "kinds/bands.h"
 #include "kinds/far_windows.h"
 #include "kinds/own_squares.h"
+#include "kinds/whole_powers.h"
 #include "plan/call.h"
 
 namespace ndpool {
@@ -21,13 +22,20 @@ struct TermsForward {
     void run() const {
         const TermUse use{true, t != nullptr};
         over_output_parts(plan, [&](const SmoothPart &part) {
-            if (value && !t && kind.is_root_of_squares() && fill_roots(part)) return;
+            if (value && !t && fill_right_from_cells(part)) return;
             over_terms(plan, kind, type, x, part, plan.axes[0].length, 0, use, [&](auto &sums) { fill(sums); });
         });
     }
 
   private:
-    // Of Lp(2), right from the cells; says whether all sums were in range.
+    // Without terms; says whether that did.
+    bool fill_right_from_cells(const SmoothPart &part) const {
+        if (is_float(type)) return kind.is_root_of_squares() && fill_roots(part);
+        if (!WholePowers::suit(kind, type)) return false;
+        const PartTerms<double> terms(plan, kind, type, x, part, plan.axes[0].length, 0, true);
+        return WholePowers(terms).fill(static_cast<double *>(y), past_the_caches);
+    }
+    // Of Lp(2) of floats; says whether all sums were in range.
     bool fill_roots(const SmoothPart &part) const {
         PartTerms<float> terms(plan, kind, type, x, part, plan.axes[0].length, 0, false);
         if (!terms.has_plan() || plan.cells > PIECE) return false;
@@ -61,7 +69,9 @@ struct TermsForward {
     void fill(Sums &sums) const {
         // The part is contiguous.
         const i64 first = sums.terms.slab * plan.out_slab + sums.start();
-        if (!fill_far(sums, first)) fill_near(sums, first);
+        const bool in_passes = can_go_in_passes(sums);
+        if (in_passes || !fill_far(sums, first)) fill_near(sums, first);
+        if (in_passes) fill_far(sums, first);
         sums.over_bad([&](const OutputRow &rows, i64 slab, i64 row, i64 o, i64 e) {
             const LoneWindow window(plan, kind, type, x, slab * plan.in_slab, rows, o, e);
             const i64 to = (slab * plan.out_rows + row) * plan.out_row + o * plan.inner + e;
@@ -101,7 +111,35 @@ struct TermsForward {
         }
         if constexpr (std::is_same_v<S, double>)
             if constexpr (std::is_same_v<typename Sums::Term, double>)
-                if (sums.bad) fill_in_bands(sums, first);
+                if (sums.bad) can_go_in_passes(sums) ? fill_in_passes(sums, first) : fill_in_bands(sums, first);
+    }
+
+    template <class Sums>
+    bool can_go_in_passes(const Sums &sums) const {
+        return can_find_in_passes(kind) && !sums.unknown && !sums.terms.in_pieces;
+    }
+    // Values of windows whose sums are not good, if they are many: with the scale of the largest cells, and then with
+    // lower and lower ones. They get a good sum.
+    void fill_in_passes(WindowSums<double, double> &sums, i64 first) const {
+        auto &terms = sums.terms;
+        const i64 count = sums.count();
+        if (!sums.are_many_bad()) return;
+        const TermScale scale = terms.scale;
+        terms.measure_scale();
+        const double none = -1, most = MOST_PASSES * kind.pass_apart();
+        const Scratch<double> values(count + 64, "outputs of a part");
+        double left = terms.reach > most ? none : terms.reach;
+        for (; left >= 0 && sums.are_many_bad(); left -= kind.pass_apart()) {
+            WindowSums<double, double> own(terms, false);
+            own.values(0, count, values.data());
+            for (i64 i = 0; i < count; ++i) {
+                if (sums.is_good(i) || !own.is_good(i)) continue;
+                write(result, y, first + i, values.data()[i]);
+                sums.sum[i] = own.sum[i], --sums.bad;
+            }
+            terms.scale.term -= kind.pass_apart();
+        }
+        terms.scale = scale;
     }
 
     // Each window with a scale of its own, where many need one. Says whether that was so; all sums are good then but

@@ -108,9 +108,9 @@ struct PartTerms {
         e -= low(), weight -= low();
     }
     // Calls f(plan, from, many) for pieces of a window, as windows of their own: `many` cells from an element of the
-    // slab on, whose terms are at `e` and `weight`.
+    // slab on.
     template <class F>
-    void over_pieces(bool with_weights, const F &f) {
+    void over_piece_plans(const F &f) const {
         const i64 each = first_stride(plan), length = PIECE / each + 1;
         for (i64 begin = in_begin; begin < in_end; begin += length) {
             Plan piece = plan.part(begin, begin + length < in_end ? begin + length : in_end, lo, hi);
@@ -118,13 +118,24 @@ struct PartTerms {
             axis = {axis.length, 1, axis.length, axis.length, 1, 0, 0, false};
             piece.outer_cells = plan.dim_count ? plan.outer_cells / plan.axes[0].kernel * axis.kernel : 1;
             piece.cells = plan.cells / plan.axes[0].kernel * axis.kernel;
-            fill(begin * each, axis.length * each, with_weights);
             f(piece, begin * each, axis.length * each);
         }
+    }
+    // The same, when their terms are at `e` and `weight`.
+    template <class F>
+    void over_pieces(bool with_weights, const F &f) {
+        over_piece_plans([&](const Plan &piece, i64 from, i64 many) {
+            fill(from, many, with_weights);
+            f(piece, from, many);
+        });
     }
 
     // The weights of Lp(2) are the cells themselves, over the norm of the window; where scales are not extreme.
     bool cells_are_weights() const { return kind.lp && kind.parameter == 2 && scale.cell > -40 && scale.cell < 40; }
+    // How many outputs the part has, and where they start in the slab.
+    i64 outputs() const { return (part.row_end - part.row_begin) * (part.end - part.begin) * plan.inner; }
+    i64 start() const { return part.row_begin * plan.out_row + part.begin * plan.inner; }
+
     // What the weights of a window's cells are to be multiplied by, but for the norm of the window.
     E weight_factor() const { return cells_are_weights() ? scale.inverse<E>() : 1; }
 
@@ -180,6 +191,11 @@ struct PartTerms {
             if (!keep) slopes = weights;
         }
         over_chunks(many, [&](i64 first, i64 some) {
+            if constexpr (std::is_same_v<E, float>) {  // right from the cells, where that is enough
+                const i64 start = slab * plan.in_slab + from + first;
+                if (near && size_of(type) == 2)
+                    if ((near = kind.near_terms(type, x, start, some, scale, terms + first))) return;
+            }
             E room[CHUNK];
             const E *own = cells(from + first, some, keep ? weights + first : room);
             accurate &= kind.terms(own, some, scale, terms + first, slopes ? slopes + first : nullptr, &near);

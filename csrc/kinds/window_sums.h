@@ -19,6 +19,27 @@ struct WholeSumSink : RowsOf<double> {
     }
 };
 
+// Pools the cells of a part, or what they have become, into a sink for its outputs, which follow each other.
+template <Tuned TUNED, class P, class Terms, class Sink>
+void pool_part(const Terms &terms, const typename P::In *cells, Sink sink, const Route &route) {
+    using Lanes = typename P::Lanes;
+    const Plan &plan = terms.plan;
+    const OutputPart part = terms.part;
+    const P p{};
+    if (terms.has_plan()) return pool_all<TUNED>(terms.own_plan(), p, cells, sink, route);
+    OutputRow rows(plan);
+    const auto lanes = p.lanes();
+    const auto from = source_of(p, cells - terms.low(), terms.in_end * first_stride(plan));
+    LanePooler<Lanes, Sink> pooler(plan, lanes, from, plan.last().output,
+                                   choose_forward(plan, lanes_by_rows<Lanes>(), Way::NONE));
+    for (i64 row = part.row_begin; row < part.row_end; ++row) {
+        rows.move_to(row);
+        sink.move_to(plan, row - part.row_begin, rows);
+        sink.row -= part.begin * plan.inner;
+        pooler.pool(0, rows, sink, part.begin, part.end, part.end * plan.inner, 0);
+    }
+}
+
 // Sums, of type S, over terms of type E. They are added up in doubles, those of doubles with the errors of all
 // additions.
 template <class E, class S>
@@ -35,9 +56,9 @@ struct WindowSums {
     i64 nans = 0;        // how many are NaN because of a cell that is
 
     i64 outputs() const { return (part.end - part.begin) * plan.inner; }
-    i64 count() const { return (part.row_end - part.row_begin) * outputs(); }
+    i64 count() const { return terms.outputs(); }
     // Where the outputs start in the slab.
-    i64 start() const { return part.row_begin * plan.out_row + part.begin * plan.inner; }
+    i64 start() const { return terms.start(); }
     // Whether what is done for the whole part takes no longer than to do it for the windows whose sums are not good.
     bool are_many_bad() const { return unknown || 16 * bad * plan.cells > terms.length(); }
     // Where the sum of output (o, e) is, in a row of a slab.
@@ -265,21 +286,8 @@ struct WindowSums {
         }
     }
     template <class P, class Sink>
-    void pool_into(const E *cells, Sink sink) const {
-        using Lanes = typename P::Lanes;
-        if (terms.has_plan()) return pool_all<TUNED>(terms.own_plan(), P{}, cells + terms.low(), sink, {});
-        const P p{};
-        OutputRow rows(plan);
-        const auto lanes = p.lanes();
-        const auto from = source_of(p, cells, terms.in_end * first_stride(plan));
-        LanePooler<Lanes, Sink> pooler(plan, lanes, from, plan.last().output,
-                                                    choose_forward(plan, lanes_by_rows<Lanes>(), Way::NONE));
-        for (i64 row = part.row_begin; row < part.row_end; ++row) {
-            rows.move_to(row);
-            sink.move_to(plan, row - part.row_begin, rows);
-            sink.row -= part.begin * plan.inner;
-            pooler.pool(0, rows, sink, part.begin, part.end, part.end * plan.inner + 32, 0);
-        }
+    void pool_into(const E *cells, const Sink &sink) const {
+        pool_part<TUNED, P>(terms, cells + terms.low(), sink, {});
     }
 
     static S in_float_bits(S v) { return static_cast<S>(to_float_bits<1>(vec<double, 1>{static_cast<double>(v)})[0]); }
@@ -325,6 +333,12 @@ struct WindowSums {
     }
 };
 
+// Whether values of windows that are far from each other can be found in so many passes, with lower and lower scales.
+constexpr int MOST_PASSES = 4;
+inline bool can_find_in_passes(const Smooth &kind) {
+    return kind.exact && kind.only_values && !kind.lp && !kind.is_extreme();
+}
+
 // What terms are for: whether they may be taken in pieces, and whether weights are wanted with them.
 struct TermUse {
     bool pieces, weights;
@@ -361,12 +375,15 @@ void over_terms(const Plan &plan, const Smooth &kind, Type type, const void *x, 
     }
     PartTerms<double> terms(plan, kind, type, x, part, begin, end, use.pieces);
     terms.guess_scale();
+    // Several passes find the values of windows that are not too far from each other.
+    const bool in_passes = can_find_in_passes(kind) && !terms.in_pieces;
     // Windows so far from each other are not tried with a scale that they have in common.
-    if (terms.apart > (kind.exact ? 640 : 1300) && !terms.in_pieces && !kind.is_extreme()) {
+    const double most = in_passes ? MOST_PASSES * kind.pass_apart() : kind.exact ? 640 : 1300;
+    if (terms.apart > most && !terms.in_pieces && !kind.is_extreme()) {
         WindowSums<double, double> sums(terms, use.weights, true);
         return f(sums);
     }
-    if (!kind.narrow && done_as(terms, double(), false)) return;
+    if (!kind.narrow && done_as(terms, double(), in_passes)) return;
     terms.measure_scale();
     done_as(terms, double(), true);
 }

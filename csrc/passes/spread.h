@@ -731,9 +731,17 @@ class PartSpreader {
     }
 
     template <class To>
-    NDPOOL_INLINE static void put_lanes(const To &target, const A *lanes, i64 at, i64 length) {
-        blocks<N>(length,
-                  [&](i64 i, int count) NDPOOL_INLINED { target.template put<N>(at + i, load<N>(lanes + i), count); });
+    NDPOOL_INLINE static void put_lanes(const To &to, const A *lanes, i64 at, i64 length) {
+        const To target = to;  // a copy, which no store can change
+        i64 i = 0;
+        if constexpr (PUTS_JOINED<To, N>)
+            for (; i + 2 * N <= length; i += 2 * N)
+                target.template put_joined<N>(at + i, load<N>(lanes + i), load<N>(lanes + i + N));
+        for (; i + N <= length; i += N) target.template put<N>(at + i, load<N>(lanes + i), N);
+        if (i == length) return;
+        if (length >= N) i = length - N;
+        const int count = length >= N ? N : static_cast<int>(length);
+        target.template put<N>(at + i, load<N>(lanes + i), count);
     }
     // The same from lanes.
     void put(const A *lanes, i64 at, i64 length, i64 times) {

@@ -66,6 +66,9 @@ constexpr bool LOOKS_AT_CELLS = false;
 template <class Source>
 constexpr bool HANDS_ALL_THE_SAME = false;
 
+// Whether a Target has put_joined<N>(at, first, second), which stores the sums of 2N cells side by side.
+template <class Target, int N>
+constexpr bool PUTS_JOINED = false;
 // Whether a Target has put_zipped<N>(at, even, odd), which stores the sums of 2N cells in one line of memory or less.
 template <class Target, int N>
 constexpr bool PUTS_ZIPPED = false;

@@ -105,9 +105,10 @@ struct Call {
     const Views *views = nullptr;  // if set, some of the arrays are not dense
 };
 
-// Of an element. Sums of integers have 64 bits, and so do their means, unless these are rounded.
+// Of an element. Sums of integers have 64 bits, and so do their means, unless these are rounded, and what is smooth.
 NDPOOL_INLINE i64 bytes_of_y(const Call &call) {
-    const bool widens = (call.op == Op::SUM && call.rounding == Rounding::NONE) || is_between_cells(call.order);
+    const bool widens = (call.op == Op::SUM && call.rounding == Rounding::NONE) || call.op == Op::SMOOTH ||
+                        is_between_cells(call.order);
     return widens && !is_float(call.type) ? 8 : size_of(call.type);
 }
 

@@ -134,7 +134,7 @@ void test_requests_are_checked(const Options &) {
     refuse("p must", request("lp", "", 0.5, "float32", 0));
     refuse("p must", request("lp", "", std::nan(""), "float32", 0));
     refuse("no type 'complex64'", request("sum", "", 0, "complex64", 0));
-    refuse("'lp' is computed in floats", request("lp", "", 2, "int32", 0));
+    refuse("'lp' of int32 does not give int64", request("lp", "", 2, "int32", 0));
     refuse("'max' of int8 does not give int16",
            changed(request("max", "first", 0, "int8", 1), [](Request &r) { r.result = "int16"; }));
     refuse("'sum' of int8 does not give uint64",

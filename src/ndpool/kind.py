@@ -36,7 +36,7 @@ class Form:
 
     `keeps` says what the derivative needs of a call: "nothing" (the weights are the same everywhere), "winners" (one
     cell in each window has weight 1), "x", or "x and y". `curved` says whether there is a second derivative that is
-    not 0, and `in_floats` whether integers are made float64 before anything is computed.
+    not 0, and `in_floats` whether integers are computed as float64.
     """
 
     name: str

@@ -58,6 +58,7 @@ class Arrays:
         "shape",
         "small",
         "threads",
+        "whole",
     )
 
     def __init__(self, plan: Plan, dtype: np.dtype[Any], threads: int = 0, strides: tuple[int, ...] = ()) -> None:
@@ -74,6 +75,8 @@ class Arrays:
         self.result, self.derivative = known(plan.result), known(plan.derivative)
         as_it_is = plan.dtype == COMPUTED_AS.get(plan.input, plan.input)
         self.dtype = dtype if as_it_is else np.dtype(plan.dtype)
+        #: The dtype of integers of which results are made as they are, though derivatives need them as floats.
+        self.whole = np.dtype(plan.input) if native.reads_integers(plan) else None
         #: The dtype of the parts of complex numbers.
         self.parts = np.dtype(plan.dtype) if plan.is_complex else None
         self.quick = self._quick(dtype, strides)
@@ -146,13 +149,20 @@ class Arrays:
     def forward(self, x: Array, out: Array | None = None) -> Array:
         if out is None:
             y = self.empty(self.result)
-            native.forward(self.plan, self.inside(x), self._raw(y), self.threads)
+            self._write(x, y)
             return self.outside(y)
         if out.flags.aligned:
-            native.forward(self.plan, self.inside(x), self._raw(self._laid_output(out)), self.threads)
+            self._write(x, self._laid_output(out))
         else:
             out[...] = self.forward(x)
         return out
+
+    def _write(self, x: Array, y: Array) -> None:
+        """The output, into an array that lies as outputs do in memory."""
+        if self.whole is None:
+            return native.forward(self.plan, self.inside(x), self._raw(y), self.threads)
+        whole = _readable(x if self.order is None else x.transpose(self.order), self.whole)
+        native.forward_of_integers(self.plan, whole, y, self.threads)
 
     def linearize(self, x: Array) -> tuple[Array, KeptArrays]:
         """The output as the caller has it, and what the derivative keeps, as it lies in memory."""

@@ -70,6 +70,24 @@ def forward(plan: Plan, x: Memory, y: Memory, threads: int = 0) -> None:
         raise starved(plan) from None
 
 
+def reads_integers(plan: Plan) -> bool:
+    """Whether integers of which floats would have to be made can go to `forward_of_integers` as they are."""
+    return plan.makes_floats and plan.skipped is None
+
+
+def forward_of_integers(plan: Plan, x: Memory, y: Memory, threads: int = 0) -> None:
+    """The same as `forward` of these numbers as floats, which nobody has to make, to the bit."""
+    try:
+        made = plan.handles["native of integers"]
+    except KeyError:
+        own = request(plan) | {"dtype": COMPUTED_AS.get(plan.input, plan.input)}
+        made = plan.handles["native of integers"] = _engine.Plan(**own)
+    try:
+        made.forward(x, y, threads=threads)
+    except MemoryError:
+        raise starved(plan) from None
+
+
 def linearize(plan: Plan, x: Memory, y: Memory, winners: Memory | None, threads: int = 0) -> None:
     if not plan.finds_first:
         _check_order(plan)

@@ -128,13 +128,17 @@ class Plan:
         return self.input.startswith("complex")
 
     @cached_property
+    def makes_floats(self) -> bool:
+        """Whether integers are computed as floats, which somebody has to make of them where an engine reads x."""
+        return self.input in INTEGERS and self.dtype not in INTEGERS
+
+    @cached_property
     def skipped_as_nan(self) -> int | None:
         """The skipped integer that front ends replace by NaN where they make floats of integers, if any.
 
         From 2**53 on, several integers become the same float, and only one of them is skipped.
         """
-        as_floats = self.input in INTEGERS and self.dtype not in INTEGERS
-        if self.skipped is None or not as_floats or abs(self.skipped.value) < 2**53:
+        if self.skipped is None or not self.makes_floats or abs(self.skipped.value) < 2**53:
             return None
         return int(self.skipped.value)
 

@@ -269,7 +269,10 @@ class Tensors:
             if made is not None:
                 return made
         y = self.new_y(self.result, x.device)
-        self.run("forward", self.inside(x), self.bare(y))
+        if self.engine is native and native.reads_integers(self.plan):
+            self.run("forward_of_integers", readable(x, self.order, self.plan.strides), y)
+        else:
+            self.run("forward", self.inside(x), self.bare(y))
         return y
 
     def forward_with_winners(self, x: Tensor) -> tuple[Tensor, Tensor]:
