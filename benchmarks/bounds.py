@@ -210,9 +210,18 @@ THREADED = {**POOLS, "max k3s1p1": pool_of(MAX, (3, 3), 1, 1), "avg k3s1p1": poo
 BATCH, CALLS = 32, 8  # images, and how often a thread of a loop goes over its part, so that to start it is free
 
 
-def _pulled(pool: ndpool.Pool, x: Array, g: Array, gx: Array) -> None:
+def pulled(pool: ndpool.Pool, x: Array, g: Array, gx: Array) -> None:
     for _ in range(CALLS):
         pool.vjp(x)[1](g, out=gx)
+
+
+def moved(move: Move, share: tuple[Array, ...]) -> None:
+    for _ in range(CALLS):
+        bare_gradient(move, *share)
+
+
+def in_shares(arrays: tuple[Array, ...], count: int) -> list[tuple[Array, ...]]:
+    return list(zip(*(np.array_split(array.reshape(-1), count) for array in arrays), strict=True))
 
 
 def threads(count: int) -> str:
@@ -223,34 +232,20 @@ def threads(count: int) -> str:
     moving = moves()
     if count == 1 or not moving:
         return "There is one processor, or no compiler for the bare loops.\n"
-    rows = []
+    move, rows = partial(moved, moving["loop 1"]), []
     with ThreadPoolExecutor(count) as executor:
         for name, pool in THREADED.items():
             x = images((BATCH, *pool_shape(pool)[1:]))[0]
-            y, gx = in_lines(pool(x)), in_lines(x)
-            kept = lines(np.empty(winner_bytes(pool, x), np.uint8))
+            y, gx, kept = in_lines(pool(x)), in_lines(x), lines(np.empty(winner_bytes(pool, x), np.uint8))
             works: dict[str, Callable[[], Any]] = {}
             for n in (1, count):
-
-                def moved(n: int = n, parts: tuple[Array, ...] = (x, y, kept, gx)) -> None:
-                    shares = zip(*(np.array_split(part.reshape(-1), n) for part in parts), strict=True)
-                    list(
-                        executor.map(
-                            lambda share: [bare_gradient(moving["loop 1"], *share) for _ in range(CALLS)], shares
-                        )
-                    )
-
-                works[f"loop {n}"] = moved
-                works[f"pool {n}"] = with_threads(n, partial(_pulled, pool, x, y, gx))
+                shares = in_shares((x, y, kept, gx), n)
+                works[f"loop {n}"] = lambda shares=shares: list(executor.map(move, shares))
+                works[f"pool {n}"] = with_threads(n, partial(pulled, pool, x, y, gx))
             found = best(works)
-            gain = {of: found[f"{of} 1"] / found[f"{of} {count}"] for of in ("loop", "pool")}
-            rows.append(
-                [
-                    name,
-                    *(f"{found[f'pool {n}'] / CALLS * 1e3:.2f}" for n in (1, count)),
-                    *map("{:.1f}".format, gain.values()),
-                ]
-            )
+            took = [f"{found[f'pool {n}'] / CALLS * 1e3:.2f}" for n in (1, count)]
+            gains = [f"{found[f'{of} 1'] / found[f'{of} {count}']:.1f}" for of in ("loop", "pool")]
+            rows.append([name, *took, *gains])
     ndpool.set_num_threads(1)
     heads = ["1 thread, ms", f"{count} threads, ms", "loop, times as fast", "pool, times as fast"]
     return table([f"value and gradient of {(BATCH, *LARGE[1:])}", *heads], rows)
