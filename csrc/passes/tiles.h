@@ -53,28 +53,26 @@ class TilePooler {
             pool_tiles<2, 2>(base, rows, sink, begin, end);
         else if (rows.count == 3 && axis.kernel == 3)
             pool_tiles<3, 3>(base, rows, sink, begin, end);
-        else if (rows.count == 1 && axis.kernel == 2)
-            pool_tiles<1, 2>(base, rows, sink, begin, end);
-        else if (rows.count == 1 && axis.kernel == 3)
-            pool_tiles<1, 3>(base, rows, sink, begin, end);
+        else if (rows.count == 1)
+            pool_tiles<1, 0>(base, rows, sink, begin, end);
         else
             for (i64 o = begin; o < end; ++o) pool_cells(base, rows, sink, o);
     }
 
-    // With R rows and windows of K cells along them.
+    // With R rows and windows of K cells along them, or of as many as the kernel says.
     template <int R, int K, class To>
     void pool_tiles(i64 base, const OutputRow &rows, const To &sink, i64 begin, i64 end) {
         // Copies, which no store can change.
         const P own = p;
         const FewRows<R> few(rows);
         const i64 inner = this->inner, step = axis.dilation * inner;
-        const i64 shared = K - axis.stride;  // columns that a window has in common with the next one, if above 0
+        const i64 shared = axis.kernel - axis.stride;  // columns that a window has in common with the next one, if above 0
         const bool keeps = R > 1 && !P::TAGGED && shared == 1 && columns[0];
         To to = sink;
         const Lane *known = nullptr;  // the window's first column, if the one before had it
         for (i64 o = begin; o < end; ++o) {
             const Axis::Taps taps = axis.taps(o);
-            if (taps.count != K) {
+            if (taps.count != axis.kernel) {
                 pool_cells(base, rows, sink, o);
                 known = nullptr;
                 continue;
@@ -108,16 +106,24 @@ class TilePooler {
         }
     }
 
-    // The States of U registers of elements over R rows of K cells, from `cell` on in steps of `step` elements.
+    // The States of U registers of elements over R rows of K cells, from `cell` on in steps of `step` elements; over one
+    // row, if K is 0.
     template <int R, int K, std::size_t U, class Rows>
     NDPOOL_INLINE void merge_tile(const P &own, const In *cell, const Rows &rows, i64 step, i64 shared,
                                   State<N> (&state)[U]) const {
-        NDPOOL_UNROLL
-        for (int r = 0; r < R; ++r) NDPOOL_UNROLL
-        for (int k = 0; k < K; ++k) {
+        const int kernel = K ? K : static_cast<int>(axis.kernel);
+        auto merge_one = [&](int r, int k) NDPOOL_INLINED {
             const In *next = cell + rows.offset[r] + k * step;
             if (k >= shared) prefetch<U * N>(next);
-            merge_cell(own, next, rows.tag[r] * K + k, r + k == 0, state);
+            merge_cell(own, next, rows.tag[r] * kernel + k, r + k == 0, state);
+        };
+        if constexpr (K == 0) {
+            merge_one(0, 0);
+            for (int k = 1; k < kernel; ++k) merge_one(0, k);
+        } else {
+            NDPOOL_UNROLL
+            for (int r = 0; r < R; ++r) NDPOOL_UNROLL
+            for (int k = 0; k < K; ++k) merge_one(r, k);
         }
     }
     // The same by columns, where the order does not matter and the first one is known; keeps the last one.
