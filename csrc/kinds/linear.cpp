@@ -14,8 +14,8 @@ namespace {
 template <class P, class Sink>
 void sum_into(const Plan &plan, const Call &call, const Route &route, const Sink &sink) {
     using In = typename P::In;
-    constexpr bool FLOATS = std::is_same_v<In, double> || std::is_same_v<In, Half> || std::is_same_v<In, BFloat>;
-    pool_all<std::is_same_v<In, float> || FLOATS ? Tuned::ALL : FLOATS ? Tuned::ROWS : Tuned::NOT>(
+    constexpr bool FLOATS = std::is_floating_point_v<In> || std::is_same_v<In, Half> || std::is_same_v<In, BFloat>;
+    pool_all<FLOATS ? Tuned::ALL : Tuned::NOT>(
         plan, P{}, static_cast<const typename P::In *>(call.x), sink, route);
 }
 template <class P, class R>

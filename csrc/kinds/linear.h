@@ -101,8 +101,8 @@ struct CountsAlong {
     static constexpr i64 MARGIN = 64;
 };
 
-// One over what the outputs of a row count, for the rows that differ: divisions take longer than sums do. Rows at edges and
-// in bins differ in few ways, so the last ones are kept.
+// One over what the outputs of a row count, for the rows that differ: divisions take longer than sums do. Rows at edges
+// and in bins differ in few ways, so the last ones are kept.
 class SharesAlong {
   public:
     static constexpr int KEPT = 4;
@@ -117,7 +117,7 @@ class SharesAlong {
         kept[oldest] = across;
         row = along.another_table(1 + oldest);
         constexpr int N = LANES<double>;
-        for (i64 i = 0; i < along.listed; i += N) store<N>(row + i, 1 / (load<N>(along.table + i) * across));
+        for (i64 i = 0; i < along.listed + N; i += N) store<N>(row + i, 1 / (load<N>(along.table + i) * across));
     }
     template <int N>
     NDPOOL_INLINE vec<double, N> at(i64 place) const {

@@ -473,8 +473,10 @@ class LanePooler {
     void copy_places(const Lane *cell, Sink &sink, i64 begin, i64 first, i64 end) {
         const i64 apart = room_for((end - first) * inner, phases);
         const Axis::Taps one{0, 1, 0};
-        for (i64 o = first; o < end; ++o)
-            merge_windows<1, N>(cell + (o - begin) * axis.stride * inner, one, phases.data() + (o - first) * inner, apart);
+        for (i64 o = first; o < end; ++o) {
+            const Lane *place = cell + (o - begin) * axis.stride * inner;
+            merge_windows<1, N>(place, one, phases.data() + (o - first) * inner, apart);
+        }
         put_lanes(sink, first * inner, phases.data(), apart, (end - first) * inner);
     }
 

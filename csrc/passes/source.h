@@ -443,8 +443,8 @@ struct Cells {
         }
     }
 
-    // The whole periods of a row, each of R registers, into what these have at `turn`, or, of the `first` row, instead of
-    // it; says how many elements that are. Tags grow by `places` from period to period.
+    // The whole periods of a row, each of R registers, into what these have at `turn`, or instead of it, if it is the first.
+    // Says how many elements that are. Tags grow by `places` from period to period.
     template <int R>
     static i64 merge_periods(const P &own, const In *p, i64 length, i64 tag, i64 places, bool first, Lane *turn) {
         constexpr i64 PERIOD = R * N;

@@ -1,5 +1,5 @@
-// Channels last, windows of 2 or 3 cells along a row, or 2 by 2 or 3 by 3 of them: all cells of a window at once, in registers, along the elements of
-// a place.
+// Channels last, windows of 2 or 3 cells along a row, or 2 by 2 or 3 by 3 of them: all cells of a window at once, in
+// registers, along the elements of a place.
 #pragma once
 #include "passes/direct.h"
 
@@ -66,7 +66,7 @@ class TilePooler {
         const P own = p;
         const FewRows<R> few(rows);
         const i64 inner = this->inner, step = axis.dilation * inner;
-        const i64 shared = axis.kernel - axis.stride;  // columns that a window has in common with the next one, if above 0
+        const i64 shared = axis.kernel - axis.stride;  // columns that the next window has, too, if above 0
         const bool keeps = R > 1 && !P::TAGGED && shared == 1 && columns[0];
         To to = sink;
         const Lane *known = nullptr;  // the window's first column, if the one before had it
@@ -106,8 +106,8 @@ class TilePooler {
         }
     }
 
-    // The States of U registers of elements over R rows of K cells, from `cell` on in steps of `step` elements; over one
-    // row, if K is 0.
+    // The States of U registers of elements over R rows of K cells, from `cell` on in steps of `step` elements. If K is
+    // 0, there is one row.
     template <int R, int K, std::size_t U, class Rows>
     NDPOOL_INLINE void merge_tile(const P &own, const In *cell, const Rows &rows, i64 step, i64 shared,
                                   State<N> (&state)[U]) const {
