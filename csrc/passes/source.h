@@ -443,7 +443,7 @@ struct Cells {
         }
     }
 
-    // The whole periods of a row, each of R registers, into what these have at `turn`, or instead of it, if it is the first.
+    // The whole periods of a row, each of R registers, into what these have at `turn`; of the first row, in its place.
     // Says how many elements that are. Tags grow by `places` from period to period.
     template <int R>
     static i64 merge_periods(const P &own, const In *p, i64 length, i64 tag, i64 places, bool first, Lane *turn) {
