@@ -145,6 +145,7 @@ void run_block(const Strands &strands, const Call &call, const Block &block, con
     if (call.decided) own.decided = &of_strands;
     // Lanes without a strand are computed too, and dropped. Max and Min take no longer for what was there before.
     const bool clears = block.count < strands.lanes && call.op != Op::VALUE && (call.op != Op::WINNERS || call.t);
+    // These look at the cells of windows alone; others look at all cells for a scale, say.
     const bool of_windows = call.op == Op::VALUE || call.op == Op::WINNERS || call.op == Op::SUM;
     Scratch<std::uint64_t> room[MOST_ARRAYS];
     int used = 0;

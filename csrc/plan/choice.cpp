@@ -417,7 +417,8 @@ struct ForwardBatch {
         if (one_row && sums && bytes == 8) return axis.stride <= (axis.kernel > 3 ? 1 : 2);
         return axis.stride <= (bytes == 8 || one_row ? 4 : 5);
     }
-    // The one row of a slab has so few outputs that to split it into phases takes longer; lanes of sums are wide.
+    // Whether a slab is one row, with so few outputs that to split it into phases takes longer than to transpose it.
+    // Sums of narrow cells have wide lanes, so that fewer outputs fill a register.
     bool is_one_short_row() const {
         const i64 few = sums && bytes <= 2 ? 96 : (bytes == 1 ? 3 : 6) * lanes;
         return one_row && !axis.adaptive && axis.stride > 1 && plan.out_row < few;
